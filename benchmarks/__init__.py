@@ -1,0 +1,1 @@
+"""Measurements of tflgpu against its peers; nothing here is installed with the package."""

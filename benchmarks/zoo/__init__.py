@@ -1,0 +1,20 @@
+"""Full-size networks with random weights, as TensorFlow's converter writes them for float32 inference.
+
+They are as fast as the trained networks, and their activations are of order 1 throughout, so that they also
+compare precisions fairly; their answers mean nothing. ``python -m benchmarks.zoo NAME FILE`` writes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.zoo.mobilenet import mobilenet_v1, mobilenet_v2
+from benchmarks.zoo.resnet import resnet50
+
+MODELS: dict[str, Callable[..., bytes]] = {
+    "mobilenet_v1": mobilenet_v1,
+    "mobilenet_v2": mobilenet_v2,
+    "resnet50": resnet50,
+}
+
+__all__ = ["MODELS", "mobilenet_v1", "mobilenet_v2", "resnet50"]

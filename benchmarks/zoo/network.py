@@ -1,0 +1,189 @@
+"""Layers with random weights, on top of the model writer.
+
+Weights follow He et al., "Delving Deep into Rectifiers" (2015): variance 2 / fan-in behind a ReLU keeps the
+second moment of the activations. Dense filters are also centred as in Brock, De and Smith, "Characterizing
+signal propagation to close the performance gap in unnormalized ResNets" (2021): without it the means that
+ReLUs leave add up from layer to layer until all inputs give one output, and a wrong kernel would go unseen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.writer import ModelBuilder
+
+Activation = Literal["NONE", "RELU", "RELU6"]
+Padding = Literal["SAME", "VALID"]
+
+_BIAS_STD = 0.1  # what folded batch norms leave is small beside activations of order 1
+_LOGIT_STD = 2.0  # spreads 1000 classes over some orders of magnitude without saturating the softmax
+_RELU_STD = math.sqrt((1 - 1 / math.pi) / 2)  # of max(x, 0) with x standard normal
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """An activation; ``std`` is its expected spread about the channel means, by which filters are scaled."""
+
+    index: int
+    shape: tuple[int, ...]
+    std: float
+    rectified: bool  # has no negative values, so that another ReLU changes little
+
+
+class Network:
+    """Builds a single-input classifier layer by layer: NHWC, with square images, kernels and strides."""
+
+    def __init__(self, description: str, seed: int) -> None:
+        self._builder = ModelBuilder(description)
+        self._rng = np.random.default_rng(seed)
+
+    def input(self, size: int) -> Feature:
+        """An RGB image (1, size, size, 3), expected as uniform values in -1..1."""
+        shape = (1, size, size, 3)
+        index = self._builder.input(shape, name="input")
+        return Feature(index, shape, std=math.sqrt(1 / 3), rectified=False)
+
+    def conv(
+        self,
+        x: Feature,
+        channels: int,
+        kernel: int = 1,
+        stride: int = 1,
+        *,
+        padding: Padding = "SAME",
+        activation: Activation = "NONE",
+        std: float = 1.0,
+    ) -> Feature:
+        """CONV_2D; ``std`` is the spread of the outputs before the activation."""
+        n, size, _, depth = x.shape
+        weights = self._builder.constant(self._centred((channels, kernel, kernel, depth), std / x.std))
+        out_size = _out_size(size, kernel, stride, padding)
+        return self._op(
+            "CONV_2D",
+            [x.index, weights, self._bias(channels)],
+            (n, out_size, out_size, channels),
+            std,
+            activation=activation,
+            padding=padding,
+            stride_w=stride,
+            stride_h=stride,
+        )
+
+    def depthwise(self, x: Feature, stride: int = 1) -> Feature:
+        """DEPTHWISE_CONV_2D 3x3 with SAME padding and RELU6, behind another RELU6."""
+        n, size, _, channels = x.shape
+        # Neighbours are alike, so a centred filter would cancel them; He's second moment holds without it.
+        values = self._rng.normal(0, math.sqrt(2 / 9), (1, 3, 3, channels)).astype(np.float32)
+        weights = self._builder.constant(values)
+        out_size = _out_size(size, 3, stride, "SAME")
+        return self._op(
+            "DEPTHWISE_CONV_2D",
+            [x.index, weights, self._bias(channels)],
+            (n, out_size, out_size, channels),
+            1.0,
+            activation="RELU6",
+            padding="SAME",
+            stride_w=stride,
+            stride_h=stride,
+            depth_multiplier=1,
+        )
+
+    def add(self, shortcut: Feature, branch: Feature, activation: Activation = "NONE") -> Feature:
+        """ADD of two features of one shape, the branch being the smaller."""
+        std = math.hypot(shortcut.std, branch.std)
+        inputs = [shortcut.index, branch.index]
+        return self._op(
+            "ADD", inputs, shortcut.shape, std, activation=activation, rectified=shortcut.rectified
+        )
+
+    def pad(self, x: Feature, border: int) -> Feature:
+        """PAD of ``border`` zero pixels on all four sides."""
+        paddings = self._builder.constant(np.array([[0, 0], [border] * 2, [border] * 2, [0, 0]], np.int32))
+        n, height, width, channels = x.shape
+        shape = (n, height + 2 * border, width + 2 * border, channels)
+        return self._op("PAD", [x.index, paddings], shape, x.std, rectified=x.rectified)
+
+    def max_pool(self, x: Feature, kernel: int, stride: int) -> Feature:
+        """MAX_POOL_2D without padding."""
+        return self._pool("MAX_POOL_2D", x, kernel, stride)
+
+    def average_pool(self, x: Feature) -> Feature:
+        """AVERAGE_POOL_2D over the whole image, to (N, 1, 1, C)."""
+        return self._pool("AVERAGE_POOL_2D", x, kernel=x.shape[1], stride=1)
+
+    def mean(self, x: Feature) -> Feature:
+        """MEAN over height and width, to (N, C)."""
+        axes = self._builder.constant(np.array([1, 2], np.int32))
+        shape = (x.shape[0], x.shape[3])
+        return self._op("MEAN", [x.index, axes], shape, x.std, rectified=x.rectified, keep_dims=False)
+
+    def conv_classifier(self, x: Feature, classes: int) -> bytes:
+        """The model file, ending in 1x1 CONV_2D on (N, 1, 1, C), SQUEEZE, SOFTMAX."""
+        logits = self.conv(x, classes, std=_LOGIT_STD)
+        shape = (x.shape[0], classes)
+        return self._finish(self._op("SQUEEZE", [logits.index], shape, logits.std, squeeze_dims=[1, 2]))
+
+    def dense_classifier(self, x: Feature, classes: int) -> bytes:
+        """The model file, ending in FULLY_CONNECTED on (N, C), SOFTMAX."""
+        weights = self._builder.constant(self._centred((classes, x.shape[1]), _LOGIT_STD / x.std))
+        inputs = [x.index, weights, self._bias(classes)]
+        return self._finish(self._op("FULLY_CONNECTED", inputs, (x.shape[0], classes), _LOGIT_STD))
+
+    def _finish(self, logits: Feature) -> bytes:
+        probabilities = self._builder.tensor(logits.shape, name="probabilities")
+        self._builder.op("SOFTMAX", [logits.index], [probabilities], {"beta": 1.0})
+        return self._builder.finish([probabilities], signature="serving_default")
+
+    def _centred(self, shape: tuple[int, ...], gain: float) -> NDArray[np.float32]:
+        """Filters, one per index of the first axis, of mean zero and expected norm ``gain``."""
+        weights = self._rng.standard_normal(shape, np.float32)
+        weights -= weights.mean(tuple(range(1, len(shape))), keepdims=True)
+        return weights * np.float32(gain / math.sqrt(math.prod(shape[1:])))
+
+    def _bias(self, channels: int) -> int:
+        return self._builder.constant(self._rng.normal(0, _BIAS_STD, channels).astype(np.float32))
+
+    def _pool(self, code: str, x: Feature, kernel: int, stride: int) -> Feature:
+        n, size, _, channels = x.shape
+        out_size = _out_size(size, kernel, stride, "VALID")
+        return self._op(
+            code,
+            [x.index],
+            (n, out_size, out_size, channels),
+            x.std,
+            rectified=x.rectified,
+            padding="VALID",
+            filter_width=kernel,
+            filter_height=kernel,
+            stride_w=stride,
+            stride_h=stride,
+        )
+
+    def _op(
+        self,
+        code: str,
+        inputs: list[int],
+        shape: tuple[int, ...],
+        std: float,
+        *,
+        activation: Activation = "NONE",
+        rectified: bool = False,
+        **options: object,
+    ) -> Feature:
+        """Append one operator; ``std`` and ``rectified`` are those of its result before ``activation``."""
+        if activation != "NONE":
+            options["fused_activation_function"] = activation
+            std, rectified = (std if rectified else std * _RELU_STD), True
+        index = self._builder.tensor(shape)
+        self._builder.op(code, inputs, [index], options)
+        return Feature(index, shape, std, rectified)
+
+
+def _out_size(size: int, kernel: int, stride: int, padding: Padding) -> int:
+    """Output pixels along one axis, as TFLite counts them."""
+    return math.ceil((size if padding == "SAME" else size - kernel + 1) / stride)

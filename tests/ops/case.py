@@ -1,0 +1,208 @@
+"""How a row becomes cases: a network is written to a .tflite file and computed in float64 alongside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
+from numpy.typing import NDArray
+
+from tflgpu.writer import ModelBuilder
+
+from .reference import ACTIVATIONS, Array, relu6
+from .tolerance import ARITHMETIC, Tolerance
+
+ABSENT = -1  # index of an optional input that is not given
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model with its inputs and the outputs it must give."""
+
+    model: bytes
+    inputs: list[NDArray[np.float32]]
+    expected: list[Array]
+    tolerance: Tolerance
+    describe: str
+    litert_differs: str = ""
+    """Why LiteRT's CPU kernels may give something else here; empty if they should not."""
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
+        """What hypothesis prints of a failing case, instead of its bytes and arrays."""
+        printer.text(self.describe)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the model that is being written, and the value it must have."""
+
+    index: int
+    value: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+
+class Net:
+    """A model under construction.
+
+    ``draw`` takes shapes and attributes from hypothesis; ``rng`` makes the numbers from one drawn seed:
+    drawing every element is slow, and shrinking them tells nothing.
+    """
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        self.litert_differs = ""
+        self._builder = ModelBuilder()
+        self._inputs: list[NDArray[np.float32]] = []
+        self._outputs: list[Tensor] = []
+        self._magnitude = 0.0
+        self._terms = 1
+        self._log: list[str] = []
+
+    def normal(self, shape: Sequence[int], scale: float = 1.0) -> NDArray[np.float32]:
+        return (scale * self.rng.standard_normal(shape)).astype(np.float32)
+
+    def input(self, value: NDArray[np.float32]) -> Tensor:
+        """A model input that is fed ``value``."""
+        self._inputs.append(value)
+        return Tensor(self._builder.input(value.shape), value.astype(np.float64))
+
+    def constant(self, value: NDArray[Any]) -> Tensor:
+        """A tensor that the model holds; floats are float32."""
+        exact = value.astype(np.float64) if value.dtype == np.float32 else value
+        return Tensor(self._builder.constant(value), exact)
+
+    def integers(self, values: Any) -> Tensor:
+        """An int32 constant: axes, sizes, paddings."""
+        return self.constant(np.array(values, np.int32))
+
+    def op(
+        self,
+        code: str,
+        inputs: Sequence[Tensor | None],
+        value: Array,
+        options: Mapping[str, object] | None = None,
+        *,
+        activation: str | None = None,
+        version: int = 1,
+        terms: int = 1,
+        magnitude: float = 0.0,
+    ) -> Tensor:
+        """Append operator ``code``, whose output is ``value`` before its fused activation.
+
+        Args:
+            activation: the fused activation; None if the operator has no such option.
+            terms: number of terms in each sum of the operator.
+            magnitude: size of the largest term that it adds, where terms may cancel each other.
+        """
+        options = dict(options or {})
+        if activation is not None:
+            options["fused_activation_function"] = activation
+        if activation == "TANH":
+            self.litert_differs = "the CPU kernels leave a fused TANH out"
+        self._magnitude = max(self._magnitude, magnitude, largest(value))
+        self._terms = max(self._terms, terms)
+        self._log.append(f"{code}{[x and x.shape for x in inputs]} {options} -> {value.shape}")
+        result = np.asarray(ACTIVATIONS[activation or "NONE"](value))
+        output = self._builder.tensor(result.shape)
+        indices = [ABSENT if x is None else x.index for x in inputs]
+        self._builder.op(code, indices, [output], options, version=version)
+        return Tensor(output, result)
+
+    def output(self, tensor: Tensor) -> None:
+        """Make ``tensor`` one more output of the model; they come in the order of the calls."""
+        self._outputs.append(tensor)
+
+    def case(self, tolerance: Tolerance) -> Case:
+        return Case(
+            model=self._builder.finish([tensor.index for tensor in self._outputs]),
+            inputs=self._inputs,
+            expected=[tensor.value for tensor in self._outputs],
+            tolerance=replace(tolerance, magnitude=self._magnitude, terms=self._terms),
+            describe="; ".join(self._log),
+            litert_differs=self.litert_differs,
+        )
+
+
+def largest(value: Array) -> float:
+    """The largest finite absolute value."""
+    return float(np.max(np.abs(value), where=np.isfinite(value), initial=0))
+
+
+Build = Callable[[Net], Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: ``build`` draws a small network around ``op`` and returns its (last) output."""
+
+    name: str
+    op: str
+    build: Build = field(repr=False)
+    tolerance: Tolerance = ARITHMETIC
+
+    def case(self, fused: bool) -> st.SearchStrategy[Case]:
+        """Cases of the operator alone, or with a chain of elementwise operators that can be fused into it."""
+        return _case(self, fused)
+
+
+@st.composite
+def _case(draw: st.DrawFn, row: Row, fused: bool) -> Case:
+    net = Net(draw)
+    tensor = row.build(net)
+    if fused:
+        for step in draw(st.lists(st.sampled_from(_CHAIN_STEPS), min_size=1, max_size=4)):
+            tensor = step(net, tensor)
+    net.output(tensor)
+    return net.case(ARITHMETIC if fused else row.tolerance)
+
+
+def _runtime_operand(net: Net, x: Tensor) -> Tensor:
+    return net.input(net.normal(x.shape))
+
+
+def _channel_operand(net: Net, x: Tensor) -> Tensor:
+    """A constant per channel, of either sign: not near 0, which hides faults, nor past the range of fp16."""
+    shape = x.shape[-1:]
+    signs = net.rng.choice([-1, 1], shape)
+    return net.constant((net.rng.uniform(0.5, 1.5, shape) * signs).astype(np.float32))
+
+
+def _add(net: Net, x: Tensor) -> Tensor:
+    y = _runtime_operand(net, x)
+    return net.op("ADD", [x, y], x.value + y.value, activation="NONE", magnitude=largest(x.value))
+
+
+def _subtract_from_channel(net: Net, x: Tensor) -> Tensor:
+    y = _channel_operand(net, x)
+    return net.op("SUB", [y, x], y.value - x.value, activation="NONE", magnitude=largest(x.value))
+
+
+def _multiply_by_channel(net: Net, x: Tensor) -> Tensor:
+    y = _channel_operand(net, x)
+    return net.op("MUL", [x, y], x.value * y.value, activation="NONE")
+
+
+def _maximum(net: Net, x: Tensor) -> Tensor:
+    y = _runtime_operand(net, x)
+    return net.op("MAXIMUM", [x, y], np.maximum(x.value, y.value))
+
+
+def _relu6(net: Net, x: Tensor) -> Tensor:
+    return net.op("RELU6", [x], relu6(x.value))
+
+
+_CHAIN_STEPS: tuple[Callable[[Net, Tensor], Tensor], ...] = (
+    _multiply_by_channel,
+    _add,
+    _relu6,
+    _subtract_from_channel,
+    _maximum,
+)

@@ -1,0 +1,202 @@
+"""The operators in float64 numpy, NHWC: what every kernel is judged by.
+
+Each function follows the meaning that TensorFlow gives the operator and nothing of how tflgpu computes it.
+They are written to be evidently right rather than fast: a sliding window is a loop over its taps. Operators
+that numpy has under their own name are missing here. ``test_reference.py`` compares all with LiteRT.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_ZERO: Array = np.zeros(())
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def relu6(x: Array) -> Array:
+    return np.clip(x, 0, 6)
+
+
+def relu_n1_to_1(x: Array) -> Array:
+    return np.clip(x, -1, 1)
+
+
+def logistic(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def prelu(x: Array, alpha: Array) -> Array:
+    return np.where(x < 0, alpha * x, x)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "NONE": np.positive,
+    "RELU": relu,
+    "RELU6": relu6,
+    "RELU_N1_TO_1": relu_n1_to_1,
+    "TANH": np.tanh,
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that slides over H and W; every pair is (height, width), ``padding`` is SAME or VALID."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: str = "VALID"
+
+    def positions(self, axis: int, size: int) -> tuple[int, int, int]:
+        """Positions along ``axis`` (0 height, 1 width) of ``size`` pixels; the padding before and after."""
+        reach = (self.kernel[axis] - 1) * self.dilation[axis] + 1
+        stride = self.stride[axis]
+        if self.padding == "VALID":
+            return (size - reach) // stride + 1, 0, 0
+        positions = -(-size // stride)
+        missing = max(0, (positions - 1) * stride + reach - size)
+        return positions, missing // 2, missing - missing // 2
+
+    def taps(self, x: Array, fill: float = 0.0) -> Iterator[tuple[int, int, Array]]:
+        """Each tap's row, column and the [B, OH, OW, C] pixels under it; padding pixels are ``fill``."""
+        rows, top, bottom = self.positions(0, x.shape[1])
+        columns, left, right = self.positions(1, x.shape[2])
+        padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+        for row in range(self.kernel[0]):
+            for column in range(self.kernel[1]):
+                y0, x0 = row * self.dilation[0], column * self.dilation[1]
+                below = padded[:, y0 :: self.stride[0], x0 :: self.stride[1]]
+                yield row, column, below[:, :rows, :columns]
+
+
+def conv_2d(x: Array, filters: Array, bias: Array, window: Window) -> Array:
+    """``filters`` are [O, KH, KW, C / groups]; output channels belong to the groups in order."""
+    groups = x.shape[3] // filters.shape[3]
+
+    def tap_sum(channels: Array, group_filters: Array) -> Array:
+        taps = window.taps(channels)
+        return sum((pixels @ group_filters[:, row, column].T for row, column, pixels in taps), _ZERO)
+
+    pairs = zip(np.split(x, groups, axis=3), np.split(filters, groups), strict=True)
+    return np.concatenate([tap_sum(*pair) for pair in pairs], axis=3) + bias
+
+
+def depthwise_conv_2d(x: Array, filters: Array, bias: Array, window: Window) -> Array:
+    """``filters`` are [1, KH, KW, C * M]; output channel ``c * M + m`` reads input channel ``c``."""
+    multiplier = filters.shape[3] // x.shape[3]
+    taps = window.taps(np.repeat(x, multiplier, axis=3))
+    return sum((pixels * filters[0, row, column] for row, column, pixels in taps), _ZERO) + bias
+
+
+def transpose_conv(
+    x: Array, filters: Array, bias: Array, window: Window, output_size: tuple[int, int]
+) -> Array:
+    """Each input pixel adds a scaled copy of the [O, KH, KW, C] ``filters`` to the output.
+
+    ``window`` is that of the convolution that this transposes: from ``output_size`` to the size of ``x``.
+    """
+    batch, height, width, _ = x.shape
+    (stride_y, stride_x), (kernel_h, kernel_w) = window.stride, window.kernel
+    _, top, _ = window.positions(0, output_size[0])
+    _, left, _ = window.positions(1, output_size[1])
+    bottom, right = top + output_size[0], left + output_size[1]
+    reach_y, reach_x = (height - 1) * stride_y + kernel_h, (width - 1) * stride_x + kernel_w
+    canvas = np.zeros((batch, max(reach_y, bottom), max(reach_x, right), len(filters)))
+    for row in range(kernel_h):
+        for column in range(kernel_w):
+            rows = slice(row, row + (height - 1) * stride_y + 1, stride_y)
+            columns = slice(column, column + (width - 1) * stride_x + 1, stride_x)
+            canvas[:, rows, columns] += x @ filters[:, row, column].T
+    return canvas[:, top:bottom, left:right] + bias
+
+
+def average_pool_2d(x: Array, window: Window) -> Array:
+    """The mean over the window's pixels that lie inside of ``x``."""
+    total = sum((pixels for _, _, pixels in window.taps(x)), _ZERO)
+    count = sum((pixels for _, _, pixels in window.taps(np.ones_like(x))), _ZERO)
+    return total / count
+
+
+def max_pool_2d(x: Array, window: Window) -> Array:
+    return functools.reduce(np.maximum, (pixels for _, _, pixels in window.taps(x, fill=-np.inf)))
+
+
+def fully_connected(x: Array, weights: Array, bias: Array, keep_num_dims: bool = False) -> Array:
+    """``weights`` are [O, I]; unless ``keep_num_dims``, everything that is not I is one batch axis."""
+    rows = x if keep_num_dims else x.reshape(-1, weights.shape[1])
+    return rows @ weights.T + bias
+
+
+def softmax(x: Array, beta: float = 1.0) -> Array:
+    exponentials: Array = np.exp(beta * (x - x.max(axis=-1, keepdims=True)))
+    total: Array = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / total
+
+
+def resize_bilinear(
+    x: Array, size: tuple[int, int], align_corners: bool = False, half_pixel_centers: bool = False
+) -> Array:
+    """Linear interpolation along height, then width."""
+    for axis, length in zip((1, 2), size, strict=True):
+        x = _resize_linear(x, axis, length, align_corners, half_pixel_centers)
+    return x
+
+
+def _resize_linear(x: Array, axis: int, length: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    last = x.shape[axis] - 1
+    if align_corners and length > 1:
+        position = np.arange(length) * (last / (length - 1))
+    else:
+        center = 0.5 if half_pixel_centers else 0.0
+        position = (np.arange(length) + center) * (x.shape[axis] / length) - center
+    position = np.clip(position, 0, last)  # beyond its outermost pixels an image is constant
+    lower = np.floor(position).astype(int)
+    upper = np.minimum(lower + 1, last)
+    weight: Array = np.expand_dims(position - lower, tuple(range(1, x.ndim - axis)))
+    before: Array = np.take(x, lower, axis)
+    after: Array = np.take(x, upper, axis)
+    return before * (1 - weight) + after * weight
+
+
+@dataclass(frozen=True)
+class SliceSpec:
+    """STRIDED_SLICE's constants and masks; bit i of a mask speaks of entry i of the constants."""
+
+    begin: Sequence[int]
+    end: Sequence[int]
+    strides: Sequence[int]
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
+
+    def index(self) -> tuple[slice | int | EllipsisType | None, ...]:
+        """The numpy index that means the same: Python took its slicing rules from the same place."""
+        return tuple(map(self._entry, range(len(self.begin))))
+
+    def _entry(self, i: int) -> slice | int | EllipsisType | None:
+        bit = 1 << i
+        if self.ellipsis_mask & bit:
+            return ...
+        if self.new_axis_mask & bit:
+            return None
+        if self.shrink_axis_mask & bit:
+            return self.begin[i]
+        begin = None if self.begin_mask & bit else self.begin[i]
+        end = None if self.end_mask & bit else self.end[i]
+        return slice(begin, end, self.strides[i])
+
+
+def strided_slice(x: Array, spec: SliceSpec) -> Array:
+    return np.asarray(x[spec.index()])

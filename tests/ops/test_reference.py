@@ -1,0 +1,36 @@
+"""The judge is judged: reference.py, and the models that the rows write, against LiteRT's CPU interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from .case import Case, Row
+from .table import ROWS
+from .tolerance import check
+
+interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@given(data=st.data())
+def test_reference_agrees_with_litert(row: Row, fused: bool, data: st.DataObject) -> None:
+    case = data.draw(row.case(fused))
+    assume(not case.litert_differs)
+    tolerance = replace(case.tolerance, fp32=1e-4)
+    for got, expected in zip(_run_litert(case), case.expected, strict=True):
+        check(got, expected, tolerance, "fp32", case.describe)
+
+
+def _run_litert(case: Case) -> list[np.ndarray]:
+    litert = interpreter.Interpreter(model_content=case.model, num_threads=1)
+    litert.allocate_tensors()
+    for detail, value in zip(litert.get_input_details(), case.inputs, strict=True):
+        litert.set_tensor(detail["index"], value)
+    litert.invoke()
+    return [np.array(litert.get_tensor(detail["index"])) for detail in litert.get_output_details()]

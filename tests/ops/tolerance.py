@@ -1,0 +1,72 @@
+"""How far a device may be from the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Allowed error per precision, relative to the largest value that took part.
+
+    In fp32 an element may be off by ``fp32 * (max(1, R) * max(1, K / 64) + |expected|)``, in fp16 by
+    ``fp16 * R``, where K is ``terms`` and R the largest of ``magnitude`` and the finite expected values.
+    Zero asks for the reference's own bits, in fp16 rounded to half: moving rounded inputs gives the same.
+    """
+
+    fp32: float = 1e-5
+    fp16: float = 2e-2
+    magnitude: float = 0.0
+    """Largest value that was summed or clamped on the way, which the result may hide."""
+    terms: int = 1
+    """Number of terms of the longest sum."""
+
+    def bound(self, expected: NDArray[np.float64], precision: str) -> NDArray[np.float64]:
+        """Allowed error of each element of ``expected``."""
+        size = np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected))
+        largest = max(self.magnitude, float(size.max(initial=0)))
+        if precision == "fp32":
+            return self.fp32 * (max(1.0, largest) * max(1.0, self.terms / 64) + size)
+        return np.full_like(expected, self.fp16 * max(largest, float(np.finfo(np.float16).smallest_normal)))
+
+    def rounded(self, expected: NDArray[np.float64], precision: str) -> NDArray[np.float64]:
+        """``expected``, in the storage type of ``precision`` where equality is asked for."""
+        if precision == "fp16" and self.fp16 == 0:
+            return expected.astype(np.float16).astype(np.float64)
+        return expected
+
+
+ARITHMETIC = Tolerance()
+EXACT = Tolerance(fp32=0.0, fp16=0.0)
+
+
+def check(
+    got: NDArray[np.float32],
+    expected: NDArray[np.float64],
+    tolerance: Tolerance,
+    precision: str,
+    note: str = "",
+) -> None:
+    """Compare one output with its reference; infinities must be equal, NaN is always wrong.
+
+    Raises:
+        AssertionError: another shape or dtype, or elements out of bounds; names the worst one.
+    """
+    assert got.dtype == np.float32, f"dtype {got.dtype}, not float32; {note}"
+    assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}; {note}"
+    want = tolerance.rounded(expected, precision)
+    bound = tolerance.bound(want, precision)
+    with np.errstate(invalid="ignore"):  # inf - inf, decided by the equality
+        error = np.where(got == want, 0.0, np.abs(got - want))
+    wrong = ~(error <= bound)
+    if not wrong.any():
+        return
+    worst = np.unravel_index(np.argmax(np.where(wrong, np.nan_to_num(error, nan=np.inf), -1.0)), wrong.shape)
+    raise AssertionError(
+        f"{precision}: {wrong.sum()} of {wrong.size} elements are wrong, worst at {tuple(map(int, worst))}: "
+        f"got {got[worst]:.9g}, expected {want[worst]:.9g}, "
+        f"error {error[worst]:.3g}, allowed {bound[worst]:.3g}; {note}"
+    )

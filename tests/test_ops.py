@@ -1,0 +1,25 @@
+"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tflgpu
+
+from .ops.case import Row
+from .ops.table import ROWS
+from .ops.tolerance import check
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@given(data=st.data())
+def test_op(row: Row, fused: bool, precision: str, device_name: str, data: st.DataObject) -> None:
+    case = data.draw(row.case(fused))
+    model = tflgpu.compile(case.model, tflgpu.Options(precision=precision, device=device_name))
+    outputs = model.run(case.inputs)
+    for got, expected in zip(outputs.values(), case.expected, strict=True):
+        check(got, expected, case.tolerance, precision, case.describe)

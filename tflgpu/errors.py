@@ -1,0 +1,56 @@
+"""Every error and warning that tflgpu raises on purpose.
+
+    TflgpuError
+    ├── ModelError          the model file is damaged, or says things that cannot be true
+    ├── UnsupportedError    the model is fine, but some operator cannot run on the device (.reasons)
+    ├── DeviceError         no usable OpenCL device, or the device failed
+    └── BuildError          the device compiler refused generated source (.source, .log)
+
+Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["BuildError", "DeviceError", "ModelError", "TflgpuError", "UnsupportedError"]
+
+
+class TflgpuError(Exception):
+    """Base of all errors raised by tflgpu."""
+
+
+class ModelError(TflgpuError):
+    """The bytes given are not a TensorFlow Lite model, or one that contradicts itself."""
+
+
+class UnsupportedError(TflgpuError):
+    """Some operators of a valid model cannot run on the device.
+
+    ``reasons`` holds one sentence for each obstacle, all of them and not only the first.
+    """
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__("the model cannot run on the device:\n" + "\n".join(f"  - {r}" for r in self.reasons))
+
+    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[str, ...]]]:
+        return type(self), (self.reasons,)
+
+
+class DeviceError(TflgpuError):
+    """No OpenCL device fits the request, or the device reported a failure."""
+
+
+class BuildError(TflgpuError):
+    """The device's OpenCL compiler refused generated source.
+
+    ``source`` is the program text and ``log`` what the compiler said: both belong in a bug report.
+    """
+
+    def __init__(self, message: str, source: str, log: str) -> None:
+        self.message, self.source, self.log = message, source, log
+        super().__init__(f"{message}\n{log}")
+
+    def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, str]]:
+        return type(self), (self.message, self.source, self.log)

@@ -1,0 +1,165 @@
+"""The graph that passes rewrite: immutable, in execution order, checked by :func:`verify`.
+
+A node computes its kernel's own result (value 0) and then runs its *steps* on it, a small list of elementwise
+functions in single-assignment form: step k gives value k+1, the last value is stored. Fusing an elementwise
+operator into its producer appends to that list; nothing is nested and nothing is renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.layout import Shape
+
+Array = NDArray[np.generic]
+TensorId = int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the graph. ``data`` is set for constants, row-major and of ``shape``."""
+
+    id: TensorId
+    name: str
+    shape: Shape
+    dtype: str = "float32"
+    data: Array | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_constant(self) -> bool:
+        return self.data is not None
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Value:
+    """Result ``index`` of the node itself: 0 is what its kernel computes, k+1 what step k computes."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """The node's input ``index``, broadcast to the output's shape and read at the element being computed."""
+
+    index: int
+
+
+Operand = Value | Input
+
+
+@dataclass(frozen=True)
+class Step:
+    """One elementwise function of ``tflgpu.ops.steps`` applied to earlier values, inputs and constant parameters."""
+
+    function: str
+    operands: tuple[Operand, ...]
+    parameters: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """One kernel to be. ``attributes`` is the kind's own frozen dataclass; ``sources`` are the model's operator indices."""
+
+    kind: str
+    inputs: tuple[TensorId, ...]
+    output: TensorId
+    attributes: object = None
+    steps: tuple[Step, ...] = ()
+    sources: tuple[int, ...] = ()
+
+    @property
+    def step_inputs(self) -> frozenset[int]:
+        """Which inputs (by position) are read by steps."""
+        return frozenset(o.index for s in self.steps for o in s.operands if isinstance(o, Input))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in execution order over tensors by id."""
+
+    tensors: Mapping[TensorId, Tensor]
+    nodes: tuple[Node, ...]
+    inputs: tuple[TensorId, ...]
+    outputs: tuple[TensorId, ...]
+
+    def __getitem__(self, tensor: TensorId) -> Tensor:
+        return self.tensors[tensor]
+
+    @cached_property
+    def producer(self) -> Mapping[TensorId, Node]:
+        return {node.output: node for node in self.nodes}
+
+    @cached_property
+    def consumers(self) -> Mapping[TensorId, tuple[Node, ...]]:
+        """The nodes that read each tensor, once per reading input."""
+        readers: dict[TensorId, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.inputs:
+                readers.setdefault(tensor, []).append(node)
+        return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
+
+    def sole_consumer(self, tensor: TensorId) -> Node | None:
+        """The one node that reads ``tensor``, if it is read exactly once and nobody outside sees it."""
+        readers = self.consumers.get(tensor, ())
+        return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
+
+    def constant(self, tensor: TensorId) -> Array | None:
+        return self.tensors[tensor].data
+
+    def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
+        """The same graph with other nodes; tensors that nothing mentions any more are dropped."""
+        nodes = tuple(nodes)
+        known = dict(self.tensors) | {t.id: t for t in new_tensors}
+        alive = {*self.inputs, *self.outputs, *(n.output for n in nodes), *(i for n in nodes for i in n.inputs)}
+        return replace(self, tensors={i: t for i, t in known.items() if i in alive}, nodes=nodes)
+
+    def fresh_ids(self) -> Iterator[TensorId]:
+        """Tensor ids that are not in use."""
+        return iter(range(max(self.tensors, default=-1) + 1, 1 << 31))
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Drop the nodes whose result reaches no output."""
+    wanted, kept = set(graph.outputs), []
+    for node in reversed(graph.nodes):
+        if node.output in wanted:
+            kept.append(node)
+            wanted.update(node.inputs)
+    return graph if len(kept) == len(graph.nodes) else graph.with_nodes(reversed(kept))
+
+
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """Whether numpy would broadcast ``shape`` to ``target``."""
+    tail = target[len(target) - len(shape) :] if len(shape) <= len(target) else None
+    return tail is not None and all(d in (1, t) for d, t in zip(shape, tail, strict=True))
+
+
+def verify(graph: Graph) -> None:
+    """Check what every pass must keep; an AssertionError here is a bug in the pass before, never in the model."""
+    defined = {*graph.inputs, *(t.id for t in graph.tensors.values() if t.is_constant)}
+    for tensor in graph.tensors.values():
+        assert tensor.data is None or tensor.data.shape == tensor.shape, f"constant {tensor} has data of another shape"
+    for node in graph.nodes:
+        missing = [i for i in node.inputs if i not in defined]
+        assert not missing, f"{node.kind} reads tensors {missing} before anything writes them"
+        assert node.output not in defined, f"tensor {node.output} is written twice"
+        for k, step in enumerate(node.steps):
+            for operand in step.operands:
+                if isinstance(operand, Value):
+                    assert operand.index <= k, f"step {k} of {node.kind} reads a later value"
+                else:
+                    assert operand.index < len(node.inputs), f"step {k} of {node.kind} reads an absent input"
+                    shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
+                    assert broadcasts_to(*shapes), f"step {k} of {node.kind} cannot broadcast {shapes}"
+        defined.add(node.output)
+    assert all(t in defined for t in graph.outputs), "an output of the graph is never written"

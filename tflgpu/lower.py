@@ -1,0 +1,205 @@
+"""Model -> Graph: operators become nodes, constants are evaluated, every obstacle is collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+
+from tflgpu.errors import ModelError
+from tflgpu.ir import Array, Graph, Node, Tensor, remove_dead
+from tflgpu.layout import Shape
+from tflgpu.ops import REGISTRY, Emitter, Site
+from tflgpu.tflite import FileTensor, Model, Operator, Signature, Subgraph
+
+# Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
+EVALUATORS: dict[str, Callable[..., Array]] = {
+    "DEQUANTIZE": lambda x: x.astype(np.float32),
+}
+
+# Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is known to nobody.
+KNOWN_CUSTOM = frozenset(
+    ("Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D", "Resampler", "TFLite_Detection_PostProcess")
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the lowering decided about one operator of the model."""
+
+    index: int
+    code: str
+    version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The graph of all operators that can run, and an entry for each operator whether it can or not.
+
+    ``graph`` is complete, and fit to run, only if no entry has reasons. ``inputs`` and ``outputs`` are the file's
+    tensors behind the graph's, in the same order, under the names that callers use.
+    """
+
+    graph: Graph
+    entries: tuple[Entry, ...]
+    inputs: tuple[tuple[str, FileTensor], ...]
+    outputs: tuple[tuple[str, FileTensor], ...]
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
+
+
+def lower(model: Model, signature: str | None = None, outputs: Sequence[str] | None = None) -> Lowered:
+    """Lower one signature of ``model`` (by default the first, or the main subgraph).
+
+    Raises ModelError where the model contradicts itself, ValueError for an unknown signature or output name.
+    """
+    entry = _signature(model, signature)
+    subgraph = model.subgraphs[entry.subgraph if entry else 0]
+    return _Lowering(subgraph, entry, outputs).run()
+
+
+def _signature(model: Model, key: str | None) -> Signature | None:
+    if key is None:
+        return model.signatures[0] if model.signatures and model.signatures[0].subgraph == 0 else None
+    found = next((s for s in model.signatures if s.key == key), None)
+    if found is None:
+        known = ", ".join(repr(s.key) for s in model.signatures) or "none"
+        raise ValueError(f"the model has no signature {key!r}; it has: {known}")
+    return found
+
+
+class _Lowering:
+    def __init__(self, subgraph: Subgraph, signature: Signature | None, outputs: Sequence[str] | None) -> None:
+        self.subgraph = subgraph
+        self.signature = signature
+        self.wanted = outputs
+        self.ids = count()
+        self.env: dict[int, Tensor] = {}  # tensor of the file -> tensor of the graph
+        self.tensors: dict[int, Tensor] = {}
+        self.nodes: list[Node] = []
+
+    def run(self) -> Lowered:
+        inputs = self._named(self.subgraph.inputs, "inputs")
+        outputs = self._outputs()
+        for tensor in self.subgraph.tensors:
+            if tensor.data is not None or tensor.index in self.subgraph.inputs:
+                self._bind(tensor.index, self._tensor(tensor))
+        entries = tuple(self._entry(o) for o in self.subgraph.operators)
+        graph = Graph(
+            self.tensors,
+            tuple(self.nodes),
+            tuple(self.env[t.index].id for _, t in inputs),
+            tuple(self.env[t.index].id for _, t in outputs),
+        )
+        return Lowered(remove_dead(graph), entries, inputs, outputs)
+
+    def _named(self, indices: Sequence[int], side: str) -> tuple[tuple[str, FileTensor], ...]:
+        """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number."""
+        arguments = {i: name for name, i in getattr(self.signature, side).items()} if self.signature else {}
+        named: dict[str, FileTensor] = {}
+        for position, index in enumerate(indices):
+            tensor = self.subgraph.tensors[index]
+            name = arguments.get(index, tensor.name) or f"{side[:-1]}_{position}"
+            named[name if name not in named else f"{name}_{position}"] = tensor
+        return tuple(named.items())
+
+    def _outputs(self) -> tuple[tuple[str, FileTensor], ...]:
+        own = self._named(self.subgraph.outputs, "outputs")
+        if self.wanted is None:
+            return own
+        known = {t.name: t for t in self.subgraph.tensors if t.data is None} | dict(own)
+        missing = [name for name in self.wanted if name not in known]
+        if missing:
+            raise ValueError(f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them")
+        return tuple((name, known[name]) for name in self.wanted)
+
+    def _tensor(self, tensor: FileTensor) -> Tensor:
+        return Tensor(next(self.ids), tensor.name, tensor.shape, tensor.dtype, tensor.data)
+
+    def _bind(self, index: int, tensor: Tensor) -> None:
+        self.env[index] = tensor
+        self.tensors[tensor.id] = tensor
+
+    def _read(self, index: int) -> Tensor | None:
+        """An input of an operator; None if it is absent. State variables and empty constants come into being here."""
+        if index >= 0 and index not in self.env:
+            self._bind(index, self._tensor(self.subgraph.tensors[index]))
+        return self.env[index] if index >= 0 else None
+
+    def _entry(self, operator: Operator) -> Entry:
+        names = [self.subgraph.tensors[t].name if t >= 0 else "" for t in (*operator.inputs, *operator.outputs)]
+        reasons = self._lower(operator)
+        if reasons:  # its results stay unknown values, so that later operators can still be judged
+            for index in operator.outputs:
+                self._bind(index, self._tensor(self.subgraph.tensors[index]))
+        split = len(operator.inputs)
+        return Entry(
+            operator.index, operator.code, operator.version, tuple(names[:split]), tuple(names[split:]), tuple(reasons)
+        )
+
+    def _lower(self, operator: Operator) -> list[str]:
+        site = self._site(operator)
+        if self._evaluate(operator, site):
+            return []
+        op = REGISTRY.get(operator.code)
+        if op is None:
+            if operator.is_custom and operator.code not in KNOWN_CUSTOM:
+                return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT"]
+            return [f"{operator.code} has no kernel for the device"]
+        if len(operator.outputs) != 1:
+            raise ModelError(f"operator {operator.index} {operator.code} has {len(operator.outputs)} outputs, 1 was expected")
+        quantized = [t for t in operator.outputs if self.subgraph.tensors[t].dtype != "float32"]
+        if quantized:
+            return [f"output 0 has element type {self.subgraph.tensors[quantized[0]].dtype}; float32 was expected"]
+        reasons = op.obstacles(site)
+        if not reasons:
+            self._emit(operator, op.emit, site)
+        return reasons
+
+    def _site(self, operator: Operator) -> Site:
+        def open_or_declared(tensor: FileTensor) -> Shape | None:
+            unknown = -1 in tensor.signature or not tensor.shape
+            return None if unknown else tensor.shape
+
+        return Site(
+            operator.index,
+            operator.code,
+            operator.version,
+            tuple(self._read(t) for t in operator.inputs),
+            tuple(open_or_declared(self.subgraph.tensors[t]) for t in operator.outputs),
+            operator.options,
+        )
+
+    def _evaluate(self, operator: Operator, site: Site) -> bool:
+        """Compute an operator whose inputs are all constants, if there is an evaluator for it."""
+        values = [site.constant(i) for i in range(len(site.inputs))]
+        evaluator = EVALUATORS.get(operator.code)
+        if evaluator is None or len(operator.outputs) != 1 or not values or any(v is None for v in values):
+            return False
+        if any(t is None or t.dtype not in ("float16", "float32") for t in site.inputs):
+            return False
+        target = self.subgraph.tensors[operator.outputs[0]]
+        data = evaluator(*values)
+        self._bind(target.index, Tensor(next(self.ids), target.name, tuple(data.shape), data.dtype.name, data))
+        return True
+
+    def _emit(self, operator: Operator, emit: Callable[[Site, Emitter], Tensor], site: Site) -> None:
+        emitter = Emitter(self.ids, operator.index)
+        result = emit(site, emitter)
+        declared = site.output_shapes[0]
+        if declared is not None and declared != result.shape:
+            raise ModelError(
+                f"operator {operator.index} {operator.code} gives shape {list(result.shape)} for its inputs, "
+                f"but the file declares {list(declared)}"
+            )
+        index = operator.outputs[0]
+        self.tensors |= {t.id: t for t in emitter.tensors}
+        self.nodes += emitter.nodes
+        self._bind(index, replace(result, name=self.subgraph.tensors[index].name))

@@ -1,0 +1,8 @@
+"""The operators that run on the device: importing this package fills :data:`REGISTRY`, one family module at a time."""
+
+from __future__ import annotations
+
+from tflgpu.ops import convolution, convolution_kernels, elementwise, pooling, reduction, resize, shaping
+from tflgpu.ops.base import REGISTRY, Emitter, Op, Site
+
+__all__ = ["REGISTRY", "Emitter", "Op", "Site", "convolution", "convolution_kernels", "elementwise", "pooling", "reduction", "resize", "shaping"]

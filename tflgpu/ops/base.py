@@ -1,0 +1,168 @@
+"""How an operator is declared: what a family module registers, and what lowering hands to it.
+
+A declaration has two functions. ``reasons`` says why the operator cannot run on the device, one sentence an obstacle;
+``emit`` builds nodes and is called only when there was none, so it cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.ir import Input, Node, Operand, Step, Tensor, Value
+from tflgpu.layout import Shape
+from tflgpu.ops.steps import ACTIVATIONS
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One operator of the model as its declaration sees it."""
+
+    index: int
+    code: str
+    version: int
+    inputs: tuple[Tensor | None, ...]
+    output_shapes: tuple[Shape | None, ...]  # as the file declares them; None where it leaves them open
+    options: Mapping[str, Any]
+
+    def input(self, index: int) -> Tensor:
+        """Input ``index``, known to be present."""
+        tensor = self.inputs[index]
+        assert tensor is not None
+        return tensor
+
+    def optional(self, index: int) -> Tensor | None:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def constant(self, index: int) -> Array | None:
+        """The value of input ``index`` if it is known at compile time."""
+        tensor = self.optional(index)
+        return None if tensor is None else tensor.data
+
+
+class Emitter:
+    """Collects the nodes of one operator. Tensors it makes have fresh ids; the last one becomes the operator's output."""
+
+    def __init__(self, ids: Iterator[int], source: int) -> None:
+        self.nodes: list[Node] = []
+        self.tensors: list[Tensor] = []
+        self._ids = ids
+        self._source = source
+
+    def constant(self, data: Array, name: str = "") -> Tensor:
+        tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
+        self.tensors.append(tensor)
+        return tensor
+
+    def node(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        shape: Shape,
+        attributes: object = None,
+        steps: tuple[Step, ...] = (),
+        dtype: str = "float32",
+    ) -> Tensor:
+        """Add one node; absent inputs are left out. Returns its output."""
+        output = Tensor(next(self._ids), "", shape, dtype)
+        self.tensors.append(output)
+        present = tuple(t.id for t in inputs if t is not None)
+        self.nodes.append(Node(kind, present, output.id, attributes, steps, (self._source,)))
+        return output
+
+    def activation(self, site: Site, after: int = 0) -> tuple[Step, ...]:
+        """The operator's fused activation as steps on value ``after``."""
+        function = ACTIVATIONS[site.options.get("fused_activation_function", 0)]
+        return (Step(function, (Value(after),)),) if function else ()
+
+
+@dataclass(frozen=True)
+class Op:
+    """The declaration of one TFLite operator.
+
+    inputs: the least and the greatest number of inputs.
+    versions: the greatest operator version whose meaning ``emit`` covers.
+    integers: positions of inputs that are integers (shapes, axes); all others are float32.
+    """
+
+    code: str
+    versions: int
+    inputs: tuple[int, int]
+    integers: tuple[int, ...]
+    emit: Callable[[Site, Emitter], Tensor]
+    reasons: Callable[[Site], Iterable[str]]
+
+    def obstacles(self, site: Site) -> list[str]:
+        """Every reason why this operator cannot run on the device; empty if it can."""
+        least, greatest = self.inputs
+        if not least <= len(site.inputs) <= greatest or any(t is None for t in site.inputs[:least]):
+            wanted = str(least) if least == greatest else f"{least} to {greatest}"
+            return [f"it has {len(site.inputs)} inputs where {wanted} are expected"]
+        found = []
+        if site.version > self.versions:
+            found.append(f"version {site.version} is newer than the greatest supported one, {self.versions}")
+        if site.options.get("fused_activation_function", 0) not in ACTIVATIONS:
+            found.append("its fused activation function is not supported")
+        found += [
+            f"input {i} has element type {t.dtype}; float32 was expected"
+            for i, t in enumerate(site.inputs)
+            if t is not None and i not in self.integers and t.dtype != "float32"
+        ]
+        found += [f"input {i} of shape {list(t.shape)} is empty" for i, t in enumerate(site.inputs) if t and 0 in t.shape]
+        return found or list(self.reasons(site))
+
+
+REGISTRY: dict[str, Op] = {}
+
+
+def nothing(_: Site) -> Iterable[str]:
+    """The ``reasons`` of an operator that always runs."""
+    return ()
+
+
+def declare(
+    code: str,
+    *,
+    versions: int,
+    inputs: int | tuple[int, int],
+    integers: tuple[int, ...] = (),
+    reasons: Callable[[Site], Iterable[str]] = nothing,
+) -> Callable[[Callable[[Site, Emitter], Tensor]], Callable[[Site, Emitter], Tensor]]:
+    """Register the decorated function as the ``emit`` of operator ``code``."""
+    arity = (inputs, inputs) if isinstance(inputs, int) else inputs
+
+    def register(emit: Callable[[Site, Emitter], Tensor]) -> Callable[[Site, Emitter], Tensor]:
+        assert code not in REGISTRY, f"{code} is declared twice"
+        REGISTRY[code] = Op(code, versions, arity, integers, emit, reasons)
+        return emit
+
+    return register
+
+
+def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor], list[Operand]]:
+    """Inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0."""
+    inputs, operands = [primary], []
+    for tensor in others:
+        if tensor.id == primary.id:
+            operands.append(Value(0))
+        else:
+            inputs.append(tensor)
+            operands.append(Input(len(inputs) - 1))
+    return inputs, operands
+
+
+def static(site: Site, index: int, what: str) -> Iterator[str]:
+    """The obstacle that input ``index`` should have been a constant."""
+    if site.constant(index) is None:
+        yield f"its {what} (input {index}) is computed at run time; only a constant is supported"
+
+
+def normal_axis(axis: int, rank: int) -> int | None:
+    """A possibly negative axis as a non-negative one, None if it is out of range."""
+    return axis % rank if -rank <= axis < rank else None

@@ -1,0 +1,157 @@
+"""CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV and FULLY_CONNECTED."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+
+from tflgpu.ir import Tensor
+from tflgpu.ops.base import Emitter, Site, declare, static
+from tflgpu.ops.shaping import reshape_node
+from tflgpu.ops.window import Window, window_of, window_reasons
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Inputs: image NHWC, weights [out, kh, kw, in / groups], perhaps bias [out]."""
+
+    window: Window
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """Inputs: image NHWC, weights [1, kh, kw, channels * multiplier], perhaps bias. Output channel o reads o // multiplier."""
+
+    window: Window
+    multiplier: int
+
+
+@dataclass(frozen=True)
+class TransposeConvolution:
+    """Inputs: image NHWC, weights [out, kh, kw, in], perhaps bias. ``window`` leads from the output back to the input."""
+
+    window: Window
+
+
+def _bias_reasons(site: Site, index: int, channels: int) -> Iterator[str]:
+    bias = site.optional(index)
+    if bias is not None:
+        yield from static(site, index, "bias")
+        if bias.size != channels:
+            yield f"its bias has {bias.size} values for {channels} output channels"
+
+
+def _conv_reasons(site: Site) -> Iterator[str]:
+    image, weights = site.input(0), site.input(1)
+    yield from static(site, 1, "weights")
+    if len(weights.shape) != 4:
+        yield f"its weights have shape {list(weights.shape)}; [out, height, width, in] was expected"
+        return
+    yield from window_reasons(site, weights.shape[1:3], image.shape)
+    out, _, _, depth = weights.shape
+    channels = image.shape[-1] if image.shape else 1
+    if depth == 0 or out == 0 or channels % depth or out % (channels // depth or 1):
+        yield f"its weights {list(weights.shape)} do not fit {channels} input channels"
+    yield from _bias_reasons(site, 2, out)
+
+
+@declare("CONV_2D", versions=8, inputs=(2, 3), reasons=_conv_reasons)
+def conv_2d(site: Site, emit: Emitter) -> Tensor:
+    image, weights, bias = site.input(0), site.input(1), site.optional(2)
+    out, kh, kw, depth = weights.shape
+    window = window_of(site, (kh, kw), image.shape)
+    shape = (image.shape[0], *window.output(*image.shape[1:3]), out)
+    attributes = Convolution(window, image.shape[3] // depth)
+    return emit.node("convolution", [image, weights, bias], shape, attributes, emit.activation(site))
+
+
+def _depthwise_reasons(site: Site) -> Iterator[str]:
+    image, weights = site.input(0), site.input(1)
+    yield from static(site, 1, "weights")
+    if len(weights.shape) != 4 or weights.shape[0] != 1:
+        yield f"its weights have shape {list(weights.shape)}; [1, height, width, channels] was expected"
+        return
+    yield from window_reasons(site, weights.shape[1:3], image.shape)
+    channels = image.shape[-1] if image.shape else 1
+    if channels == 0 or weights.shape[3] == 0 or weights.shape[3] % channels:
+        yield f"its {weights.shape[3]} output channels are no multiple of {channels} input channels"
+    yield from _bias_reasons(site, 2, weights.shape[3])
+
+
+@declare("DEPTHWISE_CONV_2D", versions=7, inputs=(2, 3), reasons=_depthwise_reasons)
+def depthwise_conv_2d(site: Site, emit: Emitter) -> Tensor:
+    image, weights, bias = site.input(0), site.input(1), site.optional(2)
+    _, kh, kw, out = weights.shape
+    window = window_of(site, (kh, kw), image.shape)
+    shape = (image.shape[0], *window.output(*image.shape[1:3]), out)
+    # The depth_multiplier option is redundant, and absent in some files: the shapes say it.
+    attributes = Depthwise(window, out // image.shape[3])
+    return emit.node("depthwise", [image, weights, bias], shape, attributes, emit.activation(site))
+
+
+def _transpose_reasons(site: Site) -> Iterator[str]:
+    weights, image = site.input(1), site.input(2)
+    yield from static(site, 0, "output shape")
+    yield from static(site, 1, "weights")
+    shape = site.constant(0)
+    if shape is not None and (shape.size != 4 or shape.min() < 1):
+        yield f"its output shape {shape.tolist()} is not [batch, height, width, channels]"
+        return
+    if len(weights.shape) != 4 or len(image.shape) != 4 or weights.shape[3] != image.shape[3]:
+        yield f"its weights {list(weights.shape)} do not fit its input {list(image.shape)}"
+        return
+    if min(site.options.get("stride_h", 0), site.options.get("stride_w", 0)) < 1:
+        yield "its strides must be positive"
+        return
+    if shape is not None and (int(shape[3]) != weights.shape[0] or int(shape[0]) != image.shape[0]):
+        yield f"its output shape {shape.tolist()} does not fit weights {list(weights.shape)} and input {list(image.shape)}"
+    elif shape is not None and _transposed_window(site).output(*map(int, shape[1:3])) != image.shape[1:3]:
+        yield f"its output shape {shape.tolist()} does not lead back to the input's {list(image.shape)}"
+    yield from _bias_reasons(site, 3, weights.shape[0])
+
+
+def _transposed_window(site: Site) -> Window:
+    weights, shape = site.input(1), site.constant(0)
+    assert shape is not None
+    return window_of(site, weights.shape[1:3], tuple(map(int, shape)))
+
+
+@declare("TRANSPOSE_CONV", versions=4, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)
+def transpose_conv(site: Site, emit: Emitter) -> Tensor:
+    weights, image, bias, shape = site.input(1), site.input(2), site.optional(3), site.constant(0)
+    assert shape is not None
+    attributes = TransposeConvolution(_transposed_window(site))
+    inputs = [image, weights, bias]
+    return emit.node("transpose_convolution", inputs, tuple(map(int, shape)), attributes, emit.activation(site))
+
+
+def _fully_connected_reasons(site: Site) -> Iterator[str]:
+    x, weights = site.input(0), site.input(1)
+    yield from static(site, 1, "weights")
+    if site.options.get("weights_format", 0) != 0:
+        yield "its weights are stored shuffled; only the default format is supported"
+    if len(weights.shape) != 2 or 0 in weights.shape or x.size % weights.shape[-1]:
+        yield f"its weights {list(weights.shape)} do not fit its input {list(x.shape)}"
+        return
+    if site.options.get("keep_num_dims") and x.shape[-1:] != weights.shape[1:]:
+        yield f"it keeps dimensions, but its input {list(x.shape)} does not end with {weights.shape[1]} channels"
+    yield from _bias_reasons(site, 2, weights.shape[0])
+
+
+@declare("FULLY_CONNECTED", versions=12, inputs=(2, 3), reasons=_fully_connected_reasons)
+def fully_connected(site: Site, emit: Emitter) -> Tensor:
+    x, weights, bias = site.input(0), site.input(1), site.optional(2)
+    out, depth = weights.shape
+    rows = reshape_node(emit, x, (prod(x.shape) // depth, depth))
+    result = (rows.shape[0], out)
+    final = (*x.shape[:-1], out) if site.options.get("keep_num_dims") else result
+    declared = site.output_shapes[0]
+    if declared is not None and prod(declared) == prod(final):
+        final = declared  # files before version 5 of the operator keep dimensions without saying so
+    y = emit.node("fully_connected", [rows, weights, bias], result, None, emit.activation(site))
+    return reshape_node(emit, y, final)
+
+

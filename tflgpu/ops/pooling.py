@@ -1,0 +1,55 @@
+"""AVERAGE_POOL_2D and MAX_POOL_2D. Padding never counts: not in the average's divisor, not as a candidate maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from tflgpu.ir import Tensor
+from tflgpu.ops.base import Emitter, Site, declare
+from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.window import Window, window_of, window_reasons
+
+
+@dataclass(frozen=True)
+class Pool:
+    function: Literal["average", "maximum"]
+    window: Window
+
+
+def _kernel(site: Site) -> tuple[int, int]:
+    return site.options.get("filter_height", 0), site.options.get("filter_width", 0)
+
+
+def _reasons(site: Site) -> Iterator[str]:
+    yield from window_reasons(site, _kernel(site), site.input(0).shape)
+
+
+def _pool(function: Literal["average", "maximum"]) -> Callable[[Site, Emitter], Tensor]:
+    def emit_pool(site: Site, emit: Emitter) -> Tensor:
+        image = site.input(0)
+        window = window_of(site, _kernel(site), image.shape)
+        shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])
+        return emit.node("pool", [image], shape, Pool(function, window), emit.activation(site))
+
+    return emit_pool
+
+
+declare("AVERAGE_POOL_2D", versions=3, inputs=1, reasons=_reasons)(_pool("average"))
+declare("MAX_POOL_2D", versions=3, inputs=1, reasons=_reasons)(_pool("maximum"))
+
+
+@variant("pool")
+def pool_kernel(request: Request) -> Kernel:
+    attributes, g, target = request.node.attributes, request.output.geometry, request.target
+    assert isinstance(attributes, Pool)
+    per_tile = items_per_tile(g.quads, target, 4 * prod(attributes.window.kernel))
+    return Kernel(
+        "pool",
+        {"function": attributes.function, "window": attributes.window, "per_tile": per_tile, "src": request.input(0)},
+        (request.activation("src", 0),),
+        tiles=tile_count(g.quads, per_tile),
+        local_size=target.local_size,
+    )

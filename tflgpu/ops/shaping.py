@@ -1,0 +1,376 @@
+"""Operators that move elements without computing: RESHAPE, SQUEEZE, EXPAND_DIMS, PAD, SLICE, STRIDED_SLICE, TRANSPOSE, CONCATENATION."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tflgpu.ir import Tensor
+from tflgpu.layout import LANES, Shape
+from tflgpu.ops.access import Access, Coordinate, access, coordinates
+from tflgpu.ops.base import Array, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """Where an input coordinate comes from: ``start + step * (output coordinate of axis)``, ``start`` alone without an axis."""
+
+    axis: int | None
+    start: int = 0
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """Each output element is one input element, or ``fill`` where a coordinate leaves the input. One map an input axis."""
+
+    axes: tuple[AxisMap, ...]
+    fill: float | None = None
+
+
+@dataclass(frozen=True)
+class Concatenate:
+    """Inputs of equal shape but for ``axis``, one behind the other."""
+
+    axis: int
+
+
+def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
+    """The same elements in the same order; nothing if the shape is right already."""
+    return x if x.shape == shape else emit.node("reshape", [x], shape)
+
+
+def _target_shape(site: Site) -> Shape | None:
+    """The shape a RESHAPE asks for, from its second input or its options, with at most one -1 resolved; None if it is impossible."""
+    x, requested = site.input(0), site.constant(1)
+    if len(site.inputs) > 1 and requested is None:
+        return site.output_shapes[0]
+    wanted = requested.reshape(-1).tolist() if requested is not None else list(site.options.get("new_shape", ()))
+    known = prod(d for d in wanted if d != -1)
+    if wanted.count(-1) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (known == 0 or x.size % known)):
+        return None
+    return tuple(x.size // known if d == -1 else int(d) for d in wanted)
+
+
+def _reshape_reasons(site: Site) -> Iterator[str]:
+    shape = _target_shape(site)
+    if shape is None or prod(shape) != site.input(0).size:
+        yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
+
+
+@declare("RESHAPE", versions=1, inputs=(1, 2), integers=(1,), reasons=_reshape_reasons)
+def reshape(site: Site, emit: Emitter) -> Tensor:
+    shape = _target_shape(site)
+    assert shape is not None
+    return emit.node("reshape", [site.input(0)], shape)
+
+
+def _squeezed(site: Site) -> Shape | None:
+    shape = site.input(0).shape
+    axes = {normal_axis(a, len(shape)) for a in site.options.get("squeeze_dims", ())}
+    if None in axes or any(shape[a] != 1 for a in axes if a is not None):
+        return None
+    return tuple(d for i, d in enumerate(shape) if (i not in axes if axes else d != 1))
+
+
+def _squeeze_reasons(site: Site) -> Iterator[str]:
+    if _squeezed(site) is None:
+        yield f"its axes {list(site.options['squeeze_dims'])} are not all of size 1 in {list(site.input(0).shape)}"
+
+
+@declare("SQUEEZE", versions=2, inputs=1, reasons=_squeeze_reasons)
+def squeeze(site: Site, emit: Emitter) -> Tensor:
+    shape = _squeezed(site)
+    assert shape is not None
+    return emit.node("reshape", [site.input(0)], shape)
+
+
+def _pad_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "paddings")
+    paddings, rank = site.constant(1), len(site.input(0).shape)
+    if paddings is not None and (paddings.shape != (rank, 2) or paddings.min(initial=0) < 0):
+        yield f"its paddings have shape {list(paddings.shape)}; {rank} pairs of non-negative numbers were expected"
+
+
+def _emit_pad(site: Site, emit: Emitter, fill: float) -> Tensor:
+    x, paddings = site.input(0), site.constant(1)
+    assert paddings is not None
+    shape = tuple(int(d + a + b) for d, (a, b) in zip(x.shape, paddings.tolist(), strict=True))
+    axes = tuple(AxisMap(i, -int(before)) for i, before in enumerate(paddings[:, 0].tolist()))
+    return emit.node("rearrange", [x], shape, Rearrange(axes, fill))
+
+
+@declare("PAD", versions=2, inputs=2, integers=(1,), reasons=_pad_reasons)
+def pad(site: Site, emit: Emitter) -> Tensor:
+    return _emit_pad(site, emit, 0.0)
+
+
+def _padv2_reasons(site: Site) -> Iterator[str]:
+    yield from _pad_reasons(site)
+    yield from static(site, 2, "fill value")
+
+
+@declare("PADV2", versions=2, inputs=3, integers=(1,), reasons=_padv2_reasons)
+def padv2(site: Site, emit: Emitter) -> Tensor:
+    value = site.constant(2)
+    assert value is not None
+    return _emit_pad(site, emit, float(value.reshape(-1)[0]))
+
+
+def _transpose_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "permutation")
+    order, rank = site.constant(1), len(site.input(0).shape)
+    if order is not None and sorted(o % rank if rank else o for o in order.tolist()) != list(range(rank)):
+        yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
+
+
+@declare("TRANSPOSE", versions=4, inputs=2, integers=(1,), reasons=_transpose_reasons)
+def transpose(site: Site, emit: Emitter) -> Tensor:
+    x, order = site.input(0), site.constant(1)
+    assert order is not None
+    source = [int(o) % len(x.shape) for o in order]
+    axes = tuple(AxisMap(source.index(i)) for i in range(len(source)))
+    return emit.node("rearrange", [x], tuple(x.shape[i] for i in source), Rearrange(axes))
+
+
+def _slice_bounds(site: Site) -> tuple[list[int], list[int]]:
+    begin, size = site.constant(1), site.constant(2)
+    assert begin is not None and size is not None
+    starts = begin.reshape(-1).tolist()
+    extents = [
+        d - b if s == -1 else s for d, b, s in zip(site.input(0).shape, starts, size.reshape(-1).tolist(), strict=True)
+    ]
+    return starts, extents
+
+
+def _slice_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "begin")
+    yield from static(site, 2, "size")
+    begin, size, shape = site.constant(1), site.constant(2), site.input(0).shape
+    if begin is None or size is None:
+        return
+    if begin.size != len(shape) or size.size != len(shape):
+        yield f"its begin and size have {begin.size} and {size.size} values for {len(shape)} axes"
+    elif any(b < 0 or s < 1 or b + s > d for b, s, d in zip(*_slice_bounds(site), shape, strict=True)):
+        yield f"its range begins at {begin.tolist()} with size {size.tolist()} in an input of shape {list(shape)}"
+
+
+@declare("SLICE", versions=7, inputs=3, integers=(1, 2), reasons=_slice_reasons)
+def slice_(site: Site, emit: Emitter) -> Tensor:
+    starts, extents = _slice_bounds(site)
+    axes = tuple(AxisMap(i, start) for i, start in enumerate(starts))
+    return emit.node("rearrange", [site.input(0)], tuple(extents), Rearrange(axes))
+
+
+def _strided(site: Site) -> tuple[Rearrange, Shape]:
+    """TensorFlow's strided slice, after tensorflow.org/api_docs/python/tf/strided_slice: the masks are expanded here."""
+    x = site.input(0)
+    begin, end, strides = (_values(site.constant(i)) for i in (1, 2, 3))
+    masks = {name: site.options.get(f"{name}_mask", 0) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+
+    def has(name: str, i: int) -> bool:
+        return bool(masks[name] >> i & 1)
+
+    ellipsis = next((i for i in range(len(begin)) if has("ellipsis", i)), None)
+    consumed = sum(1 for i in range(len(begin)) if i != ellipsis and not has("new_axis", i))
+    axes: list[AxisMap] = []
+    shape: list[int] = []
+
+    def keep(start: int, step: int, extent: int) -> None:
+        axes.append(AxisMap(len(shape), start, step))
+        shape.append(extent)
+
+    for i in range(len(begin)):
+        if i == ellipsis:
+            for _ in range(len(x.shape) - consumed):
+                keep(0, 1, x.shape[len(axes)])
+        elif has("new_axis", i):
+            shape.append(1)
+        elif has("shrink_axis", i):
+            axes.append(AxisMap(None, begin[i] % x.shape[len(axes)]))
+        else:
+            bounds = slice(None if has("begin", i) else begin[i], None if has("end", i) else end[i], strides[i])
+            selected = range(*bounds.indices(x.shape[len(axes)]))
+            keep(selected.start, selected.step, len(selected))
+    while len(axes) < len(x.shape):
+        keep(0, 1, x.shape[len(axes)])
+    return Rearrange(tuple(axes)), tuple(shape)
+
+
+def _values(array: Array | None) -> list[int]:
+    assert array is not None
+    return [int(v) for v in array.reshape(-1)]
+
+
+def _strided_reasons(site: Site) -> Iterator[str]:
+    bounds = [site.constant(i) for i in (1, 2, 3)]
+    missing = [text for i in (1, 2, 3) for text in static(site, i, ("begin", "end", "strides")[i - 1])]
+    yield from missing
+    if missing:
+        return
+    begin, end, strides = map(_values, bounds)
+    shape, options = site.input(0).shape, site.options
+    new, ellipsis = options.get("new_axis_mask", 0), options.get("ellipsis_mask", 0)
+    spec = [i for i in range(len(begin)) if not (ellipsis >> i & 1)]
+    if not len(begin) == len(end) == len(strides):
+        yield "its begin, end and strides have different lengths"
+    elif 0 in strides:
+        yield "its strides contain 0"
+    elif bin(ellipsis & (1 << len(begin)) - 1).count("1") > 1:
+        yield "its ellipsis mask has more than one bit"
+    elif sum(not (new >> i & 1) for i in spec) > len(shape):
+        yield f"it indexes more axes than its input {list(shape)} has"
+    elif options.get("offset"):
+        yield "its end is an offset from begin; only absolute ends are supported"
+    else:
+        yield from _empty_or_outside(site)
+
+
+def _empty_or_outside(site: Site) -> Iterator[str]:
+    try:
+        rearrange, shape = _strided(site)
+    except ZeroDivisionError:
+        yield "it takes an element of an empty axis"
+        return
+    if 0 in shape:
+        yield f"its result {list(shape)} is empty"
+    del rearrange
+
+
+@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), reasons=_strided_reasons)
+def strided_slice(site: Site, emit: Emitter) -> Tensor:
+    attributes, shape = _strided(site)
+    return emit.node("rearrange", [site.input(0)], shape, attributes)
+
+
+def _concat_axis(site: Site) -> int | None:
+    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape))
+
+
+def _concat_reasons(site: Site) -> Iterator[str]:
+    axis, shapes = _concat_axis(site), [t.shape if t else () for t in site.inputs]
+    if axis is None:
+        yield f"its axis {site.options.get('axis')} is not an axis of its input {list(shapes[0])}"
+    elif len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) != 1:
+        yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
+
+
+@declare("CONCATENATION", versions=4, inputs=(1, 120), reasons=_concat_reasons)
+def concatenation(site: Site, emit: Emitter) -> Tensor:
+    axis, parts = _concat_axis(site), [t for t in site.inputs if t is not None]
+    assert axis is not None
+    if len(parts) == 1:
+        return emit.node("map", parts, parts[0].shape, None, emit.activation(site))
+    shape = list(parts[0].shape)
+    shape[axis] = sum(t.shape[axis] for t in parts)
+    return emit.node("concatenate", parts, tuple(shape), Concatenate(axis), emit.activation(site))
+
+
+def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
+    """The numpy meaning of a ``rearrange`` node."""
+    index: list[Array] = []
+    inside = np.ones(shape, bool)
+    for size, m in zip(x.shape, attributes.axes, strict=True):
+        coordinate = np.zeros((1,) * len(shape), np.int64) if m.axis is None else np.arange(shape[m.axis]).reshape(
+            [-1 if i == m.axis else 1 for i in range(len(shape))]
+        )
+        position = np.broadcast_to(m.start + m.step * coordinate, shape)
+        inside &= (position >= 0) & (position < size)
+        index.append(np.clip(position, 0, size - 1))
+    taken = x[tuple(index)] if index else np.broadcast_to(x, shape)
+    return taken if attributes.fill is None else np.where(inside, taken, x.dtype.type(attributes.fill))
+
+
+def _copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
+    """A kernel of one input, ``src``, with one item an output quad."""
+    g, target = request.output.geometry, request.target
+    per_tile = items_per_tile(g.quads, target, 30)
+    return Kernel(
+        template,
+        {**parameters, "per_tile": per_tile, "src": request.input(0)},
+        (request.activation("src", 0),),
+        tiles=tile_count(g.quads, per_tile),
+        local_size=target.local_size,
+    )
+
+
+@variant("reshape")
+def reshape_kernel(request: Request) -> Kernel:
+    return _copy_kernel(request, "reshape", {})
+
+
+@dataclass(frozen=True)
+class InputAxis:
+    """One input axis of a rearrangement, as its template wants it."""
+
+    follows: Coordinate
+    start: int
+    step: int
+    size: int
+    stride: int
+
+
+@variant("rearrange")
+def rearrange_kernel(request: Request) -> Kernel:
+    attributes, source, shape = request.node.attributes, request.input(0).geometry, request.output.geometry.shape
+    assert isinstance(attributes, Rearrange)
+    places, still = coordinates(shape), Coordinate("0")
+    axes = [
+        InputAxis(still if m.axis is None else places[m.axis], m.start, m.step, size, stride)
+        for m, size, stride in zip(attributes.axes, source.shape, (*source.axis_strides, 0), strict=True)
+    ]
+    last = axes[-1] if axes else InputAxis(still, 0, 1, 1, 0)
+    whole_quads = last.follows.kind == "c" and last.step == 1 and last.start % LANES == 0
+    if attributes.fill:  # a quad at the end of the input mixes channels with padding, which is not the fill value
+        whole_quads &= last.start == 0 and shape[-1] == last.size
+    parameters: dict[str, object] = {
+        "axes": axes or [last],
+        "fill": attributes.fill or 0.0,
+        "bounded": attributes.fill is not None,
+        "whole_quads": whole_quads,
+        "dirty": True,
+    }
+    return _copy_kernel(request, "rearrange", parameters)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One input of a concatenation: it covers ``size`` coordinates from ``start`` on, ``shift`` quads before its own first."""
+
+    access: Access
+    start: int
+    size: int
+    shift: int
+
+
+@variant("concatenate")
+def concatenate_kernel(request: Request) -> Kernel:
+    attributes, node, output = request.node.attributes, request.node, request.output.geometry
+    assert isinstance(attributes, Concatenate)
+    axis, rank = attributes.axis, len(output.shape)
+    parts, arguments, start = [], [], 0
+    for i in range(len(node.inputs) - len(node.step_inputs)):
+        argument, g = request.operand(f"part{i}", i), request.shape(i)
+        reach = access(argument.name, argument.type, g.shape, output.shape, fixed=())
+        stride = g.axis_strides[axis] if axis < rank - 1 else g.plane
+        shift = start * stride if axis < rank - 1 else start // LANES * stride
+        parts.append(Part(reach, start, g.shape[axis], shift))
+        arguments.append(argument)
+        start += g.shape[axis]
+    per_tile = items_per_tile(output.quads, request.target, 20 + 4 * len(parts))
+    return Kernel(
+        "concatenate",
+        {
+            "parts": parts,
+            "axis": coordinates(output.shape)[axis],
+            "whole_quads": all(p.start % LANES == 0 for p in parts),
+            "per_tile": per_tile,
+        },
+        tuple(arguments),
+        tiles=tile_count(output.quads, per_tile),
+        local_size=request.target.local_size,
+    )

@@ -1,0 +1,35 @@
+"""The graph passes, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tflgpu.ir import Graph, remove_dead, verify
+from tflgpu.passes.affine import fold_affine
+from tflgpu.passes.fold import fold_constants
+from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.padding import merge_padding
+from tflgpu.passes.simplify import simplify
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (
+    fold_constants,
+    simplify,
+    merge_padding,
+    fold_affine,
+    inline_shared_source,
+    fuse_elementwise,
+)
+
+
+def optimize(graph: Graph) -> Graph:
+    """Run every pass; the graph is verified on the way in and after each."""
+    verify(graph)
+    for rewrite in PASSES:
+        graph = remove_dead(rewrite(graph))
+        verify(graph)
+    return graph
+
+
+__all__ = ["PASSES", "Pass", "optimize"]

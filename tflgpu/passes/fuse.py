@@ -1,0 +1,101 @@
+"""Run elementwise functions inside the kernel that computes their operand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu.ir import Graph, Input, Node, Operand, Step, TensorId, Value
+
+# A kernel takes this many tensors at most; some drivers stop at 64 arguments.
+MAX_INPUTS = 16
+
+
+def inline_shared_source(graph: Graph) -> Graph:
+    """``f(x, g(x))`` becomes one map node over x, so that the two readers of x are one (swish is ``mul(x, logistic(x))``)."""
+    nodes = {n.output: n for n in graph.nodes}
+    for original in graph.nodes:
+        node = nodes[original.output]
+        if node.kind != "map":
+            continue
+        for position, tensor in enumerate(node.inputs[1:], 1):
+            inner = nodes.get(tensor)
+            if (
+                inner is not None
+                and inner.kind == "map"
+                and inner.inputs == (node.inputs[0],)
+                and graph[tensor].shape == graph[node.output].shape == graph[node.inputs[0]].shape
+                and graph.sole_consumer(tensor) is not None
+            ):
+                nodes[node.output] = _inlined(node, position, inner)
+                del nodes[tensor]
+                break
+    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+
+
+def _inlined(node: Node, position: int, inner: Node) -> Node:
+    """``inner``'s steps first, then the node's own, which read inner's last value instead of input ``position``."""
+    shift = len(inner.steps)
+
+    def moved(operand: Operand) -> Operand:
+        if isinstance(operand, Value):
+            return Value(operand.index + shift if operand.index else 0)
+        if operand.index == position:
+            return Value(shift)
+        return Input(operand.index - (operand.index > position))
+
+    steps = tuple(replace(s, operands=tuple(map(moved, s.operands))) for s in node.steps)
+    inputs = node.inputs[:position] + node.inputs[position + 1 :]
+    return replace(node, inputs=inputs, steps=inner.steps + steps, sources=(*inner.sources, *node.sources))
+
+
+def fuse_elementwise(graph: Graph) -> Graph:
+    """Append each map node's steps to the node that computes one of its full-shape operands.
+
+    The fused node takes the map's place in the order, where all its operands are known. Of two candidates the one
+    that runs last is taken: a residual ADD then joins the convolution, not the skip connection.
+    """
+    nodes: dict[TensorId, Node] = {n.output: n for n in graph.nodes}
+    position = {n.output: i for i, n in enumerate(graph.nodes)}
+    for original in graph.nodes:
+        node = nodes[original.output]
+        if node.kind != "map":
+            continue
+        candidates = [t for t in dict.fromkeys(node.inputs) if _fusable(graph, nodes.get(t), t, node)]
+        if candidates:
+            best = max(candidates, key=lambda t: position[t])
+            nodes[node.output] = _fused(nodes.pop(best), node, node.inputs.index(best))
+    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+
+
+def _fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -> bool:
+    return (
+        producer is not None
+        and producer.kind not in ("view",)
+        and graph.sole_consumer(tensor) is not None
+        and graph[tensor].shape == graph[node.output].shape
+        and len(producer.inputs) + len(node.inputs) - 1 <= MAX_INPUTS
+    )
+
+
+def _fused(producer: Node, node: Node, joint: int) -> Node:
+    """``producer`` with the map's steps behind its own; the map read ``producer`` as its input ``joint``."""
+    last = len(producer.steps)
+    others = [t for i, t in enumerate(node.inputs) if i != joint]
+    inputs = [*producer.inputs, *others]
+    # Value 0 of a map is its input 0: if the joint is another input, that input becomes an ordinary operand.
+    new_index = {i: len(producer.inputs) + k for k, i in enumerate(i for i in range(len(node.inputs)) if i != joint)}
+
+    def moved(operand: Operand) -> Operand:
+        if isinstance(operand, Value) and operand.index > 0:
+            return Value(operand.index + last)
+        source = 0 if isinstance(operand, Value) else operand.index
+        return Value(last) if source == joint else Input(new_index[source])
+
+    steps = tuple(Step(s.function, tuple(map(moved, s.operands)), s.parameters) for s in node.steps)
+    return replace(
+        producer,
+        inputs=tuple(inputs),
+        output=node.output,
+        steps=producer.steps + steps,
+        sources=(*producer.sources, *node.sources),
+    )

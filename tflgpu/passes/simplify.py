@@ -1,0 +1,44 @@
+"""Drop nodes that change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu.ir import Graph, Node, TensorId
+from tflgpu.layout import Geometry
+from tflgpu.ops.reduction import Reduce
+from tflgpu.ops.shaping import AxisMap, Rearrange
+
+
+def simplify(graph: Graph) -> Graph:
+    """Bypass identities, and turn reshapes that leave every byte in place into views."""
+    alias: dict[TensorId, TensorId] = {}
+    kept: list[Node] = []
+    for original in graph.nodes:
+        node = replace(original, inputs=tuple(alias.get(i, i) for i in original.inputs))
+        source = node.inputs[0] if node.inputs else None
+        if source is not None and _is_identity(graph, node) and node.output not in graph.outputs:
+            alias[node.output] = source
+        elif node.kind == "reshape" and keeps_bytes(graph[node.inputs[0]].shape, graph[node.output].shape):
+            kept.append(replace(node, kind="view"))
+        else:
+            kept.append(node)
+    return graph.with_nodes(kept)
+
+
+def _is_identity(graph: Graph, node: Node) -> bool:
+    if node.steps or graph[node.inputs[0]].shape != graph[node.output].shape:
+        return False
+    match node.attributes:
+        case Rearrange(axes):
+            return all(m == AxisMap(i) for i, m in enumerate(axes))
+        case Reduce("mean", axes):
+            return all(graph[node.inputs[0]].shape[a] == 1 for a in axes)
+    return node.kind in ("map", "reshape")
+
+
+def keeps_bytes(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether a reshape leaves every element where it is in PHWC4."""
+    a, b = Geometry(old), Geometry(new)
+    same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)
+    return same_planes or (a.is_linear and b.is_linear)

@@ -1,0 +1,7 @@
+"""Graph, Target -> Plan: storage of every tensor, a kernel for every node, and one arena for all activations."""
+
+from __future__ import annotations
+
+from tflgpu.plan.plan import Destination, Plan, PlannedKernel, PlannedStep, StepOperand, make_plan
+
+__all__ = ["Destination", "Plan", "PlannedKernel", "PlannedStep", "StepOperand", "make_plan"]

@@ -1,0 +1,78 @@
+"""Where the graph meets the host: inputs and outputs are float32 in the host's order, everything between is PHWC4.
+
+Conversions are ordinary ``map`` nodes, and most of them are not needed: many shapes have the same bytes either way,
+a convolution reads images of up to 4 channels as they come, and every kernel can store its result in the host's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tflgpu.ir import Graph, Node, Tensor, TensorId
+from tflgpu.layout import LANES, Geometry
+from tflgpu.ops.kernel import Storage
+from tflgpu.target import Target
+
+
+def add_conversions(graph: Graph) -> Graph:
+    """Insert the conversions that are needed, so that graph inputs and outputs are only touched by who can do so."""
+    fresh = graph.fresh_ids()
+    new: list[Tensor] = []
+    renamed: dict[TensorId, TensorId] = {}
+    nodes: list[Node] = []
+
+    def convert(tensor: TensorId) -> Tensor:
+        converted = replace(graph[tensor], id=next(fresh), data=None)
+        new.append(converted)
+        nodes.append(Node("map", (tensor,), converted.id))
+        return converted
+
+    for tensor in graph.inputs:
+        if graph.consumers.get(tensor) and not _readable(graph, tensor):
+            renamed[tensor] = convert(tensor).id
+    nodes += [replace(n, inputs=tuple(renamed.get(i, i) for i in n.inputs)) for n in graph.nodes]
+    outputs: list[TensorId] = []
+    for tensor in graph.outputs:
+        outputs.append(tensor if _writable(graph, tensor) and tensor not in outputs else convert(tensor).id)
+    return replace(graph.with_nodes(nodes, new), outputs=tuple(outputs)).with_nodes(nodes, new)
+
+
+def _readable(graph: Graph, tensor: TensorId) -> bool:
+    """Whether all readers of a graph input take it as the host gives it."""
+    geometry = Geometry(graph[tensor].shape)
+    return geometry.is_linear or (
+        geometry.channels <= LANES
+        and all(n.kind == "convolution" and n.inputs.count(tensor) == 1 and n.inputs[0] == tensor for n in graph.consumers[tensor])
+    )
+
+
+def _writable(graph: Graph, tensor: TensorId) -> bool:
+    """Whether a graph output can be stored in the host's order by the node that computes it."""
+    producer = graph.producer.get(tensor)
+    if producer is None or graph.outputs.count(tensor) > 1:
+        return False
+    if producer.kind == "view":
+        source = producer.inputs[0]
+        return Geometry(graph[source].shape).is_linear and source not in graph.outputs and _writable(graph, source)
+    return Geometry(graph[tensor].shape).is_linear or tensor not in graph.consumers
+
+
+def roots(graph: Graph) -> dict[TensorId, TensorId]:
+    """Every activation -> the tensor whose memory it shares: views have their source's."""
+    root = {t: t for t in graph.inputs}
+    for node in graph.nodes:
+        root[node.output] = root[node.inputs[0]] if node.kind == "view" else node.output
+    return root
+
+
+def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
+    """The storage of every activation of a graph whose conversions are in place."""
+    root = roots(graph)
+    on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
+    result = {}
+    for tensor, origin in root.items():
+        geometry = Geometry(graph[tensor].shape)
+        boundary = origin in on_boundary
+        result[tensor] = Storage(geometry, "float" if boundary else target.storage, boundary and not geometry.is_linear)
+    return result

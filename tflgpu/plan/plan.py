@@ -1,0 +1,176 @@
+"""The plan: everything about a compiled model but the device's own binary. Plain data; no device is needed to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tflgpu.ir import Graph, Node, TensorId, Value
+from tflgpu.ops.access import Access, access
+from tflgpu.ops.kernel import VARIANTS, Argument, Kernel, Request, Storage
+from tflgpu.ops.steps import FUNCTIONS
+from tflgpu.plan.arena import Lifetime, lower_bound, place
+from tflgpu.plan.boundary import add_conversions, roots, storages
+from tflgpu.target import Target
+
+
+@dataclass(frozen=True)
+class StepOperand:
+    """An earlier value by number, or an input by how it is read."""
+
+    value: int | None
+    access: Access | None
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step as templates see it. ``index`` is the number of the value it gives, ``parameters`` are numbers."""
+
+    index: int
+    function: str
+    operands: tuple[StepOperand, ...]
+    parameters: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The output as templates see it. ``dirty``: lanes past the last channel may not be zero and must be made so."""
+
+    storage: Storage
+    dirty: bool
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """One launch. ``arguments`` begin with ``dst``."""
+
+    node: Node
+    kernel: Kernel
+    steps: tuple[PlannedStep, ...]
+    destination: Destination
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Kernels in order, and where every activation lives.
+
+    offsets: arena offset in bytes of each tensor that is neither input nor output; views share their source's.
+    arena_bytes, arena_lower_bound: the arena, and the largest sum of tensors alive at once.
+    """
+
+    graph: Graph
+    target: Target
+    kernels: tuple[PlannedKernel, ...]
+    storage: Mapping[TensorId, Storage]
+    roots: Mapping[TensorId, TensorId]
+    offsets: Mapping[TensorId, int]
+    arena_bytes: int
+    arena_lower_bound: int
+
+    @property
+    def constant_bytes(self) -> int:
+        return sum(a.bytes for k in self.kernels for a in k.arguments if a.data is not None)
+
+
+def make_plan(graph: Graph, target: Target) -> Plan:
+    """Choose storage, kernels and memory for an optimized graph."""
+    graph = add_conversions(graph)
+    storage = storages(graph, target)
+    kernels = tuple(_plan_node(node, graph, storage, target) for node in graph.nodes if node.kind != "view")
+    root = roots(graph)
+    lifetimes, shared = _lifetimes(graph, kernels, root, storage)
+    offsets, arena_bytes = place(lifetimes)
+    placed = {t: offsets[shared.get(r, r)] for t, r in root.items() if shared.get(r, r) in offsets}
+    return Plan(graph, target, kernels, storage, root, placed, arena_bytes, lower_bound(lifetimes))
+
+
+def _plan_node(node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> PlannedKernel:
+    request = Request(node, graph, storage, target)
+    kernel = VARIANTS[node.kind, target.family](request)
+    output = request.output
+    arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
+    accesses: dict[int, Access] = {}
+    for index in sorted(node.step_inputs):
+        argument = request.operand(f"operand{index}", index)
+        arguments.append(argument)
+        accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
+    steps = tuple(
+        PlannedStep(
+            k + 1,
+            step.function,
+            tuple(
+                StepOperand(o.index, None) if isinstance(o, Value) else StepOperand(None, accesses[o.index])
+                for o in step.operands
+            ),
+            step.parameters,
+        )
+        for k, step in enumerate(node.steps)
+    )
+    destination = Destination(output, _is_dirty(kernel, steps, output))
+    return PlannedKernel(node, kernel, steps, destination, tuple(arguments))
+
+
+def _is_dirty(kernel: Kernel, steps: tuple[PlannedStep, ...], output: Storage) -> bool:
+    """Whether the lanes past the last channel could hold anything but zero after the steps."""
+    if output.geometry.channels % 4 == 0:
+        return False
+    clean = [not kernel.parameters.get("dirty", False)]
+    for step in steps:
+        operands = (clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in step.operands)
+        clean.append(FUNCTIONS[step.function].keeps_zero and all(operands))
+    return not clean[-1]
+
+
+def _lifetimes(
+    graph: Graph,
+    kernels: tuple[PlannedKernel, ...],
+    root: Mapping[TensorId, TensorId],
+    storage: Mapping[TensorId, Storage],
+) -> tuple[dict[TensorId, Lifetime], dict[TensorId, TensorId]]:
+    """Lifetimes of the tensors in the arena, and which of them write in place of another."""
+    boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
+    first: dict[TensorId, int] = {}
+    last: dict[TensorId, int] = {}
+    for time, planned in enumerate(kernels):
+        for argument in planned.arguments:
+            if argument.tensor is not None and root[argument.tensor] not in boundary:
+                first.setdefault(root[argument.tensor], time)
+                last[root[argument.tensor]] = time
+    shared: dict[TensorId, TensorId] = {}
+    for time, planned in enumerate(kernels):
+        out = planned.node.output
+        source = _overwritable(planned, root)
+        if source is None or out in boundary or root[source] in boundary or last[root[source]] != time:
+            continue
+        owner = shared.get(root[source], root[source])
+        if storage[out] == replace(storage[source], geometry=storage[out].geometry):
+            shared[out] = owner
+    lifetimes = {}
+    for tensor in first:
+        owner = shared.get(tensor, tensor)
+        size = storage[tensor].bytes
+        before = lifetimes.get(owner, Lifetime(size, first[tensor], last[tensor]))
+        lifetimes[owner] = Lifetime(
+            max(size, before.size), min(first[tensor], before.first), max(last[tensor], before.last)
+        )
+    return lifetimes, shared
+
+
+def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> TensorId | None:
+    """An input that the kernel reads only at the element it is about to write: the result may take its memory.
+
+    Such are the step operands of the output's own shape, and the primary of a map, unless the kernel reads the same
+    memory in any other way as well.
+    """
+    readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
+    elementwise = {s.access.name for step in planned.steps for s in step.operands if s.access and s.access.same}
+    primary = planned.kernel.parameters.get("primary")
+    if isinstance(primary, Access) and primary.same:
+        elementwise.add(primary.name)
+    for argument in readers:
+        assert argument.tensor is not None
+        alone = sum(root[argument.tensor] == root[o.tensor] for o in readers if o.tensor is not None) == 1
+        if argument.name in elementwise and alone:
+            return argument.tensor
+    return None

@@ -1,0 +1,1 @@
+"""Everything that talks to OpenCL; the only package that imports pyopencl."""

@@ -1,0 +1,29 @@
+"""A context and an in-order queue on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyopencl as cl
+
+from tflgpu.errors import DeviceError
+from tflgpu.runtime.devices import Device
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a compiled model holds of a device."""
+
+    device: Device
+    context: cl.Context
+    queue: cl.CommandQueue
+
+
+def open_session(device: Device, *, profiling: bool = False) -> Session:
+    """Raises DeviceError if the driver refuses a context."""
+    try:
+        context = cl.Context([device.handle])
+        properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+        return Session(device, context, cl.CommandQueue(context, properties=properties))
+    except cl.Error as error:
+        raise DeviceError(f"{device.name} ({device.platform}) could not be opened: {error}") from error
