@@ -62,7 +62,7 @@ def _reshape_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
 
 
-@declare("RESHAPE", versions=1, inputs=(1, 2), integers=(1,), reasons=_reshape_reasons)
+@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), reasons=_reshape_reasons)
 def reshape(site: Site, emit: Emitter) -> Tensor:
     shape = _target_shape(site)
     assert shape is not None
@@ -104,7 +104,7 @@ def _emit_pad(site: Site, emit: Emitter, fill: float) -> Tensor:
     return emit.node("rearrange", [x], shape, Rearrange(axes, fill))
 
 
-@declare("PAD", versions=2, inputs=2, integers=(1,), reasons=_pad_reasons)
+@declare("PAD", versions=5, inputs=2, integers=(1,), reasons=_pad_reasons)
 def pad(site: Site, emit: Emitter) -> Tensor:
     return _emit_pad(site, emit, 0.0)
 
@@ -114,7 +114,7 @@ def _padv2_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 2, "fill value")
 
 
-@declare("PADV2", versions=2, inputs=3, integers=(1,), reasons=_padv2_reasons)
+@declare("PADV2", versions=5, inputs=3, integers=(1,), reasons=_padv2_reasons)
 def padv2(site: Site, emit: Emitter) -> Tensor:
     value = site.constant(2)
     assert value is not None
@@ -128,7 +128,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
 
 
-@declare("TRANSPOSE", versions=4, inputs=2, integers=(1,), reasons=_transpose_reasons)
+@declare("TRANSPOSE", versions=7, inputs=2, integers=(1,), reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
     x, order = site.input(0), site.constant(1)
     assert order is not None

@@ -61,7 +61,7 @@ def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     shape = graph[node.output].shape
     if step.function not in ("add", "sub", "mul") or constant.data is None or graph[node.inputs[0]].shape != shape:
         return None
-    if constant.size not in (1, shape[-1]) or (constant.size > 1 and constant.shape[-1] != constant.size):
+    if constant.size > 1 and (constant.size != constant.shape[-1] or constant.size != shape[-1]):
         return None
     value, one, zero = constant.data.reshape(-1).astype(np.float64), np.ones(1), np.zeros(1)
     match step.function, step.operands:
