@@ -1,7 +1,7 @@
 """Run TensorFlow Lite models on any OpenCL device.
 
-    model = tflgpu.compile("model.tflite", tflgpu.Options(precision="fp16"))
-    outputs = model.run({"input": image})
+model = tflgpu.compile("model.tflite", tflgpu.Options(precision="fp16"))
+outputs = model.run({"input": image})
 """
 
 from __future__ import annotations

@@ -91,7 +91,9 @@ def _lowered(data: bytes, options: Options) -> Lowered:
 def plan_model(data: bytes, options: Options, device: Device) -> tuple[Lowered, Plan]:
     """The stages that need no device to be open: read, lower, passes, plan."""
     lowered = _lowered(data, options)
-    unknown = [e for e in lowered.entries if e.reasons and e.code not in KNOWN_CUSTOM and "known neither" in e.reasons[0]]
+    unknown = [
+        e for e in lowered.entries if e.reasons and e.code not in KNOWN_CUSTOM and "known neither" in e.reasons[0]
+    ]
     if unknown:
         raise ModelError("; ".join(f"operator {e.index}: {r}" for e in unknown for r in e.reasons))
     if lowered.obstacles:
@@ -123,8 +125,14 @@ class CompiledModel:
         clock.lap("upload")
         self.seconds: Mapping[str, float] = clock.laps
         self.report = make_report(lowered, self.plan)
-        self.inputs = tuple(_info(name, t, self.plan.graph[i].shape) for (name, t), i in zip(lowered.inputs, self.plan.graph.inputs, strict=True))
-        self.outputs = tuple(_info(name, t, self.plan.graph[i].shape) for (name, t), i in zip(lowered.outputs, self.plan.graph.outputs, strict=True))
+        self.inputs = tuple(
+            _info(name, t, self.plan.graph[i].shape)
+            for (name, t), i in zip(lowered.inputs, self.plan.graph.inputs, strict=True)
+        )
+        self.outputs = tuple(
+            _info(name, t, self.plan.graph[i].shape)
+            for (name, t), i in zip(lowered.outputs, self.plan.graph.outputs, strict=True)
+        )
 
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """One inference: NHWC arrays by name, in order, or one alone; every output by name.
@@ -172,7 +180,9 @@ class CompiledModel:
     def __enter__(self) -> CompiledModel:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[type[CompiledModel], tuple[bytes, Options]]:

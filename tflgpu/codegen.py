@@ -97,14 +97,23 @@ def _environment() -> jinja2.Environment:
 
 def _render_kernel(planned: PlannedKernel) -> str:
     kernel, storage = planned.kernel, planned.destination.storage
-    body = _environment().get_template(f"{kernel.template}.cl.j2").render(
-        **_literals(kernel.parameters),
-        local_size=kernel.local_size,
-        dst=_Destination(storage, planned.destination.dirty),
-        steps=[
-            {"index": s.index, "function": s.function, "operands": s.operands, "parameters": list(map(_literal, s.parameters))}
-            for s in planned.steps
-        ],
+    body = (
+        _environment()
+        .get_template(f"{kernel.template}.cl.j2")
+        .render(
+            **_literals(kernel.parameters),
+            local_size=kernel.local_size,
+            dst=_Destination(storage, planned.destination.dirty),
+            steps=[
+                {
+                    "index": s.index,
+                    "function": s.function,
+                    "operands": s.operands,
+                    "parameters": list(map(_literal, s.parameters)),
+                }
+                for s in planned.steps
+            ],
+        )
     )
     arguments = planned.arguments
     parameters = ", ".join([*map(_declaration, arguments), "int tile", "__local float4 *scratch"])

@@ -83,9 +83,7 @@ class Geometry:
     @property
     def is_linear(self) -> bool:
         """Whether PHWC4 and the host's row-major order are the same bytes, but for padding behind the last element."""
-        return self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0) or (
-            self.channels == LANES
-        )
+        return (self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0)) or (self.channels == LANES)
 
 
 def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:

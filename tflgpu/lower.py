@@ -21,7 +21,13 @@ EVALUATORS: dict[str, Callable[..., Array]] = {
 
 # Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is known to nobody.
 KNOWN_CUSTOM = frozenset(
-    ("Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D", "Resampler", "TFLite_Detection_PostProcess")
+    (
+        "Convolution2DTransposeBias",
+        "MaxPoolingWithArgmax2D",
+        "MaxUnpooling2D",
+        "Resampler",
+        "TFLite_Detection_PostProcess",
+    )
 )
 
 
@@ -117,7 +123,9 @@ class _Lowering:
         known = {t.name: t for t in self.subgraph.tensors if t.data is None} | dict(own)
         missing = [name for name in self.wanted if name not in known]
         if missing:
-            raise ValueError(f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them")
+            raise ValueError(
+                f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them"
+            )
         return tuple((name, known[name]) for name in self.wanted)
 
     def _tensor(self, tensor: FileTensor) -> Tensor:
@@ -154,7 +162,9 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT"]
             return [f"{operator.code} has no kernel for the device"]
         if len(operator.outputs) != 1:
-            raise ModelError(f"operator {operator.index} {operator.code} has {len(operator.outputs)} outputs, 1 was expected")
+            raise ModelError(
+                f"operator {operator.index} {operator.code} has {len(operator.outputs)} outputs, 1 was expected"
+            )
         quantized = [t for t in operator.outputs if self.subgraph.tensors[t].dtype != "float32"]
         if quantized:
             return [f"output 0 has element type {self.subgraph.tensors[quantized[0]].dtype}; float32 was expected"]

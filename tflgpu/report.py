@@ -51,7 +51,9 @@ class Report:
         lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons"]
         for o in self.operators:
             kernel = "" if o.kernel is None else str(o.kernel)
-            lines.append(f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {'; '.join(o.reasons)}".rstrip())
+            lines.append(
+                f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {'; '.join(o.reasons)}".rstrip()
+            )
         refused = sum(bool(o.reasons) for o in self.operators)
         lines.append(f"{len(self.operators) - refused} of {len(self.operators)} operators can run on the device")
         if self.arena_bytes is not None:
@@ -69,7 +71,14 @@ def make_report(lowered: Lowered, plan: Plan | None = None) -> Report:
         kernel_of |= {source: number for source in planned.node.sources}
     operators = tuple(
         OperatorReport(
-            e.index, e.code, e.version, "unsupported" if e.reasons else "device", kernel_of.get(e.index), e.reasons, e.inputs, e.outputs
+            e.index,
+            e.code,
+            e.version,
+            "unsupported" if e.reasons else "device",
+            kernel_of.get(e.index),
+            e.reasons,
+            e.inputs,
+            e.outputs,
         )
         for e in lowered.entries
     )

@@ -130,7 +130,9 @@ class _Reader:
         """The elements of a vector of tables or scalars, its length believed only if the file could hold it."""
         length = getattr(table, f"{name}Length")()
         if length * 4 > len(self.data):
-            raise ModelError(f"the model is damaged: a vector {name} claims {length} elements, more than the file can hold")
+            raise ModelError(
+                f"the model is damaged: a vector {name} claims {length} elements, more than the file can hold"
+            )
         return map(getattr(table, name), range(length))
 
     def model(self) -> Model:
@@ -160,14 +162,14 @@ class _Reader:
             return _text(code.CustomCode()) or "CUSTOM", code.Version(), True
         name = tflite.utils.BUILTIN_OPCODE2NAME.get(number)
         if name is None:
-            raise ModelError(f"operator code {number} is not in the schema that tflgpu reads; the file is damaged or too new")
+            raise ModelError(
+                f"operator code {number} is not in the schema that tflgpu reads; the file is damaged or too new"
+            )
         return name, code.Version(), False
 
     def _subgraph(self, index: int, subgraph: Any) -> Subgraph:
         tensors = tuple(self._tensor(i, t) for i, t in enumerate(self.each(subgraph, "Tensors")))
-        operators = tuple(
-            self._operator(i, o, len(tensors)) for i, o in enumerate(self.each(subgraph, "Operators"))
-        )
+        operators = tuple(self._operator(i, o, len(tensors)) for i, o in enumerate(self.each(subgraph, "Operators")))
         inputs = _indices(subgraph.InputsAsNumpy(), len(tensors), f"inputs of subgraph {index}")
         outputs = _indices(subgraph.OutputsAsNumpy(), len(tensors), f"outputs of subgraph {index}")
         result = Subgraph(_text(subgraph.Name()), tensors, operators, inputs, outputs)
@@ -181,7 +183,9 @@ class _Reader:
         if dtype is None:
             raise ModelError(f"{where} has element type {tensor.Type()}, which the schema does not know")
         if len(shape) > MAX_RANK or any(d < 0 for d in shape):
-            raise ModelError(f"{where} has shape {list(shape)}; at most {MAX_RANK} dimensions, none negative, were expected")
+            raise ModelError(
+                f"{where} has shape {list(shape)}; at most {MAX_RANK} dimensions, none negative, were expected"
+            )
         if prod(shape) * _itemsize(dtype) > MAX_TENSOR_BYTES:
             raise ModelError(f"{where} of shape {list(shape)} would take more than {MAX_TENSOR_BYTES} bytes")
         if not 0 <= tensor.Buffer() < len(self.buffers):
@@ -205,7 +209,9 @@ class _Reader:
             return data  # raw bytes: strings, packed 4-bit numbers, sparse storage
         expected = prod(shape) * _itemsize(dtype)
         if data.size != expected:
-            raise ModelError(f"{where} has {data.size} bytes of data, but shape {list(shape)} of {dtype} needs {expected}")
+            raise ModelError(
+                f"{where} has {data.size} bytes of data, but shape {list(shape)} of {dtype} needs {expected}"
+            )
         return data.view(_NUMPY_TYPES[dtype]).reshape(shape)
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:

@@ -44,9 +44,7 @@ class Quantization:
 
     def __post_init__(self) -> None:
         if len(self.scale) == 0 or len(self.scale) != len(self.zero_point):
-            raise ValueError(
-                f"{len(self.scale)} scales and {len(self.zero_point)} zero points: they come in pairs"
-            )
+            raise ValueError(f"{len(self.scale)} scales and {len(self.zero_point)} zero points: they come in pairs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +109,7 @@ class ModelBuilder:
         self._inputs.append(index)
         return index
 
-    def constant(
-        self, array: ArrayLike, *, name: str | None = None, quantization: Quantization | None = None
-    ) -> int:
+    def constant(self, array: ArrayLike, *, name: str | None = None, quantization: Quantization | None = None) -> int:
         """Add a tensor with the values, shape and dtype of ``array`` (copied).
 
         Raises:
@@ -123,9 +119,7 @@ class ModelBuilder:
         little_endian = values.astype(values.dtype.newbyteorder("<"), copy=False)
         buffer = len(self._buffers)
         dtype = values.dtype.name
-        index = self._add_tensor(
-            "constant", name, values.shape, dtype, buffer=buffer, quantization=quantization
-        )
+        index = self._add_tensor("constant", name, values.shape, dtype, buffer=buffer, quantization=quantization)
         self._buffers.append(little_endian.tobytes())
         return index
 
@@ -143,9 +137,7 @@ class ModelBuilder:
         Raises:
             ValueError: unknown ``dtype`` or negative dimension.
         """
-        return self._add_tensor(
-            "tensor", name, shape, dtype, quantization=quantization, is_variable=is_variable
-        )
+        return self._add_tensor("tensor", name, shape, dtype, quantization=quantization, is_variable=is_variable)
 
     def op(
         self,

@@ -69,6 +69,10 @@ class Net:
     def normal(self, shape: Sequence[int], scale: float = 1.0) -> NDArray[np.float32]:
         return (scale * self.rng.standard_normal(shape)).astype(np.float32)
 
+    def factors(self, shape: Sequence[int]) -> NDArray[np.float32]:
+        """Numbers to multiply or divide by: not near 0, which hides faults, nor what takes others past fp16's range."""
+        return (self.rng.uniform(0.5, 1.5, shape) * self.rng.choice([-1, 1], shape)).astype(np.float32)
+
     def input(self, value: NDArray[np.float32]) -> Tensor:
         """A model input that is fed ``value``."""
         self._inputs.append(value)
@@ -169,10 +173,7 @@ def _runtime_operand(net: Net, x: Tensor) -> Tensor:
 
 
 def _channel_operand(net: Net, x: Tensor) -> Tensor:
-    """A constant per channel, of either sign: not near 0, which hides faults, nor past the range of fp16."""
-    shape = x.shape[-1:]
-    signs = net.rng.choice([-1, 1], shape)
-    return net.constant((net.rng.uniform(0.5, 1.5, shape) * signs).astype(np.float32))
+    return net.constant(net.factors(x.shape[-1:]))
 
 
 def _add(net: Net, x: Tensor) -> Tensor:

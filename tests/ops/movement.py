@@ -44,6 +44,31 @@ def pad_by(net: Net, x: Tensor, margins: list[tuple[int, int]]) -> Tensor:
     return net.op("PAD", [x, net.integers(margins)], value, version=4 if len(margins) > 4 else 1)
 
 
+def padv2(net: Net) -> Tensor:
+    x = net.input(net.normal(net.draw(UP_TO_RANK_FOUR)))
+    margins = [net.draw(_MARGIN) for _ in x.shape]
+    fill = net.draw(st.sampled_from((1.5, 0.0, -2.0)))
+    value = np.pad(x.value, margins, constant_values=fill)
+    return net.op("PADV2", [x, net.integers(margins), net.constant(np.array([fill], np.float32))], value)
+
+
+def slice_(net: Net) -> Tensor:
+    x = net.input(net.normal(net.draw(shapes())))
+    begin, size = [], []
+    for extent in x.shape:
+        begin.append(net.draw(st.integers(0, extent - 1)))
+        size.append(net.draw(st.one_of(st.just(-1), st.integers(1, extent - begin[-1]))))  # -1: all that is left
+    ends = (None if s == -1 else b + s for b, s in zip(begin, size, strict=True))
+    value = x.value[tuple(map(slice, begin, ends))]
+    return net.op("SLICE", [x, net.integers(begin), net.integers(size)], value)
+
+
+def transpose(net: Net) -> Tensor:
+    x = net.input(net.normal(net.draw(shapes())))
+    order = net.draw(st.permutations(range(len(x.shape))))
+    return net.op("TRANSPOSE", [x, net.integers(order)], np.transpose(x.value, order))
+
+
 def reshape(net: Net) -> Tensor:
     x = net.input(net.normal(net.draw(shapes())))
     shape = factorization(net, x.value.size)
@@ -150,7 +175,10 @@ def _shrunk(entry: _Entry) -> _Entry:
 ROWS = (
     Row("concatenation", "CONCATENATION", concatenation, EXACT),
     Row("pad", "PAD", pad, EXACT),
+    Row("padv2", "PADV2", padv2, EXACT),
     Row("reshape", "RESHAPE", reshape, EXACT),
+    Row("slice", "SLICE", slice_, EXACT),
     Row("squeeze", "SQUEEZE", squeeze, EXACT),
     Row("strided_slice", "STRIDED_SLICE", strided_slice, EXACT),
+    Row("transpose", "TRANSPOSE", transpose, EXACT),
 )

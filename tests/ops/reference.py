@@ -31,6 +31,26 @@ def relu_n1_to_1(x: Array) -> Array:
     return np.clip(x, -1, 1)
 
 
+def relu_0_to_1(x: Array) -> Array:
+    return np.clip(x, 0, 1)
+
+
+def hard_swish(x: Array) -> Array:
+    return x * relu6(x + 3) / 6
+
+
+def elu(x: Array) -> Array:
+    return np.where(x < 0, np.expm1(x), x)
+
+
+def rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+def squared_difference(x: Array, y: Array) -> Array:
+    return np.square(x - y)
+
+
 def logistic(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 

@@ -5,4 +5,16 @@ from __future__ import annotations
 from tflgpu.ops import convolution, convolution_kernels, elementwise, pooling, reduction, resize, shaping
 from tflgpu.ops.base import REGISTRY, Emitter, Op, Site
 
-__all__ = ["REGISTRY", "Emitter", "Op", "Site", "convolution", "convolution_kernels", "elementwise", "pooling", "reduction", "resize", "shaping"]
+__all__ = [
+    "REGISTRY",
+    "Emitter",
+    "Op",
+    "Site",
+    "convolution",
+    "convolution_kernels",
+    "elementwise",
+    "pooling",
+    "reduction",
+    "resize",
+    "shaping",
+]

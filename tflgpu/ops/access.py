@@ -29,9 +29,7 @@ class Coordinate:
 def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
     """The coordinate of every logical axis of an output of ``shape``."""
     g = Geometry(shape)
-    leading = tuple(
-        Coordinate("b", prod(g.batch_axes[i + 1 :]), extent) for i, extent in enumerate(g.batch_axes)
-    )
+    leading = tuple(Coordinate("b", prod(g.batch_axes[i + 1 :]), extent) for i, extent in enumerate(g.batch_axes))
     spatial = (Coordinate("y"), Coordinate("x"))[max(0, 4 - len(shape)) :] if len(shape) >= 3 else ()
     return leading + spatial + ((Coordinate("c"),) if shape else ())
 

@@ -114,7 +114,9 @@ class Op:
             for i, t in enumerate(site.inputs)
             if t is not None and i not in self.integers and t.dtype != "float32"
         ]
-        found += [f"input {i} of shape {list(t.shape)} is empty" for i, t in enumerate(site.inputs) if t and 0 in t.shape]
+        found += [
+            f"input {i} of shape {list(t.shape)} is empty" for i, t in enumerate(site.inputs) if t and 0 in t.shape
+        ]
         return found or list(self.reasons(site))
 
 

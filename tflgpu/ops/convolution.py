@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-
 from tflgpu.ir import Tensor
 from tflgpu.ops.base import Emitter, Site, declare, static
 from tflgpu.ops.shaping import reshape_node
@@ -153,5 +152,3 @@ def fully_connected(site: Site, emit: Emitter) -> Tensor:
         final = declared  # files before version 5 of the operator keep dimensions without saying so
     y = emit.node("fully_connected", [rows, weights, bias], result, None, emit.activation(site))
     return reshape_node(emit, y, final)
-
-

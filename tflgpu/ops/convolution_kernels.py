@@ -12,7 +12,9 @@ from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.kernel import Argument, Kernel, Request, items_per_tile, tile_count, variant
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
-CPU_PIXELS = 8  # pixels of a CPU block: 8 accumulators and the weights stay within 16 registers even where there are no 32
+CPU_PIXELS = (
+    8  # pixels of a CPU block: 8 accumulators and the weights stay within 16 registers even where there are no 32
+)
 
 
 def _bias(request: Request, channels: int, padded: int) -> Array:
@@ -176,7 +178,10 @@ def convolution_gpu(request: Request) -> Kernel:
 def _gpu_block(g: Geometry, compute_units: int) -> tuple[int, int]:
     """Pixels and slices of one work-item: the largest block that still leaves some warps to every compute unit."""
     for pixels, slices in ((4, 4), (4, 2), (2, 2), (2, 1)):
-        if slices <= g.slices and g.batch * tile_count(g.plane, pixels) * tile_count(g.slices, slices) >= compute_units * 256:
+        if (
+            slices <= g.slices
+            and g.batch * tile_count(g.plane, pixels) * tile_count(g.slices, slices) >= compute_units * 256
+        ):
             return pixels, slices
     return 1, 1
 

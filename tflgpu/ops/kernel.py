@@ -16,7 +16,6 @@ from tflgpu.ir import Array, Graph, Node, TensorId
 from tflgpu.layout import LANES, Geometry, pack
 from tflgpu.target import StorageType, Target
 
-
 ITEM_BYTES: dict[StorageType, int] = {"float": 4, "half": 2}
 
 

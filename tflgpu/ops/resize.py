@@ -35,7 +35,8 @@ def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
     corners, centers = site.options.get("align_corners"), site.options.get("half_pixel_centers")
     # TFLite's rule: aligned corners only where there are two corners to align.
     ratios = tuple(
-        (old - 1) / (new - 1) if corners and new > 1 else old / new for old, new in zip(image.shape[1:3], target, strict=True)
+        (old - 1) / (new - 1) if corners and new > 1 else old / new
+        for old, new in zip(image.shape[1:3], target, strict=True)
     )
     offsets = tuple(0.5 * r - 0.5 if centers else 0.0 for r in ratios)
     shape = (image.shape[0], *target, image.shape[3])

@@ -170,7 +170,9 @@ def _strided(site: Site) -> tuple[Rearrange, Shape]:
     """TensorFlow's strided slice, after tensorflow.org/api_docs/python/tf/strided_slice: the masks are expanded here."""
     x = site.input(0)
     begin, end, strides = (_values(site.constant(i)) for i in (1, 2, 3))
-    masks = {name: site.options.get(f"{name}_mask", 0) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    masks = {
+        name: site.options.get(f"{name}_mask", 0) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
 
     def has(name: str, i: int) -> bool:
         return bool(masks[name] >> i & 1)
@@ -275,8 +277,10 @@ def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
     index: list[Array] = []
     inside = np.ones(shape, bool)
     for size, m in zip(x.shape, attributes.axes, strict=True):
-        coordinate = np.zeros((1,) * len(shape), np.int64) if m.axis is None else np.arange(shape[m.axis]).reshape(
-            [-1 if i == m.axis else 1 for i in range(len(shape))]
+        coordinate = (
+            np.zeros((1,) * len(shape), np.int64)
+            if m.axis is None
+            else np.arange(shape[m.axis]).reshape([-1 if i == m.axis else 1 for i in range(len(shape))])
         )
         position = np.broadcast_to(m.start + m.step * coordinate, shape)
         inside &= (position >= 0) & (position < size)

@@ -70,7 +70,11 @@ def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterato
     if len(image) != 4:
         yield f"its input has shape {list(image)}; [batch, height, width, channels] was expected"
         return
-    sizes = {"stride": _pair(site, "stride_{}"), "dilation": _pair(site, "dilation_{}_factor", default=1), "kernel": kernel}
+    sizes = {
+        "stride": _pair(site, "stride_{}"),
+        "dilation": _pair(site, "dilation_{}_factor", default=1),
+        "kernel": kernel,
+    }
     wrong = [f"{name} {pair}" for name, pair in sizes.items() if min(pair) < 1]
     yield from (f"its {text} must be positive" for text in wrong)
     if site.options.get("padding") not in (SAME, VALID):

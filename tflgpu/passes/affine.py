@@ -32,7 +32,7 @@ def fold_affine(graph: Graph) -> Graph:
         if bias is None:
             continue
         along = [-1 if i == axis else 1 for i in range(weights.ndim)]
-        scaled = (weights.astype(np.float64) * scale.reshape(along) if scale.size > 1 else weights * scale.reshape(()))
+        scaled = weights.astype(np.float64) * scale.reshape(along) if scale.size > 1 else weights * scale.reshape(())
         folded = [scaled.astype(np.float32), (bias.reshape(-1) * scale + offset).astype(np.float32)]
         new = [Tensor(next(fresh), "", tuple(a.shape), "float32", a) for a in folded]
         tensors += new
@@ -79,5 +79,6 @@ def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 def _without_first(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps behind the first, whose result is now value 0; none of them may read the value before it."""
     return tuple(
-        replace(s, operands=tuple(Value(o.index - 1) if isinstance(o, Value) else o for o in s.operands)) for s in steps[1:]
+        replace(s, operands=tuple(Value(o.index - 1) if isinstance(o, Value) else o for o in s.operands))
+        for s in steps[1:]
     )

@@ -48,5 +48,3 @@ def _image_padding(graph: Graph, node: Node) -> Padding | None:
     if before[0] or after[0] or before[3] or after[3] or min(*before, *after) < 0:
         return None
     return Padding(before[1], after[1], before[2], after[2])
-
-

@@ -43,7 +43,10 @@ def _readable(graph: Graph, tensor: TensorId) -> bool:
     geometry = Geometry(graph[tensor].shape)
     return geometry.is_linear or (
         geometry.channels <= LANES
-        and all(n.kind == "convolution" and n.inputs.count(tensor) == 1 and n.inputs[0] == tensor for n in graph.consumers[tensor])
+        and all(
+            n.kind == "convolution" and n.inputs.count(tensor) == 1 and n.inputs[0] == tensor
+            for n in graph.consumers[tensor]
+        )
     )
 
 

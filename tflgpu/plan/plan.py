@@ -117,7 +117,9 @@ def _is_dirty(kernel: Kernel, steps: tuple[PlannedStep, ...], output: Storage) -
         return False
     clean = [not kernel.parameters.get("dirty", False)]
     for step in steps:
-        operands = (clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in step.operands)
+        operands = (
+            clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in step.operands
+        )
         clean.append(FUNCTIONS[step.function].keeps_zero and all(operands))
     return not clean[-1]
 

@@ -44,7 +44,9 @@ class Device:
         precision = options.precision
         if precision == "auto":
             precision = "fp32" if self.type == "cpu" else "fp16"
-        return Target(family=family, compute_units=self.compute_units, storage="half" if precision == "fp16" else "float")
+        return Target(
+            family=family, compute_units=self.compute_units, storage="half" if precision == "fp16" else "float"
+        )
 
 
 @cache
@@ -115,5 +117,7 @@ def choose(request: str | int) -> Device:
         matching = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
     if not matching:
         listing = "\n".join(f"  {d.index}: {d.name} ({d.platform})" for d in found)
-        raise DeviceError(f"no OpenCL device matches {request!r}; found:\n{listing}\nGive an index or a part of a name, or {ADVICE}")
+        raise DeviceError(
+            f"no OpenCL device matches {request!r}; found:\n{listing}\nGive an index or a part of a name, or {ADVICE}"
+        )
     return matching[0]

@@ -113,7 +113,9 @@ class _Memory:
             buffer = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
             cl.enqueue_fill(self.session.queue, buffer, np.uint8(0), size)
         except cl.Error as error:
-            raise DeviceError(f"{self.session.device.name} has no {size} bytes left for activations: {error}") from error
+            raise DeviceError(
+                f"{self.session.device.name} has no {size} bytes left for activations: {error}"
+            ) from error
         return buffer
 
     def _constant(self, argument: Argument) -> cl.Buffer:
@@ -121,10 +123,14 @@ class _Memory:
         if key not in self._constants:
             assert argument.data is not None
             array = np.ascontiguousarray(argument.data, np.float32 if argument.type == "float" else np.float16)
-            padded = np.concatenate([array.reshape(-1), np.zeros(16, array.dtype)])  # room for a 16-lane read at the end
+            padded = np.concatenate(
+                [array.reshape(-1), np.zeros(16, array.dtype)]
+            )  # room for a 16-lane read at the end
             flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
             try:
                 self._constants[key] = cl.Buffer(self.session.context, flags, hostbuf=padded)
             except cl.Error as error:
-                raise DeviceError(f"{self.session.device.name} has no {padded.nbytes} bytes left for weights: {error}") from error
+                raise DeviceError(
+                    f"{self.session.device.name} has no {padded.nbytes} bytes left for weights: {error}"
+                ) from error
         return self._constants[key]

@@ -27,7 +27,9 @@ def compile_programs(context: cl.Context, texts: Sequence[str]) -> list[cl.Progr
             return program.build(options, [device], cache_dir=False)
         except cl.RuntimeError as error:
             log = program.get_build_info(device, cl.program_build_info.LOG)
-            raise BuildError(f"{device.name} could not compile generated source ({error.routine})", text, log) from error
+            raise BuildError(
+                f"{device.name} could not compile generated source ({error.routine})", text, log
+            ) from error
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)  # remarks of a compiler that succeeded

@@ -1,0 +1,122 @@
+"""Latency, cold start and error of tflgpu beside LiteRT's CPU interpreter, in one run, as rows of JSON.
+
+    python -m benchmarks.latency MODEL... [--device D] [--precision fp32,fp16] [--threads 2] [--out FILE]
+
+A MODEL is a .tflite file or a name of benchmarks.zoo. Rounds of the two alternate, medians are compared. Run with every
+driver cache off (CUDA_CACHE_DISABLE=1 POCL_KERNEL_CACHE=0 PYOPENCL_NO_CACHE=1), or ``cold_s`` means nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import tflgpu
+from ai_edge_litert.interpreter import Interpreter
+
+from benchmarks import zoo
+
+CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
+
+
+def load(model: str) -> bytes:
+    return Path(model).read_bytes() if model.endswith(".tflite") else getattr(zoo, model)()
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
+    """Largest difference, relative to the range of the expected values."""
+    return float(np.abs(got - expected).max() / max(np.ptp(expected), 1e-30))
+
+
+def rows(model: str, device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, object]]:
+    data = load(model)
+    interpreter = Interpreter(model_content=data, num_threads=threads)
+    interpreter.allocate_tensors()
+    random = np.random.default_rng(0)
+    inputs = [random.uniform(-1, 1, d["shape"]).astype(np.float32) for d in interpreter.get_input_details()]
+
+    def litert() -> list[np.ndarray]:
+        for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
+            interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+    expected = litert()
+    for precision in precisions:
+        options = tflgpu.Options(precision=precision, device=device)
+        start = time.perf_counter()
+        compiled = tflgpu.compile(data, options)
+        cold = time.perf_counter() - start
+        got = list(compiled.run(inputs).values())
+        for _ in range(5):
+            compiled.run(inputs)
+            litert()
+        pairs = [(seconds(lambda: compiled.run(inputs)), seconds(litert)) for _ in range(rounds)]
+        own, peer = (median(column) for column in zip(*pairs, strict=True))
+        profile = compiled.profile(inputs)
+        yield {
+            "model": Path(model).stem,
+            "batch": int(inputs[0].shape[0]),
+            "precision": precision,
+            "metric": "host",
+            "tflgpu_ms": round(own * 1e3, 4),
+            "peer": f"litert-cpu-{threads}-threads",
+            "peer_ms": round(peer * 1e3, 4),
+            "ratio": round(own / peer, 3),
+            "max_error": max(relative_error(g, e) for g, e in zip(got, expected, strict=True)),
+            "device_ms": round(profile.seconds * 1e3, 4),
+            "kernels": len(profile.kernels),
+            "cold_s": round(cold, 3),
+            "python_s": round(compiled.seconds["plan"] + compiled.seconds["render"], 3),
+            "arena_bytes": compiled.report.arena_bytes,
+            "arena_lower_bound": compiled.report.arena_lower_bound,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="fp32,fp16")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    device = tflgpu.compile(load(arguments.models[0]), tflgpu.Options(device=arguments.device)).device
+    result: dict[str, object] = {
+        "date": date.today().isoformat(),
+        "device": device.name,
+        "platform": device.platform,
+        "driver": device.driver,
+        "versions": {p: version(p) for p in ("pyopencl", "numpy", "ai-edge-litert")} | {"tflgpu": tflgpu.__version__},
+        "driver_caches_off": all(os.environ.get(k) == v for k, v in CACHE_SWITCHES.items()),
+        "command": shlex.join(["python", "-m", "benchmarks.latency", *sys.argv[1:]]),
+    }
+    found = []
+    for model in arguments.models:
+        for row in rows(model, arguments.device, arguments.precision.split(","), arguments.threads, arguments.rounds):
+            print(json.dumps(row), flush=True)
+            found.append(row)
+    result["rows"] = found
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

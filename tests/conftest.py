@@ -1,0 +1,52 @@
+"""What all tests share: hypothesis profiles, the OpenCL runtimes under test, and the folder of real models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import tflgpu
+
+# Two independent compilers: what one of them forgives, the other may not.
+RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
+
+# An example compiles a model: seconds, not milliseconds. What "too slow" means to hypothesis does not apply.
+_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("ci", max_examples=6, derandomize=True, database=None, **_SLOW)
+settings.register_profile("dev", max_examples=50, **_SLOW)
+settings.load_profile("ci" if "CI" in os.environ else os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def missing(what: str) -> NoReturn:
+    """Skip on somebody's laptop, fail where everything should be installed."""
+    message = f"{what}, which this test needs, is missing"
+    if "CI" in os.environ:
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "device_name" in metafunc.fixturenames:
+        metafunc.parametrize("device_name", RUNTIMES, indirect=True, ids=("intel", "pocl"), scope="session")
+
+
+@pytest.fixture(scope="session")
+def device_name(request: pytest.FixtureRequest) -> str:
+    """The platform name of each OpenCL runtime under test, as ``Options.device`` takes it."""
+    name: str = request.param
+    if all(d.platform != name for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {name!r}")
+    return name
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real models, images and labels; too large to be part of the repository."""
+    folder = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[2] / "shared"))
+    if not (folder / "models").is_dir():
+        missing(f"the folder of real models {folder}")
+    return folder

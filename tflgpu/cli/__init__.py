@@ -1,0 +1,49 @@
+"""The command line: ``tflgpu <verb>``.
+
+The verbs use the compiler as ``tflgpu.<name>`` and import its inner modules, Pillow and LiteRT inside functions, so
+that help needs none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import tflgpu
+from tflgpu.cli.benchmark import benchmark_model
+from tflgpu.cli.console import console, reporting_errors
+from tflgpu.cli.demo import run_demo
+from tflgpu.cli.devices import list_devices
+from tflgpu.cli.inspect import inspect_model
+from tflgpu.cli.run import run_model
+from tflgpu.cli.show import show_model
+
+__all__ = ["app"]
+
+app = typer.Typer(name="tflgpu", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+for name, verb in {
+    "devices": list_devices,
+    "inspect": inspect_model,
+    "run": run_model,
+    "benchmark": benchmark_model,
+    "show": show_model,
+    "demo": run_demo,
+}.items():
+    app.command(name)(reporting_errors(verb))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.out(tflgpu.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Run TensorFlow Lite models on any OpenCL device."""

@@ -1,0 +1,139 @@
+"""``tflgpu benchmark``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.filesize import decimal
+from rich.markup import escape
+
+import tflgpu
+from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName, precision_of
+from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.devices import device_facts
+from tflgpu.cli.litert import LiteRT
+from tflgpu.cli.tables import gflops, kernel_table, start_table
+from tflgpu.cli.timing import Latency, measure, seconds_of
+
+if TYPE_CHECKING:
+    from tflgpu.api import CompiledModel, Profile, TensorInfo
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured. ``ratio``: LiteRT's median over tflgpu's."""
+
+    first: float
+    tflgpu: Latency
+    litert: Latency | None
+    litert_version: str | None
+    ratio: float | None
+    profile: Profile | None
+
+
+def benchmark_model(
+    model: ModelPath,
+    runs: Annotated[int, typer.Option(min=1, help="Measure at least so many runs.")] = 50,
+    min_seconds: Annotated[float, typer.Option(min=0, help="Measure for at least so long.")] = 1.0,
+    profile: Annotated[bool, typer.Option("--profile", help="Add device time and rate of every kernel.")] = False,
+    litert: Annotated[
+        bool, typer.Option("--litert", help="Measure LiteRT's CPU interpreter in turns with tflgpu.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="LiteRT's choice")
+    ] = None,
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Measure how long a model takes to start and to run on random inputs, host array to host array."""
+    with tflgpu.compile(model, tflgpu.Options(device=device, precision=precision)) as compiled:
+        rival = LiteRT(model.read_bytes(), threads) if litert else None
+        result = _measure(compiled, rival, runs, min_seconds, profile)
+    if as_json:
+        print_json({"model": model, "threads": threads} | _as_dict(compiled, result))
+    else:
+        console.print(f"[bold]{escape(model.name)}[/] on {escape(str(compiled.device.name))}, {precision_of(compiled)}")
+        _print(compiled, result, threads)
+
+
+def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_seconds: float, profile: bool) -> Result:
+    generator = np.random.default_rng(0)
+    inputs = [_random(info, generator) for info in compiled.inputs]
+    engines: dict[str, Callable[[], object]] = {"tflgpu": lambda: compiled.run(inputs)}
+    if rival is not None:
+        engines["litert"] = lambda: rival.run(inputs)
+    first = seconds_of(engines["tflgpu"])
+    latency = measure(engines, runs, min_seconds)
+    own, other = latency["tflgpu"], latency.get("litert")
+    return Result(
+        first,
+        own,
+        other,
+        rival.version if rival else None,
+        other.median / own.median if other else None,
+        compiled.profile(inputs) if profile else None,
+    )
+
+
+def _random(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
+    """-1..1 for floats, all values for bytes; only 0 and 1 for wider integers, which may be indices."""
+    dtype = np.dtype(info.dtype)
+    if dtype.kind == "f":
+        return generator.uniform(-1, 1, info.shape).astype(dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, info.shape, dtype, endpoint=True)
+    return generator.integers(0, 2, info.shape).astype(dtype)
+
+
+def _as_dict(compiled: CompiledModel, result: Result) -> dict[str, Any]:
+    report = compiled.report
+    return {
+        "device": device_facts(compiled.device),
+        "precision": precision_of(compiled),
+        "init_seconds": dict(compiled.seconds),
+        "first_seconds": result.first,
+        "tflgpu_seconds": asdict(result.tflgpu),
+        "litert_version": result.litert_version,
+        "litert_seconds": asdict(result.litert) if result.litert else None,
+        "litert_over_tflgpu": result.ratio,
+        "memory_bytes": {
+            "arena": report.arena_bytes,
+            "arena_lower_bound": report.arena_lower_bound,
+            "constants": report.constant_bytes,
+        },
+        "kernels": [asdict(k) | {"gflops": gflops(k)} for k in result.profile.kernels] if result.profile else None,
+    }
+
+
+def _print(compiled: CompiledModel, result: Result, threads: int | None) -> None:
+    console.print(start_table(compiled))
+    columns = ("first", "median", "p10", "p90", "runs")
+    latency = table("engine", *columns, right=columns, title="one run, ms")
+    latency.add_row("tflgpu", f"{1e3 * result.first:.3f}", *_cells(result.tflgpu), style="bold")
+    if result.litert:
+        how = "" if threads is None else f", {threads} thread{'s' if threads > 1 else ''}"
+        latency.add_row(f"LiteRT {result.litert_version} CPU{how}", "", *_cells(result.litert))
+    console.print(latency)
+    if result.ratio is not None:
+        word, factor = ("faster", result.ratio) if result.ratio >= 1 else ("slower", 1 / result.ratio)
+        console.print(f"tflgpu is [bold]{factor:.2f} times {word}[/] than LiteRT (medians, measured in turns)\n")
+
+    report = compiled.report
+    arena, bound, constants = (
+        decimal(size or 0) for size in (report.arena_bytes, report.arena_lower_bound, report.constant_bytes)
+    )
+    console.print(f"memory: {arena} of activations (lower bound {bound}), {constants} of constants")
+    if result.profile:
+        console.print()
+        console.print(kernel_table(result.profile))
+
+
+def _cells(latency: Latency) -> tuple[str, ...]:
+    return *(f"{1e3 * s:.3f}" for s in (latency.median, latency.p10, latency.p90)), str(latency.runs)

@@ -1,0 +1,74 @@
+"""Files -> input arrays: images, resized and scaled to what the model takes, and .npy files as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tflgpu.api import TensorInfo
+
+# Pillow's name of the pixel format with so many channels.
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def read_input(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray[Any]:
+    """The array for input ``info``.
+
+    A .npy file is taken as it is. Anything else is an image: resized to the input's height and width, its values
+    0..255 scaled to ``(value - mean) / std``, and quantized if the input is.
+
+    Raises OSError for a file that cannot be read, ValueError for one that does not fit the input.
+    """
+    return _read_array(path) if path.suffix == ".npy" else _read_image(path, info, mean, std)
+
+
+def _read_array(path: Path) -> NDArray[Any]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not an array that numpy can read: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} holds several arrays; an .npy file with one was expected")
+    return array
+
+
+def _read_image(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray[Any]:
+    from PIL import Image, ImageOps
+
+    if std == 0:
+        raise ValueError("--std is 0; pixel values are divided by it")
+    height, width, channels = _image_shape(info)
+    try:
+        with Image.open(path) as image:
+            upright = ImageOps.exif_transpose(image).convert(MODES[channels])
+    except (Image.DecompressionBombError, SyntaxError) as error:  # Pillow's words for too large and for damaged
+        raise ValueError(f"{path} cannot be decoded: {error}") from error
+    pixels = np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR), np.float32)
+    return _quantized((pixels.reshape(info.shape) - np.float32(mean)) / np.float32(std), info)
+
+
+def _image_shape(info: TensorInfo) -> tuple[int, int, int]:
+    leading, image = info.shape[:-3], info.shape[-3:]
+    if len(image) < 3 or image[2] not in MODES or any(d != 1 for d in leading):
+        raise ValueError(
+            f"input {info.name!r} has shape {list(info.shape)}, which no image fits; "
+            "[1, height, width, 1, 3 or 4] takes images, anything else .npy files"
+        )
+    return image[0], image[1], image[2]
+
+
+def _quantized(values: NDArray[np.float32], info: TensorInfo) -> NDArray[Any]:
+    """Real values in the input's element type."""
+    dtype = np.dtype(info.dtype)
+    if dtype.kind == "f":
+        return values.astype(dtype)
+    if info.quantization is None:
+        raise ValueError(f"input {info.name!r} has element type {info.dtype} and no scale; give it as a .npy file")
+    steps = np.rint(values / info.quantization.scale[0]) + info.quantization.zero_point[0]
+    limits = np.iinfo(dtype)
+    quantized: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(dtype)
+    return quantized

@@ -1,0 +1,76 @@
+"""Output arrays -> what a person wants to know of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tflgpu.api import TensorInfo
+
+
+@dataclass(frozen=True)
+class Score:
+    """One class of a classifier's answer."""
+
+    index: int
+    label: str | None
+    score: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One output in real values. ``top``: the best classes, best first, if it is a vector; else empty."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    minimum: float | None
+    maximum: float | None
+    top: tuple[Score, ...]
+
+
+def summarize(info: TensorInfo, array: NDArray[Any], labels: Sequence[str], top: int) -> Summary:
+    """``labels`` name the classes of outputs that have as many."""
+    values = _real(array, info)
+    flat = values.reshape(-1)
+    is_vector = flat.size > 1 and max(array.shape) == flat.size
+    named = labels if len(labels) == flat.size else None
+    best = np.argsort(-flat, kind="stable")[:top].tolist() if is_vector else ()
+    scores = tuple(Score(i, named[i] if named else None, float(flat[i])) for i in best)
+    minimum, maximum = (float(flat.min()), float(flat.max())) if flat.size else (None, None)
+    return Summary(info.name, tuple(array.shape), array.dtype.name, minimum, maximum, scores)
+
+
+def _real(array: NDArray[Any], info: TensorInfo) -> NDArray[np.float64]:
+    if info.quantization is None or array.dtype.kind == "f":
+        return array.astype(np.float64)
+    return (array.astype(np.float64) - info.quantization.zero_point[0]) * info.quantization.scale[0]
+
+
+def read_labels(path: Path, infos: Sequence[TensorInfo]) -> list[str]:
+    """The lines of a file of labels. Raises ValueError if no output has that many elements."""
+    labels = path.read_text(encoding="utf-8").splitlines()
+    sizes = {info.name: int(np.prod(info.shape)) for info in infos}
+    if len(labels) not in sizes.values():
+        outputs = ", ".join(f"{name!r} has {size} elements" for name, size in sizes.items())
+        raise ValueError(f"{path} has {len(labels)} labels, but output {outputs}")
+    return labels
+
+
+def save(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Path]:
+    """Write each array to ``folder`` as ``<position>_<name>.npy``, made if it is not there.
+
+    Names are the model's: only their letters, digits, dots and dashes are used, so that none leads out of the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{i}_{re.sub(r'[^A-Za-z0-9.-]+', '_', name)[:100]}.npy" for i, name in enumerate(arrays)]
+    for path, array in zip(paths, arrays.values(), strict=True):
+        np.save(path, array, allow_pickle=False)
+    return paths

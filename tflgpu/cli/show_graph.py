@@ -1,0 +1,104 @@
+"""A graph as text, in the manner of compilers: one assignment a node, its fused steps below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+from rich.markup import escape
+
+from tflgpu.ir import Graph, Input, Node, Operand, Tensor
+
+
+def graph_lines(graph: Graph, codes: Sequence[str]) -> list[str]:
+    """``codes`` are the names of the model's operators."""
+    lines = [_boundary("input", graph[t]) for t in graph.inputs]
+    for number, node in enumerate(graph.nodes):
+        lines += ["", *_node_lines(number, node, graph), f"       [dim]from {escape(origins(node, codes))}[/]"]
+    return [*lines, "", *(_boundary("output", graph[t]) for t in graph.outputs)]
+
+
+def graph_as_dict(graph: Graph) -> dict[str, Any]:
+    """Plain data for JSON; constants are described, their elements left out."""
+    return {
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "tensors": {
+            t.id: {"name": t.name, "shape": t.shape, "dtype": t.dtype, "constant": t.is_constant}
+            for t in graph.tensors.values()
+        },
+        "nodes": [node_as_dict(n) for n in graph.nodes],
+    }
+
+
+def node_as_dict(node: Node) -> dict[str, Any]:
+    """Plain data for JSON. Step k may read values ``v0`` (what the kernel computes) to ``vk``, and ``inputs[i]``."""
+    return {
+        "kind": node.kind,
+        "inputs": node.inputs,
+        "output": node.output,
+        "attributes": _attributes_as_dict(node.attributes),
+        "steps": [
+            {
+                "function": s.function,
+                "operands": [f"inputs[{o.index}]" if isinstance(o, Input) else f"v{o.index}" for o in s.operands],
+                "parameters": s.parameters,
+            }
+            for s in node.steps
+        ],
+        "operators": node.sources,
+    }
+
+
+def _attributes_as_dict(attributes: Any) -> dict[str, Any] | None:
+    return None if attributes is None else asdict(attributes)
+
+
+def origins(node: Node, codes: Sequence[str]) -> str:
+    """The model's operators that ``node`` computes: ``"3 CONV_2D, 6 ADD"``."""
+    return ", ".join(f"{i} {codes[i]}" for i in node.sources) or "no operator: a layout conversion"
+
+
+def typed(tensor: Tensor) -> str:
+    """``t7 1x8x8x32``, or ``const 32x3x3x1``; float32 is understood."""
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    dtype = "" if tensor.dtype == "float32" else f" {tensor.dtype}"
+    return f"{_reference(tensor)} {shape}{dtype}"
+
+
+def _reference(tensor: Tensor) -> str:
+    return "const" if tensor.is_constant else f"t{tensor.id}"
+
+
+def _boundary(side: str, tensor: Tensor) -> str:
+    return f"{side} [bold]{typed(tensor)}[/] {escape(repr(tensor.name))}"
+
+
+def _node_lines(number: int, node: Node, graph: Graph) -> Iterator[str]:
+    own = ", ".join(typed(graph[t]) for i, t in enumerate(node.inputs) if i not in node.step_inputs)
+    yield f"[dim]{number:>4}[/]   [bold]{typed(graph[node.output])}[/] = [cyan]{node.kind}[/]({own})"
+    if node.attributes is not None:
+        yield f"       {escape(', '.join(_attributes(node.attributes)))}"
+    for k, step in enumerate(node.steps):
+        operands = [_operand(o, node, graph) for o in step.operands] + [f"{p:g}" for p in step.parameters]
+        yield f"       v{k + 1} = [cyan]{step.function}[/]({', '.join(operands)})"
+
+
+def _operand(operand: Operand, node: Node, graph: Graph) -> str:
+    if not isinstance(operand, Input):
+        return f"v{operand.index}"
+    tensor = graph[node.inputs[operand.index]]
+    return typed(tensor) if tensor.is_constant else _reference(tensor)
+
+
+def _attributes(attributes: Any) -> list[str]:
+    return [f"{f.name} {_value(getattr(attributes, f.name))}" for f in fields(attributes)]
+
+
+def _value(value: Any) -> str:
+    if is_dataclass(value):
+        return f"({', '.join(_attributes(value))})"
+    if isinstance(value, tuple):
+        return "x".join(map(str, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
