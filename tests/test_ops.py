@@ -1,4 +1,7 @@
-"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse."""
+"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse.
+
+The kernels for GPUs run on the same runtimes: which family a case tests is drawn like its shapes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from .ops.tolerance import check
 @given(data=st.data())
 def test_op(row: Row, fused: bool, precision: str, device_name: str, data: st.DataObject) -> None:
     case = data.draw(row.case(fused))
-    model = tflgpu.compile(case.model, tflgpu.Options(precision=precision, device=device_name))
+    kernels = data.draw(st.sampled_from(("gpu", "cpu")), label="kernels")
+    model = tflgpu.compile(case.model, tflgpu.Options(precision=precision, device=device_name, kernels=kernels))
     outputs = model.run(case.inputs)
     for got, expected in zip(outputs.values(), case.expected, strict=True):
         check(got, expected, case.tolerance, precision, case.describe)

@@ -116,15 +116,17 @@ def _render_kernel(planned: PlannedKernel) -> str:
         )
     )
     arguments = planned.arguments
-    parameters = ", ".join([*map(_declaration, arguments), "int tile", "__local float4 *scratch"])
-    launch = ", ".join(map(_declaration, arguments))
-    scratch = f"__local float4 scratch[{kernel.scratch}];\n  " if kernel.scratch else ""
-    passed = ", ".join([*(a.name for a in arguments), "(int)get_group_id(0)", "scratch" if kernel.scratch else "0"])
+    parameters = ", ".join([*(f"{_pointer(a)}{a.name}" for a in arguments), "int tile", "__local float4 *scratch"])
+    launch = ", ".join(f"{_pointer(a)}{a.name}, ulong {a.name}_offset" for a in arguments)
+    passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
+    local = f"__local float4 scratch[{kernel.scratch}];\n  " if kernel.scratch else ""
+    scratch = "scratch" if kernel.scratch else "(__local float4 *)0"
     body = "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
     return (
         f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
         f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n"
-        f"void {PLACEHOLDER}({launch}) {{\n  {scratch}{PLACEHOLDER}_tile({passed});\n}}\n"
+        f"void {PLACEHOLDER}({launch}) {{\n"
+        f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {scratch});\n}}\n"
     )
 
 
@@ -145,8 +147,8 @@ def _literals(parameters: Any) -> dict[str, Any]:
     return {name: convert(value) for name, value in parameters.items()}
 
 
-def _declaration(argument: Argument) -> str:
+def _pointer(argument: Argument) -> str:
     qualifier = "" if argument.written else "const "
     # Constants never alias anything. Activations may: a kernel can write in place of an operand.
     restrict = "restrict " if argument.data is not None else ""
-    return f"__global {qualifier}{argument.type} *{restrict}{argument.name}"
+    return f"__global {qualifier}{argument.type} *{restrict}"

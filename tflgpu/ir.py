@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.layout import Shape
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 TensorId = int
 
 

@@ -6,6 +6,7 @@ that help needs none of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -23,14 +24,16 @@ __all__ = ["app"]
 
 app = typer.Typer(name="tflgpu", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-for name, verb in {
+VERBS: dict[str, Callable[..., None]] = {
     "devices": list_devices,
     "inspect": inspect_model,
     "run": run_model,
     "benchmark": benchmark_model,
     "show": show_model,
     "demo": run_demo,
-}.items():
+}
+
+for name, verb in VERBS.items():
     app.command(name)(reporting_errors(verb))
 
 

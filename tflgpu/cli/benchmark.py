@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured. ``ratio``: LiteRT's median over tflgpu's."""
+    """What was measured: seconds of the first run, then of all others."""
 
     first: float
     tflgpu: Latency
     litert: Latency | None
-    litert_version: str | None
-    ratio: float | None
     profile: Profile | None
+
+    @property
+    def ratio(self) -> float | None:
+        """LiteRT's median over tflgpu's: above 1 tflgpu is the faster."""
+        return self.litert.median / self.tflgpu.median if self.litert else None
 
 
 def benchmark_model(
@@ -44,22 +48,26 @@ def benchmark_model(
     litert: Annotated[
         bool, typer.Option("--litert", help="Measure LiteRT's CPU interpreter in turns with tflgpu.")
     ] = False,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="LiteRT's choice")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure how long a model takes to start and to run on random inputs, host array to host array."""
+    """Measure how long a model takes to start and to run on random inputs, host array to host array.
+
+    Drivers keep compiled programs of their own: CUDA_CACHE_DISABLE=1 and POCL_KERNEL_CACHE=0 in the environment make a
+    start cold.
+    """
+    if threads is not None and not litert:
+        raise ValueError("--threads is about LiteRT; give --litert too")
     with tflgpu.compile(model, tflgpu.Options(device=device, precision=precision)) as compiled:
-        rival = LiteRT(model.read_bytes(), threads) if litert else None
+        rival = LiteRT(model.read_bytes(), threads or os.cpu_count()) if litert else None
         result = _measure(compiled, rival, runs, min_seconds, profile)
     if as_json:
-        print_json({"model": model, "threads": threads} | _as_dict(compiled, result))
+        print_json({"model": model} | _as_dict(compiled, rival, result))
     else:
         console.print(f"[bold]{escape(model.name)}[/] on {escape(str(compiled.device.name))}, {precision_of(compiled)}")
-        _print(compiled, result, threads)
+        _print(compiled, rival, result)
 
 
 def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_seconds: float, profile: bool) -> Result:
@@ -70,15 +78,7 @@ def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_secon
         engines["litert"] = lambda: rival.run(inputs)
     first = seconds_of(engines["tflgpu"])
     latency = measure(engines, runs, min_seconds)
-    own, other = latency["tflgpu"], latency.get("litert")
-    return Result(
-        first,
-        own,
-        other,
-        rival.version if rival else None,
-        other.median / own.median if other else None,
-        compiled.profile(inputs) if profile else None,
-    )
+    return Result(first, latency["tflgpu"], latency.get("litert"), compiled.profile(inputs) if profile else None)
 
 
 def _random(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
@@ -92,7 +92,7 @@ def _random(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
     return generator.integers(0, 2, info.shape).astype(dtype)
 
 
-def _as_dict(compiled: CompiledModel, result: Result) -> dict[str, Any]:
+def _as_dict(compiled: CompiledModel, rival: LiteRT | None, result: Result) -> dict[str, Any]:
     report = compiled.report
     return {
         "device": device_facts(compiled.device),
@@ -100,7 +100,7 @@ def _as_dict(compiled: CompiledModel, result: Result) -> dict[str, Any]:
         "init_seconds": dict(compiled.seconds),
         "first_seconds": result.first,
         "tflgpu_seconds": asdict(result.tflgpu),
-        "litert_version": result.litert_version,
+        "litert": {"version": rival.version, "threads": rival.threads} if rival else None,
         "litert_seconds": asdict(result.litert) if result.litert else None,
         "litert_over_tflgpu": result.ratio,
         "memory_bytes": {
@@ -112,27 +112,25 @@ def _as_dict(compiled: CompiledModel, result: Result) -> dict[str, Any]:
     }
 
 
-def _print(compiled: CompiledModel, result: Result, threads: int | None) -> None:
-    console.print(start_table(compiled))
+def _print(compiled: CompiledModel, rival: LiteRT | None, result: Result) -> None:
+    console.print("", start_table(compiled), "", sep="\n")
     columns = ("first", "median", "p10", "p90", "runs")
     latency = table("engine", *columns, right=columns, title="one run, ms")
     latency.add_row("tflgpu", f"{1e3 * result.first:.3f}", *_cells(result.tflgpu), style="bold")
-    if result.litert:
-        how = "" if threads is None else f", {threads} thread{'s' if threads > 1 else ''}"
-        latency.add_row(f"LiteRT {result.litert_version} CPU{how}", "", *_cells(result.litert))
+    if rival and result.litert:
+        latency.add_row(f"{rival.name}, threads: {rival.threads}", "", *_cells(result.litert))
     console.print(latency)
     if result.ratio is not None:
         word, factor = ("faster", result.ratio) if result.ratio >= 1 else ("slower", 1 / result.ratio)
-        console.print(f"tflgpu is [bold]{factor:.2f} times {word}[/] than LiteRT (medians, measured in turns)\n")
+        console.print(f"tflgpu is [bold]{factor:.2f} times {word}[/] than LiteRT (medians, measured in turns)")
 
     report = compiled.report
     arena, bound, constants = (
         decimal(size or 0) for size in (report.arena_bytes, report.arena_lower_bound, report.constant_bytes)
     )
-    console.print(f"memory: {arena} of activations (lower bound {bound}), {constants} of constants")
+    console.print(f"\nmemory: {arena} of activations (lower bound {bound}), {constants} of constants")
     if result.profile:
-        console.print()
-        console.print(kernel_table(result.profile))
+        console.print("", kernel_table(result.profile), sep="\n")
 
 
 def _cells(latency: Latency) -> tuple[str, ...]:

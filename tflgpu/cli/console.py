@@ -54,6 +54,7 @@ def table(*columns: str, right: Sequence[str] = (), title: str | None = None) ->
         title=title,
         title_justify="left",
         title_style="bold",
+        show_edge=False,
         pad_edge=False,
         collapse_padding=True,
     )

@@ -30,6 +30,8 @@ class LiteRT:
         from ai_edge_litert.interpreter import Interpreter
 
         self.version = version("ai-edge-litert")
+        self.name = f"LiteRT {self.version} CPU"
+        self.threads = threads
         try:
             with _quiet():
                 self._interpreter: Any = Interpreter(model_content=model, num_threads=threads)

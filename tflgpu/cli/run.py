@@ -68,13 +68,13 @@ def run_model(
 
 def _print(summary: Summary) -> None:
     shape = "x".join(map(str, summary.shape)) or "scalar"
-    console.print(f"{summary.name}  {shape} {summary.dtype}", style="bold", markup=False)
-    if summary.top:
-        listing = table("class", "score", "label", right=("class", "score"))
-        for place, s in enumerate(summary.top):
-            listing.add_row(str(s.index), f"{s.score:.4f}", escape(s.label or ""), style="green" if place == 0 else "")
-        console.print(listing)
-    elif summary.minimum is None:
-        console.print("empty")
-    else:
-        console.print(f"from {summary.minimum:.6g} to {summary.maximum:.6g}")
+    extent = "empty" if summary.minimum is None else f"from {summary.minimum:.6g} to {summary.maximum:.6g}"
+    console.print(f"[bold]{escape(summary.name)}[/]  {shape} {summary.dtype}, {extent}")
+    if not summary.top:
+        return
+    labelled = [] if summary.top[0].label is None else ["label"]
+    listing = table("class", "score", *labelled, right=("class", "score"))
+    for place, s in enumerate(summary.top):
+        label = [] if s.label is None else [escape(s.label)]
+        listing.add_row(str(s.index), f"{s.score:.4f}", *label, style="green" if place == 0 else "")
+    console.print("", listing, "", sep="\n")

@@ -79,7 +79,7 @@ def _node_lines(number: int, node: Node, graph: Graph) -> Iterator[str]:
     own = ", ".join(typed(graph[t]) for i, t in enumerate(node.inputs) if i not in node.step_inputs)
     yield f"[dim]{number:>4}[/]   [bold]{typed(graph[node.output])}[/] = [cyan]{node.kind}[/]({own})"
     if node.attributes is not None:
-        yield f"       {escape(', '.join(_attributes(node.attributes)))}"
+        yield f"       {escape(_attributes(node.attributes))}"
     for k, step in enumerate(node.steps):
         operands = [_operand(o, node, graph) for o in step.operands] + [f"{p:g}" for p in step.parameters]
         yield f"       v{k + 1} = [cyan]{step.function}[/]({', '.join(operands)})"
@@ -92,13 +92,14 @@ def _operand(operand: Operand, node: Node, graph: Graph) -> str:
     return typed(tensor) if tensor.is_constant else _reference(tensor)
 
 
-def _attributes(attributes: Any) -> list[str]:
-    return [f"{f.name} {_value(getattr(attributes, f.name))}" for f in fields(attributes)]
+def _attributes(attributes: Any) -> str:
+    """``window(kernel=3,3 stride=1,1) groups=1``."""
+    return " ".join(f"{f.name}{_value(getattr(attributes, f.name))}" for f in fields(attributes))
 
 
 def _value(value: Any) -> str:
     if is_dataclass(value):
-        return f"({', '.join(_attributes(value))})"
+        return f"({_attributes(value)})"
     if isinstance(value, tuple):
-        return "x".join(map(str, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        return f"={','.join(map(str, value))}"
+    return f"={value:g}" if isinstance(value, float) else f"={value}"

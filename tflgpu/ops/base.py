@@ -149,7 +149,7 @@ def declare(
 
 def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor], list[Operand]]:
     """Inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0."""
-    inputs, operands = [primary], []
+    inputs, operands = [primary], list[Operand]()
     for tensor in others:
         if tensor.id == primary.id:
             operands.append(Value(0))

@@ -115,7 +115,8 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 def _transposed_window(site: Site) -> Window:
     weights, shape = site.input(1), site.constant(0)
     assert shape is not None
-    return window_of(site, weights.shape[1:3], tuple(map(int, shape)))
+    _, kh, kw, _ = weights.shape
+    return window_of(site, (kh, kw), tuple(map(int, shape)))
 
 
 @declare("TRANSPOSE_CONV", versions=4, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)

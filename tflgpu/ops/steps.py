@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class StepFunction:
 
 
 def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
 
 
 FUNCTIONS: dict[str, StepFunction] = {

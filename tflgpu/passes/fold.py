@@ -51,7 +51,7 @@ def run_steps(node: Node, base: Array, inputs: list[Array]) -> Array:
     """The numpy meaning of a node's steps, in double precision, from the kernel's own result ``base``."""
     if not node.steps:
         return base
-    values = [base.astype(np.float64)]
+    values: list[Array] = [base.astype(np.float64)]
 
     def read(operand: Operand) -> Array:
         return values[operand.index] if isinstance(operand, Value) else inputs[operand.index].astype(np.float64)

@@ -148,7 +148,7 @@ def _lifetimes(
         owner = shared.get(root[source], root[source])
         if storage[out] == replace(storage[source], geometry=storage[out].geometry):
             shared[out] = owner
-    lifetimes = {}
+    lifetimes: dict[TensorId, Lifetime] = {}
     for tensor in first:
         owner = shared.get(tensor, tensor)
         size = storage[tensor].bytes

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import DeviceError
 from tflgpu.ir import TensorId
-from tflgpu.ops.kernel import Argument
+from tflgpu.layout import LANES
+from tflgpu.ops.kernel import ITEM_BYTES, Argument
 from tflgpu.plan import Plan
+from tflgpu.plan.arena import aligned
 from tflgpu.runtime.session import Session
 
 Floats = NDArray[np.float32]
@@ -41,7 +43,10 @@ class Executor:
         self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
         for planned, name in zip(plan.kernels, kernels.names, strict=True):
             kernel = cl.Kernel(kernels.programs[name], name)
-            kernel.set_args(*(self._memory.buffer(a) for a in planned.arguments))
+            for i, argument in enumerate(planned.arguments):
+                place = self._memory.place(argument)
+                kernel.set_arg(2 * i, place.buffer)
+                kernel.set_arg(2 * i + 1, np.uint64(place.offset // ITEM_BYTES[argument.type]))
             size = planned.kernel.local_size
             self._launches.append((kernel, (planned.kernel.tiles * size,), (size,)))
         self._outputs = [np.empty(plan.graph[t].shape, np.float32) for t in plan.graph.outputs]
@@ -66,71 +71,87 @@ class Executor:
 
     def _write(self, inputs: Sequence[Floats]) -> None:
         for tensor, array in zip(self.plan.graph.inputs, inputs, strict=True):
-            # Waiting for the copy lets the caller change the array as soon as run returns; on an in-order queue it costs nothing more.
-            cl.enqueue_copy(self.session.queue, self._memory.tensor(tensor), array, is_blocking=False)
+            cl.enqueue_copy(self.session.queue, self._memory.tensor(tensor).buffer, array, is_blocking=False)
 
     def _read(self) -> list[Floats]:
         outputs = [np.empty_like(o) for o in self._outputs]
         for tensor, array in zip(self.plan.graph.outputs, outputs, strict=True):
-            cl.enqueue_copy(self.session.queue, array, self._memory.tensor(tensor), is_blocking=False)
+            cl.enqueue_copy(self.session.queue, array, self._memory.tensor(tensor).buffer, is_blocking=False)
         self.session.queue.finish()
         return outputs
 
 
-class _Memory:
-    """Buffers of a plan: one arena, one block of constants, and a buffer for each input and output.
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor or a constant lies: a buffer and bytes from its beginning."""
 
-    clSetKernelArg does not keep a buffer alive, so all of them are held here.
+    buffer: cl.Buffer
+    offset: int = 0
+
+
+class _Memory:
+    """Device memory of a plan: one arena, one block of constants, and a buffer for each input and output.
+
+    Kernels are given a buffer and an offset. Sub-buffers would say the same, but NVIDIA's driver 580 crashes when
+    overlapping ones are released. clSetKernelArg does not keep a buffer alive, so all of them are held here.
     """
 
     def __init__(self, plan: Plan, session: Session, separate: bool) -> None:
-        self.plan, self.session = plan, session
-        self._tensors: dict[TensorId, cl.Buffer] = {}
-        self._constants: dict[int, cl.Buffer] = {}
+        self.plan, self.session, self.separate = plan, session, separate
         self._arena = None if separate or not plan.arena_bytes else self._allocate(plan.arena_bytes)
-        self._views: dict[tuple[int, int], cl.Buffer] = {}
+        self._tensors: dict[TensorId, _Place] = {}
+        self._constants = self._upload_constants()
 
-    def buffer(self, argument: Argument) -> cl.Buffer:
-        return self.tensor(argument.tensor) if argument.tensor is not None else self._constant(argument)
+    def place(self, argument: Argument) -> _Place:
+        return self._constants[id(argument.data)] if argument.tensor is None else self.tensor(argument.tensor)
 
-    def tensor(self, tensor: TensorId) -> cl.Buffer:
+    def tensor(self, tensor: TensorId) -> _Place:
         root = self.plan.roots[tensor]
         if root not in self._tensors:
-            self._tensors[root] = self._place(root)
+            offset = self.plan.offsets.get(root)
+            if self._arena is not None and offset is not None:
+                self._tensors[root] = _Place(self._arena, offset)
+            else:
+                self._tensors[root] = _Place(self._allocate(self.plan.storage[root].bytes))
         return self._tensors[root]
-
-    def _place(self, root: TensorId) -> cl.Buffer:
-        size, offset = self.plan.storage[root].bytes, self.plan.offsets.get(root)
-        if self._arena is None or offset is None:
-            return self._allocate(size)
-        if (offset, size) not in self._views:
-            self._views[offset, size] = self._arena.get_sub_region(offset, size)
-        return self._views[offset, size]
 
     def _allocate(self, size: int) -> cl.Buffer:
         """A buffer of zeros: lanes past the last channel of an input are never written."""
         try:
             buffer = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
-            cl.enqueue_fill(self.session.queue, buffer, np.uint8(0), size)
+            cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), size)
         except cl.Error as error:
-            raise DeviceError(
-                f"{self.session.device.name} has no {size} bytes left for activations: {error}"
-            ) from error
+            raise DeviceError(f"{self.session.device.name} has no {size} bytes left for activations: {error}") from error
         return buffer
 
-    def _constant(self, argument: Argument) -> cl.Buffer:
-        key = id(argument.data)
-        if key not in self._constants:
-            assert argument.data is not None
-            array = np.ascontiguousarray(argument.data, np.float32 if argument.type == "float" else np.float16)
-            padded = np.concatenate(
-                [array.reshape(-1), np.zeros(16, array.dtype)]
-            )  # room for a 16-lane read at the end
-            flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-            try:
-                self._constants[key] = cl.Buffer(self.session.context, flags, hostbuf=padded)
-            except cl.Error as error:
-                raise DeviceError(
-                    f"{self.session.device.name} has no {padded.nbytes} bytes left for weights: {error}"
-                ) from error
-        return self._constants[key]
+    def _upload_constants(self) -> dict[int, _Place]:
+        """Every distinct constant once, by the identity of its array."""
+        arrays = {id(a.data): _elements(a) for k in self.plan.kernels for a in k.arguments if a.data is not None}
+        if self.separate:
+            return {key: _Place(self._upload(array)) for key, array in arrays.items()}
+        offsets: dict[int, int] = {}
+        end = 0
+        for key, array in arrays.items():
+            offsets[key], end = end, end + aligned(array.nbytes)
+        block = np.zeros(max(end, 1), np.uint8)
+        for key, array in arrays.items():
+            block[offsets[key] : offsets[key] + array.nbytes] = array.view(np.uint8)
+        buffer = self._upload(block)
+        return {key: _Place(buffer, offset) for key, offset in offsets.items()}
+
+    def _upload(self, array: NDArray[np.generic]) -> cl.Buffer:
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        try:
+            return cl.Buffer(self.session.context, flags, hostbuf=array)
+        except cl.Error as error:
+            name = self.session.device.name
+            raise DeviceError(f"{name} has no {array.nbytes} bytes left for weights: {error}") from error
+
+
+def _elements(argument: Argument) -> NDArray[np.generic]:
+    """A constant as the device stores it, with room for a 16-lane access that begins at its last quad."""
+    assert argument.data is not None
+    dtype = np.float32 if argument.type == "float" else np.float16
+    elements = np.zeros(argument.data.size + 3 * LANES, dtype)
+    elements[: argument.data.size] = argument.data.reshape(-1)
+    return elements

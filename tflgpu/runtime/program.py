@@ -24,9 +24,10 @@ def compile_programs(context: cl.Context, texts: Sequence[str]) -> list[cl.Progr
         program = cl.Program(context, text)
         try:
             # tflgpu's own cache knows more than pyopencl's, which would also make cold starts look warm.
-            return program.build(options, [device], cache_dir=False)
+            program.build(options, [device], cache_dir=False)  # type: ignore[arg-type]
+            return program
         except cl.RuntimeError as error:
-            log = program.get_build_info(device, cl.program_build_info.LOG)
+            log: str = program.get_build_info(device, cl.program_build_info.LOG)  # type: ignore[no-untyped-call]
             raise BuildError(
                 f"{device.name} could not compile generated source ({error.routine})", text, log
             ) from error

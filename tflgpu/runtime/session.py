@@ -23,7 +23,7 @@ def open_session(device: Device, *, profiling: bool = False) -> Session:
     """Raises DeviceError if the driver refuses a context."""
     try:
         context = cl.Context([device.handle])
-        properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+        properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else None
         return Session(device, context, cl.CommandQueue(context, properties=properties))
     except cl.Error as error:
         raise DeviceError(f"{device.name} ({device.platform}) could not be opened: {error}") from error

@@ -1,0 +1,44 @@
+"""LiteRT's CPU interpreter as the judge of whole models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def run(model: bytes, *inputs: Array) -> dict[str, Array]:
+    """The model's outputs by tensor name, from LiteRT's default path."""
+    interpreter = _invoked(Interpreter(model_content=model, num_threads=2), inputs)
+    return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
+
+
+def run_all_tensors(model: bytes, *inputs: Array) -> dict[str, Array]:
+    """Every float tensor that the model computes, by name.
+
+    Only the plain kernels leave intermediate results in memory: a delegate keeps them to itself.
+    """
+    interpreter = Interpreter(
+        model_content=model,
+        num_threads=2,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        experimental_preserve_all_tensors=True,
+    )
+    _invoked(interpreter, inputs)
+    return {
+        d["name"]: interpreter.get_tensor(d["index"])
+        for d in interpreter.get_tensor_details()
+        if d["dtype"] == np.float32 and d["name"]
+    }
+
+
+def _invoked(interpreter: Interpreter, inputs: tuple[Array, ...]) -> Interpreter:
+    interpreter.allocate_tensors()
+    for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    return interpreter
