@@ -16,14 +16,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import date
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-import tflgpu
 from ai_edge_litert.interpreter import Interpreter
 
+import tflgpu
 from benchmarks import zoo
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
@@ -40,8 +41,8 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference, relative to the range of the expected values."""
-    return float(np.abs(got - expected).max() / max(np.ptp(expected), 1e-30))
+    """Largest difference, relative to the range of the expected values, zero included."""
+    return float(np.abs(got - expected).max() / max(np.ptp(expected), np.abs(expected).max(), 1e-30))
 
 
 def rows(model: str, device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, object]]:
@@ -67,7 +68,7 @@ def rows(model: str, device: str, precisions: list[str], threads: int, rounds: i
         for _ in range(5):
             compiled.run(inputs)
             litert()
-        pairs = [(seconds(lambda: compiled.run(inputs)), seconds(litert)) for _ in range(rounds)]
+        pairs = [(seconds(partial(compiled.run, inputs)), seconds(litert)) for _ in range(rounds)]
         own, peer = (median(column) for column in zip(*pairs, strict=True))
         profile = compiled.profile(inputs)
         yield {

@@ -66,8 +66,9 @@ class Profile:
 def compile(model: ModelSource, options: Options | None = None) -> CompiledModel:
     """Compile a .tflite model (a path, bytes or a buffer) for an OpenCL device.
 
-    Raises ModelError for a damaged model, UnsupportedError with every reason if an operator cannot run on the device,
-    DeviceError without a fitting device, BuildError if its compiler fails, ValueError for an unknown signature or output.
+    Raises ModelError for a damaged model, UnsupportedError with every reason if an operator cannot run on the
+    device, DeviceError without a fitting device, BuildError if its compiler fails, ValueError for an unknown
+    signature or output.
     """
     return CompiledModel(load(model), options or Options())
 
@@ -104,7 +105,8 @@ def plan_model(data: bytes, options: Options, device: Device) -> tuple[Lowered, 
 class CompiledModel:
     """A model on a device. Made by :func:`tflgpu.compile`; thread-safe, picklable, a context manager.
 
-    inputs, outputs: TensorInfo of each. report: what became of each operator. seconds: what each stage of compiling took.
+    inputs, outputs: TensorInfo of each. report: what became of each operator. seconds: what each stage of compiling
+    took.
     """
 
     def __init__(self, data: bytes, options: Options) -> None:

@@ -68,7 +68,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Node:
-    """One kernel to be. ``attributes`` is the kind's own frozen dataclass; ``sources`` are the model's operator indices."""
+    """One kernel to be.
+
+    attributes: the kind's own frozen dataclass. sources: indices of the model's operators that it computes.
+    """
 
     kind: str
     inputs: tuple[TensorId, ...]

@@ -51,9 +51,8 @@ class Report:
         lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons"]
         for o in self.operators:
             kernel = "" if o.kernel is None else str(o.kernel)
-            lines.append(
-                f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {'; '.join(o.reasons)}".rstrip()
-            )
+            reasons = "; ".join(o.reasons)
+            lines.append(f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {reasons}".rstrip())
         refused = sum(bool(o.reasons) for o in self.operators)
         lines.append(f"{len(self.operators) - refused} of {len(self.operators)} operators can run on the device")
         if self.arena_bytes is not None:

@@ -110,7 +110,8 @@ def read_model(data: Buffer) -> Model:
         raise ModelError("the model is empty (0 bytes); a .tflite file was expected")
     if len(data) < 8 or head[4:8] != IDENTIFIER:
         raise ModelError(
-            f"not a TensorFlow Lite model: bytes 4 to 8 are {head[4:8]!r} where the file identifier {IDENTIFIER!r} belongs"
+            f"not a TensorFlow Lite model: bytes 4 to 8 are {head[4:8]!r}, where the file identifier "
+            f"{IDENTIFIER!r} belongs"
         )
     try:
         return _Reader(data).model()
@@ -278,7 +279,8 @@ def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
         zero_point *= len(scale)
     if len(zero_point) != len(scale) or (len(scale) > 1 and not (axis < len(shape) and shape[axis] == len(scale))):
         raise ModelError(
-            f"{where} of shape {list(shape)} has {len(scale)} scales and {len(zero_point)} zero points along axis {axis}"
+            f"{where} of shape {list(shape)} has {len(scale)} scales and {len(zero_point)} zero points "
+            f"along axis {axis}"
         )
     return Quantization(scale, zero_point, axis)
 
@@ -287,7 +289,7 @@ class _EmptyTable:
     """Stands in for an absent flatbuffer table: no field is present, so each accessor gives its default."""
 
     @staticmethod
-    def Offset(_: int) -> int:
+    def Offset(_: int) -> int:  # noqa: N802 - what the decoder calls
         return 0
 
 
@@ -308,12 +310,13 @@ def _options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
         if name is None:
             raise ModelError(f"operator {index} {code} has options of unknown type {number}")
         if name != "NONE":
-            table = getattr(tflite, name)()
+            options = getattr(tflite, name)
+            table = options()
             union = getattr(operator, which)()
             table._tab = union or _EmptyTable()
             if union is not None:
                 table.Init(union.Bytes, union.Pos)
-            return {field: _plain(getattr(table, get)()) for field, get in _option_fields(type(table))}
+            return {field: _plain(getattr(table, get)()) for field, get in _option_fields(options)}
     return {}
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-
 HALF_ROUNDING = 2.0**-11  # relative, of normal numbers
 HALF_SMALLEST = 2.0**-25  # absolute, where half precision is subnormal
 

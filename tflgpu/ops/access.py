@@ -16,9 +16,9 @@ from tflgpu.target import StorageType
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One logical coordinate of the output element, as kernels compute it: ``kind`` is ``b``, ``y``, ``x``, ``c`` or ``0``.
+    """One logical coordinate of the output element, as kernels compute it.
 
-    A batch coordinate is ``b / divisor % extent``.
+    kind: ``b``, ``y``, ``x``, ``c``, or ``0`` for none. A batch coordinate is ``b / divisor % extent``.
     """
 
     kind: str

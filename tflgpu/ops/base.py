@@ -47,7 +47,7 @@ class Site:
 
 
 class Emitter:
-    """Collects the nodes of one operator. Tensors it makes have fresh ids; the last one becomes the operator's output."""
+    """Collects the nodes of one operator. Its tensors have fresh ids; the last becomes the operator's output."""
 
     def __init__(self, ids: Iterator[int], source: int) -> None:
         self.nodes: list[Node] = []

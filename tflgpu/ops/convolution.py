@@ -22,7 +22,10 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """Inputs: image NHWC, weights [1, kh, kw, channels * multiplier], perhaps bias. Output channel o reads o // multiplier."""
+    """Inputs: image NHWC, weights [1, kh, kw, channels * multiplier], perhaps bias.
+
+    Output channel o reads input channel o // multiplier.
+    """
 
     window: Window
     multiplier: int
@@ -30,7 +33,7 @@ class Depthwise:
 
 @dataclass(frozen=True)
 class TransposeConvolution:
-    """Inputs: image NHWC, weights [out, kh, kw, in], perhaps bias. ``window`` leads from the output back to the input."""
+    """Inputs: image NHWC, weights [out, kh, kw, in], perhaps bias. ``window`` leads from output back to input."""
 
     window: Window
 
@@ -106,7 +109,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield "its strides must be positive"
         return
     if shape is not None and (int(shape[3]) != weights.shape[0] or int(shape[0]) != image.shape[0]):
-        yield f"its output shape {shape.tolist()} does not fit weights {list(weights.shape)} and input {list(image.shape)}"
+        yield f"its output shape {shape.tolist()} does not fit weights {list(weights.shape)}, input {list(image.shape)}"
     elif shape is not None and _transposed_window(site).output(*map(int, shape[1:3])) != image.shape[1:3]:
         yield f"its output shape {shape.tolist()} does not lead back to the input's {list(image.shape)}"
     yield from _bias_reasons(site, 3, weights.shape[0])

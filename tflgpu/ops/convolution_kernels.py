@@ -70,8 +70,18 @@ def _first_slice(first: list[int]) -> str:
     return f"({chain}{first[-1]})"
 
 
+def _is_vector_product(request: Request) -> bool:
+    """Whether a convolution is a fully connected layer: every image is one pixel, and one pixel is all it reads."""
+    attributes, src, dst = request.node.attributes, request.input(0), request.output
+    assert isinstance(attributes, Convolution)
+    pointwise = attributes.window.is_pointwise and attributes.groups == 1
+    return pointwise and src.geometry.plane == dst.geometry.plane == 1 and not src.linear
+
+
 @variant("convolution", "cpu")
 def convolution_cpu(request: Request) -> Kernel:
+    if _is_vector_product(request):
+        return fully_connected_cpu(request)
     attributes, weights = request.node.attributes, request.constant(1)
     assert isinstance(attributes, Convolution)
     src, dst = request.input(0), request.output
@@ -137,6 +147,8 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
 
 @variant("convolution", "gpu")
 def convolution_gpu(request: Request) -> Kernel:
+    if _is_vector_product(request):
+        return fully_connected_gpu(request)
     attributes, weights = request.node.attributes, request.constant(1)
     assert isinstance(attributes, Convolution)
     src, dst = request.input(0), request.output
@@ -274,7 +286,8 @@ def transpose_convolution(request: Request) -> Kernel:
 
 @variant("fully_connected", "cpu")
 def fully_connected_cpu(request: Request) -> Kernel:
-    weights, source, g = request.constant(1), request.input(0).geometry, request.output.geometry
+    source, g = request.input(0).geometry, request.output.geometry
+    weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
     vectors = min(4, tile_count(out, VECTOR))
     blocks = tile_count(out, vectors * VECTOR)
@@ -295,7 +308,8 @@ def fully_connected_cpu(request: Request) -> Kernel:
 
 @variant("fully_connected", "gpu")
 def fully_connected_gpu(request: Request) -> Kernel:
-    weights, source, g = request.constant(1), request.input(0).geometry, request.output.geometry
+    source, g = request.input(0).geometry, request.output.geometry
+    weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
     local_size = request.target.local_size
     packed = _dense_weights(weights[:, None, None, :], g.slices, LANES, source.slices * LANES)

@@ -21,7 +21,7 @@ ITEM_BYTES: dict[StorageType, int] = {"float": 4, "half": 2}
 
 @dataclass(frozen=True)
 class Storage:
-    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's row-major order of a model input or output."""
+    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output."""
 
     geometry: Geometry
     type: StorageType

@@ -1,4 +1,4 @@
-"""Operators that move elements without computing: RESHAPE, SQUEEZE, EXPAND_DIMS, PAD, SLICE, STRIDED_SLICE, TRANSPOSE, CONCATENATION."""
+"""Operators that move elements and compute nothing: reshapes, pads, slices, transposes and concatenation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, varia
 
 @dataclass(frozen=True)
 class AxisMap:
-    """Where an input coordinate comes from: ``start + step * (output coordinate of axis)``, ``start`` alone without an axis."""
+    """Where an input coordinate comes from: ``start + step * (output coordinate of axis)``, or just ``start``."""
 
     axis: int | None
     start: int = 0
@@ -26,7 +26,10 @@ class AxisMap:
 
 @dataclass(frozen=True)
 class Rearrange:
-    """Each output element is one input element, or ``fill`` where a coordinate leaves the input. One map an input axis."""
+    """Each output element is one input element, or ``fill`` where a coordinate leaves the input.
+
+    axes: one map for each input axis.
+    """
 
     axes: tuple[AxisMap, ...]
     fill: float | None = None
@@ -45,7 +48,7 @@ def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
 
 
 def _target_shape(site: Site) -> Shape | None:
-    """The shape a RESHAPE asks for, from its second input or its options, with at most one -1 resolved; None if it is impossible."""
+    """The shape a RESHAPE asks for, by its second input or its options, one -1 resolved; None if it is impossible."""
     x, requested = site.input(0), site.constant(1)
     if len(site.inputs) > 1 and requested is None:
         return site.output_shapes[0]
@@ -167,7 +170,7 @@ def slice_(site: Site, emit: Emitter) -> Tensor:
 
 
 def _strided(site: Site) -> tuple[Rearrange, Shape]:
-    """TensorFlow's strided slice, after tensorflow.org/api_docs/python/tf/strided_slice: the masks are expanded here."""
+    """TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) with its masks expanded."""
     x = site.input(0)
     begin, end, strides = (_values(site.constant(i)) for i in (1, 2, 3))
     masks = {
@@ -343,7 +346,7 @@ def rearrange_kernel(request: Request) -> Kernel:
 
 @dataclass(frozen=True)
 class Part:
-    """One input of a concatenation: it covers ``size`` coordinates from ``start`` on, ``shift`` quads before its own first."""
+    """One input of a concatenation: ``size`` coordinates from ``start`` on, which is ``shift`` quads in its strides."""
 
     access: Access
     start: int

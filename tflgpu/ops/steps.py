@@ -28,6 +28,14 @@ def _sigmoid(x: Array) -> Array:
     return result
 
 
+def _elu(x: Array) -> Array:
+    return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
+
+
+def _prelu(x: Array, alpha: Array) -> Array:
+    return np.where(x < 0, alpha * x, x)
+
+
 FUNCTIONS: dict[str, StepFunction] = {
     "add": StepFunction(np.add, True),
     "sub": StepFunction(np.subtract, True),
@@ -35,14 +43,14 @@ FUNCTIONS: dict[str, StepFunction] = {
     "div": StepFunction(np.divide, False),
     "maximum": StepFunction(np.maximum, True),
     "minimum": StepFunction(np.minimum, True),
-    "prelu": StepFunction(lambda x, alpha: np.where(x < 0, alpha * x, x), True),
+    "prelu": StepFunction(_prelu, True),
     "relu": StepFunction(lambda x: np.maximum(x, 0), True),
     "relu6": StepFunction(lambda x: np.clip(x, 0, 6), True),
     "relu_n1_to_1": StepFunction(lambda x: np.clip(x, -1, 1), True),
     "relu_0_to_1": StepFunction(lambda x: np.clip(x, 0, 1), True),
-    "leaky_relu": StepFunction(lambda x, alpha: np.where(x < 0, alpha * x, x), True),
+    "leaky_relu": StepFunction(_prelu, True),
     "hard_swish": StepFunction(lambda x: x * np.clip(x + 3, 0, 6) / 6, True),
-    "elu": StepFunction(lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x), True),
+    "elu": StepFunction(_elu, True),
     "logistic": StepFunction(_sigmoid, False),
     "tanh": StepFunction(np.tanh, True),
     "exp": StepFunction(np.exp, False),

@@ -18,6 +18,7 @@ def fold_affine(graph: Graph) -> Graph:
     tensors: list[Tensor] = []
     nodes: dict[int, Node] = {n.output: n for n in graph.nodes}
     for reader in graph.nodes:
+        # Looked up among the nodes as they are now: a convolution takes in MUL and ADD one after the other.
         producer = nodes.get(reader.inputs[0]) if reader.inputs else None
         change = _channel_change(graph, reader)
         if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.steps:
@@ -60,6 +61,8 @@ def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     step, constant = node.steps[0], graph[node.inputs[1]]
     shape = graph[node.output].shape
     if step.function not in ("add", "sub", "mul") or constant.data is None or graph[node.inputs[0]].shape != shape:
+        return None
+    if any(Value(0) in later.operands for later in node.steps[1:]):
         return None
     if constant.size > 1 and (constant.size != constant.shape[-1] or constant.size != shape[-1]):
         return None

@@ -11,7 +11,7 @@ MAX_INPUTS = 16
 
 
 def inline_shared_source(graph: Graph) -> Graph:
-    """``f(x, g(x))`` becomes one map node over x, so that the two readers of x are one (swish is ``mul(x, logistic(x))``)."""
+    """``f(x, g(x))`` becomes one map node, so that x has one reader (swish is ``mul(x, logistic(x))``)."""
     nodes = {n.output: n for n in graph.nodes}
     for original in graph.nodes:
         node = nodes[original.output]

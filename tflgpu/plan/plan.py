@@ -1,4 +1,4 @@
-"""The plan: everything about a compiled model but the device's own binary. Plain data; no device is needed to make one."""
+"""The plan: everything about a compiled model but the device's own binary. Plain data, made without a device."""
 
 from __future__ import annotations
 

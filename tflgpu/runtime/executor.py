@@ -121,7 +121,9 @@ class _Memory:
             buffer = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
             cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), size)
         except cl.Error as error:
-            raise DeviceError(f"{self.session.device.name} has no {size} bytes left for activations: {error}") from error
+            raise DeviceError(
+                f"{self.session.device.name} has no {size} bytes left for activations: {error}"
+            ) from error
         return buffer
 
     def _upload_constants(self) -> dict[int, _Place]:

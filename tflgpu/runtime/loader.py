@@ -1,8 +1,8 @@
 """Make the OpenCL loader see the CPU runtime that the extra ``cpu`` installs, with no variable set by the user.
 
 Intel's wheels put ``libintelocl.so`` and the libraries it needs into the environment's ``lib`` folder, where neither
-the dynamic linker nor the OpenCL loader looks. So its dependencies are loaded first, and the loader is given a folder of
-``.icd`` files that has this library beside everything installed on the system.
+the dynamic linker nor the OpenCL loader looks. So its dependencies are loaded first, and the loader is given a folder
+of ``.icd`` files that has this library beside everything installed on the system.
 """
 
 from __future__ import annotations

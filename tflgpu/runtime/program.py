@@ -41,7 +41,7 @@ def compile_programs(context: cl.Context, texts: Sequence[str]) -> list[cl.Progr
 
 
 def build_options(device: cl.Device) -> list[str]:
-    """Compiler options for a device: OpenCL C 1.2, and correctly rounded division where the device offers the choice."""
+    """Compiler options for a device: OpenCL C 1.2, and correctly rounded division where there is the choice."""
     options = ["-cl-std=CL1.2"]
     if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
         options.append("-cl-fp32-correctly-rounded-divide-sqrt")

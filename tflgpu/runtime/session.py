@@ -23,7 +23,10 @@ def open_session(device: Device, *, profiling: bool = False) -> Session:
     """Raises DeviceError if the driver refuses a context."""
     try:
         context = cl.Context([device.handle])
-        properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else None
-        return Session(device, context, cl.CommandQueue(context, properties=properties))
+        if profiling:
+            queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        else:
+            queue = cl.CommandQueue(context)
+        return Session(device, context, queue)
     except cl.Error as error:
         raise DeviceError(f"{device.name} ({device.platform}) could not be opened: {error}") from error
