@@ -86,7 +86,7 @@ def load(model: ModelSource) -> bytes:
 
 
 def _lowered(data: bytes, options: Options) -> Lowered:
-    return lower(read_model(data), options.signature, options.outputs)
+    return lower(read_model(data), options.signature, options.outputs, simulate=options.quantized == "simulate")
 
 
 def plan_model(data: bytes, options: Options, device: Device) -> tuple[Lowered, Plan]:
@@ -146,7 +146,7 @@ class CompiledModel:
             if self._executor is None:
                 raise ValueError("this model is closed; compile it again")
             results = self._executor.run(arrays)
-        return {info.name: result for info, result in zip(self.outputs, results, strict=True)}
+        return {i.name: r.astype(i.dtype, copy=False) for i, r in zip(self.outputs, results, strict=True)}
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
         """Device time of each kernel, the median of ``runs`` inferences on a queue of its own."""
@@ -208,10 +208,10 @@ def _info(name: str, tensor: FileTensor, shape: Shape) -> TensorInfo:
     return TensorInfo(name, shape, tensor.dtype, tensor.quantization)
 
 
-def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[np.float32]:
+def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[Any]:
     array = np.asarray(value)
     if array.shape != info.shape:
         raise ValueError(f"input {info.name!r} has shape {list(array.shape)}; {list(info.shape)} was expected")
     if array.dtype.name != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
         raise ValueError(f"input {info.name!r} has element type {array.dtype}; {info.dtype} was expected")
-    return np.ascontiguousarray(array, np.float32)
+    return array

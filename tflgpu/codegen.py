@@ -103,6 +103,7 @@ def _render_kernel(planned: PlannedKernel) -> str:
         .render(
             **_literals(kernel.parameters),
             local_size=kernel.local_size,
+            value_type=kernel.value_type,
             dst=_Destination(storage, planned.destination.dirty),
             steps=[
                 {
@@ -110,6 +111,7 @@ def _render_kernel(planned: PlannedKernel) -> str:
                     "function": s.function,
                     "operands": s.operands,
                     "parameters": list(map(_literal, s.parameters)),
+                    "type": s.type,
                 }
                 for s in planned.steps
             ],

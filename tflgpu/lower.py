@@ -9,9 +9,18 @@ from itertools import count
 import numpy as np
 
 from tflgpu.errors import ModelError
-from tflgpu.ir import Array, Graph, Node, Tensor, remove_dead
+from tflgpu.ir import Array, Graph, Node, Step, Tensor, remove_dead
 from tflgpu.layout import Shape
 from tflgpu.ops import REGISTRY, Emitter, Site
+from tflgpu.quantization import (
+    KEEPS_QUANTA,
+    dequantize_step,
+    dequantized,
+    is_quantized,
+    quantize_step,
+    simulate_step,
+    view_dtype,
+)
 from tflgpu.tflite import FileTensor, Model, Operator, Signature, Subgraph
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
@@ -61,14 +70,18 @@ class Lowered:
         return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
 
 
-def lower(model: Model, signature: str | None = None, outputs: Sequence[str] | None = None) -> Lowered:
+def lower(
+    model: Model, signature: str | None = None, outputs: Sequence[str] | None = None, *, simulate: bool = True
+) -> Lowered:
     """Lower one signature of ``model`` (by default the first, or the main subgraph).
+
+    simulate: round every quantized activation to the values its type can hold, as integer kernels would.
 
     Raises ModelError where the model contradicts itself, ValueError for an unknown signature or output name.
     """
     entry = _signature(model, signature)
     subgraph = model.subgraphs[entry.subgraph if entry else 0]
-    return _Lowering(subgraph, entry, outputs).run()
+    return _Lowering(subgraph, entry, outputs, simulate).run()
 
 
 def _signature(model: Model, key: str | None) -> Signature | None:
@@ -82,7 +95,10 @@ def _signature(model: Model, key: str | None) -> Signature | None:
 
 
 class _Lowering:
-    def __init__(self, subgraph: Subgraph, signature: Signature | None, outputs: Sequence[str] | None) -> None:
+    def __init__(
+        self, subgraph: Subgraph, signature: Signature | None, outputs: Sequence[str] | None, simulate: bool
+    ) -> None:
+        self.simulate = simulate
         self.subgraph = subgraph
         self.signature = signature
         self.wanted = outputs
@@ -95,15 +111,12 @@ class _Lowering:
         inputs = self._named(self.subgraph.inputs, "inputs")
         outputs = self._outputs()
         for tensor in self.subgraph.tensors:
-            if tensor.data is not None or tensor.index in self.subgraph.inputs:
+            if tensor.data is not None:
                 self._bind(tensor.index, self._tensor(tensor))
+        graph_inputs = tuple(self._input(t) for _, t in inputs)
         entries = tuple(self._entry(o) for o in self.subgraph.operators)
-        graph = Graph(
-            self.tensors,
-            tuple(self.nodes),
-            tuple(self.env[t.index].id for _, t in inputs),
-            tuple(self.env[t.index].id for _, t in outputs),
-        )
+        graph_outputs = tuple(self._output(t) for _, t in outputs)
+        graph = Graph(self.tensors, tuple(self.nodes), graph_inputs, graph_outputs)
         return Lowered(remove_dead(graph), entries, inputs, outputs)
 
     def _named(self, indices: Sequence[int], side: str) -> tuple[tuple[str, FileTensor], ...]:
@@ -129,7 +142,38 @@ class _Lowering:
         return tuple((name, known[name]) for name in self.wanted)
 
     def _tensor(self, tensor: FileTensor) -> Tensor:
-        return Tensor(next(self.ids), tensor.name, tensor.shape, tensor.dtype, tensor.data)
+        """A tensor of the graph in the float view: quantized constants as the numbers they stand for."""
+        data = tensor.data
+        if data is not None and not tensor.is_sparse and is_quantized(tensor):
+            data = dequantized(tensor)
+        return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data)
+
+    def _input(self, tensor: FileTensor) -> int:
+        """Bind a graph input; a quantized one is dequantized by the first node that touches it."""
+        given = replace(self._tensor(tensor), dtype=tensor.dtype)
+        self.tensors[given.id] = given
+        if is_quantized(tensor):
+            self._bind(
+                tensor.index, self._map(given, replace(self._tensor(tensor), data=None), dequantize_step(tensor))
+            )
+        else:
+            self.env[tensor.index] = given
+        return given.id
+
+    def _output(self, tensor: FileTensor) -> int:
+        value = self.env[tensor.index]
+        if not is_quantized(tensor):
+            return value.id
+        return self._map(
+            value, Tensor(next(self.ids), tensor.name, value.shape, tensor.dtype), quantize_step(tensor)
+        ).id
+
+    def _map(self, source: Tensor, result: Tensor, *steps: Step, operator: int | None = None) -> Tensor:
+        """Add an elementwise node from ``source`` to ``result``."""
+        self.tensors[result.id] = result
+        sources = () if operator is None else (operator,)
+        self.nodes.append(Node("map", (source.id,), result.id, None, steps, sources))
+        return result
 
     def _bind(self, index: int, tensor: Tensor) -> None:
         self.env[index] = tensor
@@ -165,9 +209,6 @@ class _Lowering:
             raise ModelError(
                 f"operator {operator.index} {operator.code} has {len(operator.outputs)} outputs, 1 was expected"
             )
-        quantized = [t for t in operator.outputs if self.subgraph.tensors[t].dtype != "float32"]
-        if quantized:
-            return [f"output 0 has element type {self.subgraph.tensors[quantized[0]].dtype}; float32 was expected"]
         reasons = op.obstacles(site)
         if not reasons:
             self._emit(operator, op.emit, site)
@@ -209,7 +250,16 @@ class _Lowering:
                 f"operator {operator.index} {operator.code} gives shape {list(result.shape)} for its inputs, "
                 f"but the file declares {list(declared)}"
             )
-        index = operator.outputs[0]
+        target = self.subgraph.tensors[operator.outputs[0]]
+        if result.dtype != view_dtype(target):
+            raise ModelError(
+                f"operator {operator.index} {operator.code} gives {result.dtype} values, "
+                f"but the file declares {target.dtype}"
+            )
         self.tensors |= {t.id: t for t in emitter.tensors}
         self.nodes += emitter.nodes
-        self._bind(index, replace(result, name=self.subgraph.tensors[index].name))
+        named = replace(result, name=target.name)
+        if is_quantized(target) and self.simulate and operator.code not in KEEPS_QUANTA:
+            simulated = Tensor(next(self.ids), target.name, result.shape)
+            named = self._map(result, simulated, simulate_step(target), operator=operator.index)
+        self._bind(target.index, named)

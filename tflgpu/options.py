@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 Precision = Literal["auto", "fp32", "fp16"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
+Quantized = Literal["simulate", "float"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,8 @@ class Options:
         index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
     outputs: names of the tensors to return instead of the model's own outputs; any intermediate tensor may be named.
     signature: key of the signature to run; by default the first one, or the main subgraph.
+    quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's integer
+        kernels do; ``"float"`` leaves that out.
     kernels: which kernel variants to choose; ``"auto"`` goes by the device's type. The other family also runs,
         slower: useful to compare, and to test GPU kernels where there is no GPU.
     """
@@ -28,10 +31,11 @@ class Options:
     device: str | int = "auto"
     outputs: Sequence[str] | None = None
     signature: str | None = None
+    quantized: Quantized = "simulate"
     kernels: KernelFamily = "auto"
 
     def __post_init__(self) -> None:
-        for name, kind in (("precision", Precision), ("kernels", KernelFamily)):
+        for name, kind in (("precision", Precision), ("quantized", Quantized), ("kernels", KernelFamily)):
             value, allowed = getattr(self, name), get_args(kind)
             if value not in allowed:
                 raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-StorageType = Literal["float", "half"]
+ElementType = Literal["float", "half", "int", "short", "char", "uchar"]  # in device memory, by their OpenCL C names
+VectorType = Literal["float", "int"]  # in registers
+ITEM_BYTES: dict[ElementType, int] = {"float": 4, "half": 2, "int": 4, "short": 2, "char": 1, "uchar": 1}
+
+
+def vector_type(element: ElementType) -> VectorType:
+    """What kernels compute with: halves become floats, every integer and truth value an int."""
+    return "float" if element in ("float", "half") else "int"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,13 +23,11 @@ class Target:
         ``"gpu"`` kernels spread a tile over the work-items of a group.
     compute_units: cores or multiprocessors; tile counts aim at a multiple of it.
     storage: element type of float activations and weights in device memory; arithmetic is always in float.
-    fused_multiply_add: whether the built-in ``fma`` on vectors may be used. PoCL 3.0 aborts on ``fma(float16)``,
-        so kernels there say ``a * b + c`` and leave contraction to the compiler.
     """
 
     family: Literal["cpu", "gpu"]
     compute_units: int
-    storage: StorageType
+    storage: Literal["float", "half"]
 
     @property
     def local_size(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.layout import Geometry, Shape
-from tflgpu.target import StorageType
+from tflgpu.target import ElementType, VectorType, vector_type
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Access:
     """
 
     name: str
-    type: StorageType
+    type: ElementType
     channels: int
     same: bool
     splat: bool
@@ -63,6 +63,10 @@ class Access:
     batch: tuple[BatchTerm, ...]
 
     @property
+    def vector(self) -> VectorType:
+        return vector_type(self.type)
+
+    @property
     def uniform(self) -> bool:
         """Whether all pixels of a plane read the same."""
         return not self.same and not self.linear and not self.row and not self.pixel
@@ -70,7 +74,7 @@ class Access:
 
 def access(
     name: str,
-    type: StorageType,
+    type: ElementType,
     shape: Shape,
     output: Shape,
     *,

@@ -84,6 +84,13 @@ for _code, _function in BINARY.items():
     declare(_code, versions=6, inputs=2, reasons=_broadcast_reasons)(_binary(_function))
 
 
+@declare("QUANTIZE", versions=4, inputs=1)
+@declare("DEQUANTIZE", versions=6, inputs=1)
+def requantize(site: Site, emit: Emitter) -> Tensor:
+    """Nothing to compute in the float view: the output's own quantization is simulated by the lowering."""
+    return emit.node("map", [site.input(0)], site.input(0).shape)
+
+
 def _prelu_reasons(site: Site) -> Iterator[str]:
     x, alpha = site.input(0), site.input(1)
     if not broadcasts_to(alpha.shape, x.shape):
@@ -116,4 +123,5 @@ def map_kernel(request: Request) -> Kernel:
         (source,),
         tiles=tile_count(items, per_tile),
         local_size=target.local_size,
+        value_type=primary.vector,
     )

@@ -14,9 +14,7 @@ import numpy as np
 
 from tflgpu.ir import Array, Graph, Node, TensorId
 from tflgpu.layout import LANES, Geometry, pack
-from tflgpu.target import StorageType, Target
-
-ITEM_BYTES: dict[StorageType, int] = {"float": 4, "half": 2}
+from tflgpu.target import ITEM_BYTES, ElementType, Target, VectorType, vector_type
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Storage:
     """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output."""
 
     geometry: Geometry
-    type: StorageType
+    type: ElementType
     linear: bool = False
 
     def __getattr__(self, name: str) -> int:
@@ -33,6 +31,10 @@ class Storage:
             raise AttributeError(name)
         value: int = getattr(self.geometry, name)
         return value
+
+    @property
+    def vector(self) -> VectorType:
+        return vector_type(self.type)
 
     @property
     def bytes(self) -> int:
@@ -45,7 +47,7 @@ class Argument:
     """One pointer argument: an activation by tensor id, or a constant by its packed elements."""
 
     name: str
-    type: StorageType
+    type: ElementType
     tensor: TensorId | None = None
     data: Array | None = field(default=None, compare=False, repr=False)
     written: bool = False
@@ -67,6 +69,7 @@ class Kernel:
     local_size: int
     scratch: int = 0  # float4 elements of local memory
     macs: int = 0
+    value_type: VectorType = "float"  # of the kernel's own result
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ class Request:
         data = self.graph[self.node.inputs[index]].data
         if data is None:
             return self.activation(name, index)
+        if data.dtype.kind != "f":
+            return Argument(name, "uchar" if data.dtype.kind == "b" else "int", None, pack(data.astype(np.int32)))
         small = data.size <= max(data.shape, default=1)
         return Argument(name, "float" if small else self.target.storage, None, pack(data.astype(np.float32)))
 

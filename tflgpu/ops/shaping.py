@@ -32,7 +32,7 @@ class Rearrange:
     """
 
     axes: tuple[AxisMap, ...]
-    fill: float | None = None
+    fill: float | int | None = None
 
 
 @dataclass(frozen=True)
@@ -302,6 +302,7 @@ def _copy_kernel(request: Request, template: str, parameters: dict[str, object])
         (request.activation("src", 0),),
         tiles=tile_count(g.quads, per_tile),
         local_size=target.local_size,
+        value_type=request.input(0).vector,
     )
 
 
@@ -336,7 +337,7 @@ def rearrange_kernel(request: Request) -> Kernel:
         whole_quads &= last.start == 0 and shape[-1] == last.size
     parameters: dict[str, object] = {
         "axes": axes or [last],
-        "fill": attributes.fill or 0.0,
+        "fill": attributes.fill or 0,
         "bounded": attributes.fill is not None,
         "whole_quads": whole_quads,
         "dirty": True,
@@ -380,4 +381,5 @@ def concatenate_kernel(request: Request) -> Kernel:
         tuple(arguments),
         tiles=tile_count(output.quads, per_tile),
         local_size=request.target.local_size,
+        value_type=parts[0].access.vector,
     )

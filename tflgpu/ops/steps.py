@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,41 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
+Result = Literal["first", "second", "float", "int"]
+
+
 @dataclass(frozen=True)
 class StepFunction:
-    """``evaluate(*operands, *parameters)``; ``keeps_zero``: the result is zero wherever all operands are."""
+    """An elementwise function.
+
+    evaluate: ``evaluate(*operands, *parameters)`` in numpy.
+    keeps_zero: the result is zero wherever all operands are.
+    result: the vector type of the result, that of an operand or a fixed one; truth values are the ints 0 and 1.
+    """
 
     evaluate: Callable[..., Array]
     keeps_zero: bool
+    result: Result = "first"
 
 
 def _sigmoid(x: Array) -> Array:
     result: Array = 1 / (1 + np.exp(-x))
     return result
+
+
+def _half_away(x: Array) -> Array:
+    """Round to nearest, halves away from zero, as OpenCL's ``round`` does."""
+    return np.trunc(x + np.copysign(0.5, x))
+
+
+def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
+    q: Array = np.clip(_half_away(x / scale) + zero, low, high)
+    return q
+
+
+def _simulate(x: Array, low: float, high: float, scale: float) -> Array:
+    """The nearest value that a quantized tensor of this range can hold."""
+    return _half_away((np.clip(x, low, high) - low) / scale) * scale + low
 
 
 def _elu(x: Array) -> Array:
@@ -67,6 +91,12 @@ FUNCTIONS: dict[str, StepFunction] = {
     "ceil": StepFunction(np.ceil, True),
     "round": StepFunction(np.rint, True),
     "sign": StepFunction(np.sign, True),
+    "to_float": StepFunction(lambda x: np.asarray(x, np.float64), True, "float"),
+    "to_int": StepFunction(np.trunc, True, "int"),
+    "to_bool": StepFunction(lambda x: x != 0, True, "int"),
+    "dequantize": StepFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
+    "quantize": StepFunction(_quantize, False, "int"),
+    "simulate": StepFunction(_simulate, False),
 }
 
 # Values of the schema's ActivationFunctionType; SIGN_BIT (5) has no meaning for floats.

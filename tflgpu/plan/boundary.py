@@ -1,4 +1,4 @@
-"""Where the graph meets the host: inputs and outputs are float32 in the host's order, everything between is PHWC4.
+"""Where the graph meets the host: inputs and outputs are in the host's order, everything between is PHWC4.
 
 Conversions are ordinary ``map`` nodes, and most of them are not needed: many shapes have the same bytes either way,
 a convolution reads images of up to 4 channels as they come, and every kernel can store its result in the host's order.
@@ -12,7 +12,17 @@ from dataclasses import replace
 from tflgpu.ir import Graph, Node, Tensor, TensorId
 from tflgpu.layout import LANES, Geometry
 from tflgpu.ops.kernel import Storage
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
+
+# Integers of 64 bits are indices and sizes: 32 bits hold them, and not every device has more.
+_ELEMENTS: dict[str, ElementType] = {
+    "int64": "int",
+    "int32": "int",
+    "int16": "short",
+    "int8": "char",
+    "uint8": "uchar",
+    "bool": "uchar",
+}
 
 
 def add_conversions(graph: Graph) -> Graph:
@@ -77,5 +87,6 @@ def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     for tensor, origin in root.items():
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
-        result[tensor] = Storage(geometry, "float" if boundary else target.storage, boundary and not geometry.is_linear)
+        element = _ELEMENTS.get(graph[tensor].dtype) or ("float" if boundary else target.storage)
+        result[tensor] = Storage(geometry, element, boundary and not geometry.is_linear)
     return result

@@ -11,7 +11,7 @@ from tflgpu.ops.kernel import VARIANTS, Argument, Kernel, Request, Storage
 from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
-from tflgpu.target import Target
+from tflgpu.target import Target, VectorType
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,13 @@ class StepOperand:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step as templates see it. ``index`` is the number of the value it gives, ``parameters`` are numbers."""
+    """A step as templates see it: value ``index`` of vector type ``type``; ``parameters`` are numbers."""
 
     index: int
     function: str
     operands: tuple[StepOperand, ...]
     parameters: tuple[float, ...]
+    type: VectorType
 
 
 @dataclass(frozen=True)
@@ -95,20 +96,30 @@ def _plan_node(node: Node, graph: Graph, storage: Mapping[TensorId, Storage], ta
         argument = request.operand(f"operand{index}", index)
         arguments.append(argument)
         accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
-    steps = tuple(
-        PlannedStep(
-            k + 1,
-            step.function,
-            tuple(
-                StepOperand(o.index, None) if isinstance(o, Value) else StepOperand(None, accesses[o.index])
-                for o in step.operands
-            ),
-            step.parameters,
+    types: list[VectorType] = [kernel.value_type]
+    steps: list[PlannedStep] = []
+    for k, step in enumerate(node.steps):
+        operands = tuple(
+            StepOperand(o.index, None) if isinstance(o, Value) else StepOperand(None, accesses[o.index])
+            for o in step.operands
         )
-        for k, step in enumerate(node.steps)
-    )
-    destination = Destination(output, _is_dirty(kernel, steps, output))
-    return PlannedKernel(node, kernel, steps, destination, tuple(arguments))
+        result = FUNCTIONS[step.function].result
+        if result == "float" or result == "int":
+            types.append(result)
+        else:
+            types.append(_operand_type(operands[result == "second"], types))
+        steps.append(PlannedStep(k + 1, step.function, operands, step.parameters, types[-1]))
+    assert types[-1] == output.vector, f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}"
+    planned = tuple(steps)
+    destination = Destination(output, _is_dirty(kernel, planned, output))
+    return PlannedKernel(node, kernel, planned, destination, tuple(arguments))
+
+
+def _operand_type(operand: StepOperand, types: list[VectorType]) -> VectorType:
+    if operand.value is not None:
+        return types[operand.value]
+    assert operand.access is not None
+    return operand.access.vector
 
 
 def _is_dirty(kernel: Kernel, steps: tuple[PlannedStep, ...], output: Storage) -> bool:

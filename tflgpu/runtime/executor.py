@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -12,12 +13,21 @@ from numpy.typing import NDArray
 from tflgpu.errors import DeviceError
 from tflgpu.ir import TensorId
 from tflgpu.layout import LANES
-from tflgpu.ops.kernel import ITEM_BYTES, Argument
+from tflgpu.ops.kernel import Argument
 from tflgpu.plan import Plan
 from tflgpu.plan.arena import aligned
 from tflgpu.runtime.session import Session
+from tflgpu.target import ITEM_BYTES, ElementType
 
-Floats = NDArray[np.float32]
+Array = NDArray[Any]
+HOST_DTYPES: dict[ElementType, type[np.generic]] = {
+    "float": np.float32,
+    "half": np.float16,
+    "int": np.int32,
+    "short": np.int16,
+    "char": np.int8,
+    "uchar": np.uint8,
+}
 
 
 @dataclass(frozen=True)
@@ -49,31 +59,38 @@ class Executor:
                 kernel.set_arg(2 * i + 1, np.uint64(place.offset // ITEM_BYTES[argument.type]))
             size = planned.kernel.local_size
             self._launches.append((kernel, (planned.kernel.tiles * size,), (size,)))
-        self._outputs = [np.empty(plan.graph[t].shape, np.float32) for t in plan.graph.outputs]
+        self._outputs = [np.empty(plan.graph[t].shape, HOST_DTYPES[plan.storage[t].type]) for t in plan.graph.outputs]
 
-    def run(self, inputs: Sequence[Floats]) -> list[Floats]:
-        """One inference: contiguous float32 arrays in the order of the graph's inputs, fresh arrays back."""
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """One inference: arrays in the order of the graph's inputs, fresh arrays back, both in the storage's type."""
         try:
-            self._write(inputs)
+            held = self._write(inputs)
             queue = self.session.queue
             for kernel, global_size, local_size in self._launches:
                 cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
-            return self._read()
+            results = self._read()
+            del held  # the copies are done
+            return results
         except cl.Error as error:
             raise DeviceError(f"{self.session.device.name} failed while running the model: {error}") from error
 
-    def profile(self, inputs: Sequence[Floats]) -> list[float]:
+    def profile(self, inputs: Sequence[Array]) -> list[float]:
         """Seconds on the device of each kernel in one inference; the session must have been opened for profiling."""
-        self._write(inputs)
+        held = self._write(inputs)
         events = [cl.enqueue_nd_range_kernel(self.session.queue, *launch) for launch in self._launches]
         self.session.queue.finish()
+        del held
         return [(e.profile.end - e.profile.start) * 1e-9 for e in events]
 
-    def _write(self, inputs: Sequence[Floats]) -> None:
-        for tensor, array in zip(self.plan.graph.inputs, inputs, strict=True):
+    def _write(self, inputs: Sequence[Array]) -> list[Array]:
+        """Start copying; what comes back must live until the queue is done with it."""
+        types = (HOST_DTYPES[self.plan.storage[t].type] for t in self.plan.graph.inputs)
+        arrays = [np.ascontiguousarray(a, dtype) for a, dtype in zip(inputs, types, strict=True)]
+        for tensor, array in zip(self.plan.graph.inputs, arrays, strict=True):
             cl.enqueue_copy(self.session.queue, self._memory.tensor(tensor).buffer, array, is_blocking=False)
+        return arrays
 
-    def _read(self) -> list[Floats]:
+    def _read(self) -> list[Array]:
         outputs = [np.empty_like(o) for o in self._outputs]
         for tensor, array in zip(self.plan.graph.outputs, outputs, strict=True):
             cl.enqueue_copy(self.session.queue, array, self._memory.tensor(tensor).buffer, is_blocking=False)
@@ -153,7 +170,6 @@ class _Memory:
 def _elements(argument: Argument) -> NDArray[np.generic]:
     """A constant as the device stores it, with room for a 16-lane access that begins at its last quad."""
     assert argument.data is not None
-    dtype = np.float32 if argument.type == "float" else np.float16
-    elements = np.zeros(argument.data.size + 3 * LANES, dtype)
+    elements = np.zeros(argument.data.size + 3 * LANES, HOST_DTYPES[argument.type])
     elements[: argument.data.size] = argument.data.reshape(-1)
     return elements

@@ -1,0 +1,110 @@
+"""``exceptions.csv``: every case that does not pass today, and why.
+
+A row names a case, or with ``*`` all cases of a zip that share what the row does name. Regenerate it with
+``python -m tests.conformance.run --write-exceptions``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .cases import Entry
+from .judge import Precision
+from .outcome import Outcome, Verdict
+
+FILE = Path(__file__).with_name("exceptions.csv")
+ANY = "*"
+REASON_LENGTH = 240  # characters; the JSON report of a run has the whole text
+
+Results = Mapping[tuple[Entry, Precision], Outcome]
+
+
+class Key(NamedTuple):
+    """What a row speaks of."""
+
+    zip: str
+    case_id: str
+    kind: str
+    precision: str
+
+    @classmethod
+    def of(cls, entry: Entry, precision: Precision) -> Key:
+        return cls(entry.zip, entry.id, entry.kind, precision)
+
+    def widened(self) -> Iterator[Key]:
+        """Every key that covers this one, the widest first and itself last."""
+        for case_id, kind in ((ANY, ANY), (ANY, self.kind), (self.case_id, self.kind)):
+            for precision in (ANY, self.precision):
+                yield Key(self.zip, case_id, kind, precision)
+
+
+class Exceptions:
+    """The rows by what they speak of."""
+
+    def __init__(self, rows: Mapping[Key, tuple[Verdict, str]]) -> None:
+        self.rows = dict(rows)
+
+    @classmethod
+    def read(cls, file: Path = FILE) -> Exceptions:
+        if not file.exists():
+            return cls({})
+        with file.open(newline="") as lines:
+            return cls({Key(*row[:4]): (_verdict(row[4]), row[5]) for row in list(csv.reader(lines))[1:]})
+
+    def write(self, file: Path = FILE) -> None:
+        with file.open("w", newline="") as lines:
+            writer = csv.writer(lines, lineterminator="\n")
+            writer.writerow((*Key._fields, "outcome", "reason"))
+            writer.writerows((*key, *row) for key, row in sorted(self.rows.items()))
+
+    def covering(self, entry: Entry, precision: Precision) -> Key | None:
+        """The row that speaks of a case, if any does."""
+        return next((key for key in Key.of(entry, precision).widened() if key in self.rows), None)
+
+    def expected(self, entry: Entry, precision: Precision) -> Verdict:
+        key = self.covering(entry, precision)
+        return "pass" if key is None else self.rows[key][0]
+
+    def updated(self, results: Results) -> Exceptions:
+        """With new rows for the zips in ``results``, which must hold all cases of these zips in both precisions."""
+        zips = {entry.zip for entry, _ in results}
+        kept = {key: row for key, row in self.rows.items() if key.zip not in zips}
+        return Exceptions(kept | dict(_summarized(results)))
+
+
+def _summarized(results: Results) -> Iterator[tuple[Key, tuple[Verdict, str]]]:
+    """As few rows as tell the outcomes apart. Only unsupported cases share one: each fault is to be seen."""
+    groups: defaultdict[Key, list[Outcome]] = defaultdict(list)
+    for job, outcome in results.items():
+        for key in Key.of(*job).widened():
+            groups[key].append(outcome)
+    chosen: set[Key] = set()
+    for job, outcome in results.items():
+        if outcome.verdict != "pass":
+            chosen.add(next(key for key in Key.of(*job).widened() if _alike(key, groups[key])))
+    for key in chosen:
+        yield key, (groups[key][0].verdict, _reason(groups[key]))
+
+
+def _alike(key: Key, outcomes: Iterable[Outcome]) -> bool:
+    """Whether one row can say it all; it must, if it speaks of one case in one precision."""
+    verdicts = {outcome.verdict for outcome in outcomes}
+    return len(verdicts) == 1 and (key.case_id != ANY or verdicts == {"unsupported"})
+
+
+def _reason(outcomes: Iterable[Outcome]) -> str:
+    """Each distinct sentence of the reasons, on one line of bounded length."""
+    sentences = dict.fromkeys(sentence for outcome in outcomes for sentence in outcome.reason.split("; "))
+    line = " ".join("; ".join(sentences).split())
+    return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 3] + "..."
+
+
+def _verdict(text: str) -> Verdict:
+    for verdict in ("unsupported", "wrong", "error"):
+        if text == verdict:
+            return verdict  # type: ignore[return-value]  # mypy does not narrow a string to a literal
+    raise ValueError(f"{FILE.name}: unknown outcome {text!r}")

@@ -1,0 +1,49 @@
+"""One case through tflgpu, and what came of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import tflgpu
+from tflgpu import Options, UnsupportedError
+
+from .cases import Case
+from .judge import Precision, judge
+
+Verdict = Literal["pass", "unsupported", "wrong", "error"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``reason`` is empty for a pass. Seconds are those of compiling and running."""
+
+    verdict: Verdict
+    reason: str
+    seconds: float
+
+
+def run_case(case: Case, precision: Precision, device: str) -> Outcome:
+    """Compile the case's model, run it, judge the outputs. Whatever is raised becomes part of the outcome."""
+    begin = time.perf_counter()
+    verdict, reason = _run(case, precision, device)
+    return Outcome(verdict, reason, time.perf_counter() - begin)
+
+
+def _run(case: Case, precision: Precision, device: str) -> tuple[Verdict, str]:
+    try:
+        with tflgpu.compile(case.model, Options(precision=precision, device=device)) as compiled:
+            outputs = list(compiled.run(case.inputs).values())
+        fault = judge(case, outputs, precision)
+    except UnsupportedError as error:
+        return "unsupported", "; ".join(sorted({_anywhere(reason) for reason in error.reasons}))
+    except Exception as error:
+        return "error", f"{type(error).__name__}: {error}"
+    return ("wrong", fault) if fault else ("pass", "")
+
+
+def _anywhere(reason: str) -> str:
+    """A reason without the operator's place in this one model, so that equal reasons are equal texts."""
+    return re.sub(r"^operator \d+ ", "", reason)
