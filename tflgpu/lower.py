@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu.errors import ModelError
 from tflgpu.ir import Array, Graph, Node, Step, Tensor, remove_dead
 from tflgpu.layout import Shape
-from tflgpu.ops import REGISTRY, Emitter, Site
+from tflgpu.ops import REGISTRY, Emit, Emitter, Site
 from tflgpu.quantization import (
     KEEPS_QUANTA,
     dequantize_step,
@@ -205,10 +205,6 @@ class _Lowering:
             if operator.is_custom and operator.code not in KNOWN_CUSTOM:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT"]
             return [f"{operator.code} has no kernel for the device"]
-        if len(operator.outputs) != 1:
-            raise ModelError(
-                f"operator {operator.index} {operator.code} has {len(operator.outputs)} outputs, 1 was expected"
-            )
         reasons = op.obstacles(site)
         if not reasons:
             self._emit(operator, op.emit, site)
@@ -241,25 +237,28 @@ class _Lowering:
         self._bind(target.index, Tensor(next(self.ids), target.name, tuple(data.shape), data.dtype.name, data))
         return True
 
-    def _emit(self, operator: Operator, emit: Callable[[Site, Emitter], Tensor], site: Site) -> None:
+    def _emit(self, operator: Operator, emit: Emit, site: Site) -> None:
         emitter = Emitter(self.ids, operator.index)
-        result = emit(site, emitter)
-        declared = site.output_shapes[0]
-        if declared is not None and declared != result.shape:
-            raise ModelError(
-                f"operator {operator.index} {operator.code} gives shape {list(result.shape)} for its inputs, "
-                f"but the file declares {list(declared)}"
-            )
-        target = self.subgraph.tensors[operator.outputs[0]]
-        if result.dtype != view_dtype(target):
-            raise ModelError(
-                f"operator {operator.index} {operator.code} gives {result.dtype} values, "
-                f"but the file declares {target.dtype}"
-            )
+        emitted = emit(site, emitter)
+        results = (emitted,) if isinstance(emitted, Tensor) else tuple(emitted)
+        where = f"operator {operator.index} {operator.code}"
+        if len(results) != len(operator.outputs):
+            raise ModelError(f"{where} has {len(operator.outputs)} outputs; {len(results)} were expected")
         self.tensors |= {t.id: t for t in emitter.tensors}
         self.nodes += emitter.nodes
-        named = replace(result, name=target.name)
-        if is_quantized(target) and self.simulate and operator.code not in KEEPS_QUANTA:
-            simulated = Tensor(next(self.ids), target.name, result.shape)
-            named = self._map(result, simulated, simulate_step(target), operator=operator.index)
-        self._bind(target.index, named)
+        for index, result, declared in zip(operator.outputs, results, site.output_shapes, strict=True):
+            target = self.subgraph.tensors[index]
+            if declared is not None and declared != result.shape:
+                raise ModelError(
+                    f"{where} gives shape {list(result.shape)} for its inputs, but the file declares {list(declared)}"
+                )
+            if result.dtype != view_dtype(target):
+                raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
+            self._bind(target.index, self._rounded(operator, result, target))
+
+    def _rounded(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
+        """``result`` under the file's name, and simulated if the file has it quantized."""
+        if not self.simulate or not is_quantized(target) or operator.code in KEEPS_QUANTA:
+            return replace(result, name=target.name)
+        simulated = Tensor(next(self.ids), target.name, result.shape)
+        return self._map(result, simulated, simulate_step(target), operator=operator.index)

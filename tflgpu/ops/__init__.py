@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tflgpu.ops import convolution, convolution_kernels, elementwise, pooling, reduction, resize, shaping
-from tflgpu.ops.base import REGISTRY, Emitter, Op, Site
+from tflgpu.ops.base import REGISTRY, Emit, Emitter, Op, Site
 
 __all__ = [
     "REGISTRY",
+    "Emit",
     "Emitter",
     "Op",
     "Site",

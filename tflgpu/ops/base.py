@@ -67,10 +67,11 @@ class Emitter:
         shape: Shape,
         attributes: object = None,
         steps: tuple[Step, ...] = (),
-        dtype: str = "float32",
+        dtype: str | None = None,
     ) -> Tensor:
-        """Add one node; absent inputs are left out. Returns its output."""
-        output = Tensor(next(self._ids), "", shape, dtype)
+        """Add one node; absent inputs are left out. Returns its output, by default of the first input's type."""
+        first = next(t for t in inputs if t is not None)
+        output = Tensor(next(self._ids), "", shape, dtype or first.dtype)
         self.tensors.append(output)
         present = tuple(t.id for t in inputs if t is not None)
         self.nodes.append(Node(kind, present, output.id, attributes, steps, (self._source,)))
@@ -82,20 +83,25 @@ class Emitter:
         return (Step(function, (Value(after),)),) if function else ()
 
 
+Emit = Callable[[Site, Emitter], Tensor | Sequence[Tensor]]
+
+
 @dataclass(frozen=True)
 class Op:
     """The declaration of one TFLite operator.
 
     inputs: the least and the greatest number of inputs.
     versions: the greatest operator version whose meaning ``emit`` covers.
-    integers: positions of inputs that are integers (shapes, axes); all others are float32.
+    integers: positions of inputs that are integers (shapes, axes).
+    types: the element types that all other inputs may have.
     """
 
     code: str
     versions: int
     inputs: tuple[int, int]
     integers: tuple[int, ...]
-    emit: Callable[[Site, Emitter], Tensor]
+    types: frozenset[str]
+    emit: Emit
     reasons: Callable[[Site], Iterable[str]]
 
     def obstacles(self, site: Site) -> list[str]:
@@ -110,9 +116,9 @@ class Op:
         if site.options.get("fused_activation_function", 0) not in ACTIVATIONS:
             found.append("its fused activation function is not supported")
         found += [
-            f"input {i} has element type {t.dtype}; float32 was expected"
+            f"input {i} has element type {t.dtype}; {' or '.join(sorted(self.types))} was expected"
             for i, t in enumerate(site.inputs)
-            if t is not None and i not in self.integers and t.dtype != "float32"
+            if t is not None and i not in self.integers and t.dtype not in self.types
         ]
         found += [
             f"input {i} of shape {list(t.shape)} is empty" for i, t in enumerate(site.inputs) if t and 0 in t.shape
@@ -121,6 +127,12 @@ class Op:
 
 
 REGISTRY: dict[str, Op] = {}
+
+FLOATS = frozenset(("float32",))
+# The element types that kernels take in and give back; 64-bit integers have 32 bits on the device.
+INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8"))
+NUMBERS = FLOATS | INTEGERS
+ANY = NUMBERS | {"bool"}
 
 
 def nothing(_: Site) -> Iterable[str]:
@@ -134,14 +146,15 @@ def declare(
     versions: int,
     inputs: int | tuple[int, int],
     integers: tuple[int, ...] = (),
+    types: frozenset[str] = FLOATS,
     reasons: Callable[[Site], Iterable[str]] = nothing,
-) -> Callable[[Callable[[Site, Emitter], Tensor]], Callable[[Site, Emitter], Tensor]]:
-    """Register the decorated function as the ``emit`` of operator ``code``."""
+) -> Callable[[Emit], Emit]:
+    """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them."""
     arity = (inputs, inputs) if isinstance(inputs, int) else inputs
 
-    def register(emit: Callable[[Site, Emitter], Tensor]) -> Callable[[Site, Emitter], Tensor]:
+    def register(emit: Emit) -> Emit:
         assert code not in REGISTRY, f"{code} is declared twice"
-        REGISTRY[code] = Op(code, versions, arity, integers, emit, reasons)
+        REGISTRY[code] = Op(code, versions, arity, integers, types, emit, reasons)
         return emit
 
     return register

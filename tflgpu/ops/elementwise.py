@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tflgpu.ir import Step, Tensor, Value, broadcasts_to
 from tflgpu.ops.access import access
-from tflgpu.ops.base import Emitter, Site, declare, operands_of
+from tflgpu.ops.base import Emit, Emitter, Site, declare, operands_of
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 
 UNARY = {
@@ -70,11 +70,11 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
         yield f"its inputs of shapes {' and '.join(map(str, map(list, shapes)))} do not broadcast"
 
 
-def _unary(function: str) -> Callable[[Site, Emitter], Tensor]:
+def _unary(function: str) -> Emit:
     return lambda site, emit: map_node(site, emit, function, [site.input(0)])
 
 
-def _binary(function: str) -> Callable[[Site, Emitter], Tensor]:
+def _binary(function: str) -> Emit:
     return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)])
 
 

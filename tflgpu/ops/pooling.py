@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 from tflgpu.ir import Tensor
-from tflgpu.ops.base import Emitter, Site, declare
+from tflgpu.ops.base import Emit, Emitter, Site, declare
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.window import Window, window_of, window_reasons
 
@@ -27,7 +27,7 @@ def _reasons(site: Site) -> Iterator[str]:
     yield from window_reasons(site, _kernel(site), site.input(0).shape)
 
 
-def _pool(function: Literal["average", "maximum"]) -> Callable[[Site, Emitter], Tensor]:
+def _pool(function: Literal["average", "maximum"]) -> Emit:
     def emit_pool(site: Site, emit: Emitter) -> Tensor:
         image = site.input(0)
         window = window_of(site, _kernel(site), image.shape)

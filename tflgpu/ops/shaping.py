@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu.ir import Tensor
 from tflgpu.layout import LANES, Shape
 from tflgpu.ops.access import Access, Coordinate, access, coordinates
-from tflgpu.ops.base import Array, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.base import ANY, Array, Emitter, Site, declare, normal_axis, static
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 
 
@@ -65,7 +65,7 @@ def _reshape_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
 
 
-@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), reasons=_reshape_reasons)
+@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, reasons=_reshape_reasons)
 def reshape(site: Site, emit: Emitter) -> Tensor:
     shape = _target_shape(site)
     assert shape is not None
@@ -85,7 +85,7 @@ def _squeeze_reasons(site: Site) -> Iterator[str]:
         yield f"its axes {list(site.options['squeeze_dims'])} are not all of size 1 in {list(site.input(0).shape)}"
 
 
-@declare("SQUEEZE", versions=2, inputs=1, reasons=_squeeze_reasons)
+@declare("SQUEEZE", versions=2, inputs=1, types=ANY, reasons=_squeeze_reasons)
 def squeeze(site: Site, emit: Emitter) -> Tensor:
     shape = _squeezed(site)
     assert shape is not None
@@ -107,7 +107,7 @@ def _emit_pad(site: Site, emit: Emitter, fill: float) -> Tensor:
     return emit.node("rearrange", [x], shape, Rearrange(axes, fill))
 
 
-@declare("PAD", versions=5, inputs=2, integers=(1,), reasons=_pad_reasons)
+@declare("PAD", versions=5, inputs=2, integers=(1,), types=ANY, reasons=_pad_reasons)
 def pad(site: Site, emit: Emitter) -> Tensor:
     return _emit_pad(site, emit, 0.0)
 
@@ -117,7 +117,7 @@ def _padv2_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 2, "fill value")
 
 
-@declare("PADV2", versions=5, inputs=3, integers=(1,), reasons=_padv2_reasons)
+@declare("PADV2", versions=5, inputs=3, integers=(1,), types=ANY, reasons=_padv2_reasons)
 def padv2(site: Site, emit: Emitter) -> Tensor:
     value = site.constant(2)
     assert value is not None
@@ -131,7 +131,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
 
 
-@declare("TRANSPOSE", versions=7, inputs=2, integers=(1,), reasons=_transpose_reasons)
+@declare("TRANSPOSE", versions=7, inputs=2, integers=(1,), types=ANY, reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
     x, order = site.input(0), site.constant(1)
     assert order is not None
@@ -162,7 +162,7 @@ def _slice_reasons(site: Site) -> Iterator[str]:
         yield f"its range begins at {begin.tolist()} with size {size.tolist()} in an input of shape {list(shape)}"
 
 
-@declare("SLICE", versions=7, inputs=3, integers=(1, 2), reasons=_slice_reasons)
+@declare("SLICE", versions=7, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons)
 def slice_(site: Site, emit: Emitter) -> Tensor:
     starts, extents = _slice_bounds(site)
     axes = tuple(AxisMap(i, start) for i, start in enumerate(starts))
@@ -246,7 +246,7 @@ def _empty_or_outside(site: Site) -> Iterator[str]:
     del rearrange
 
 
-@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), reasons=_strided_reasons)
+@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
     attributes, shape = _strided(site)
     return emit.node("rearrange", [site.input(0)], shape, attributes)
@@ -264,7 +264,7 @@ def _concat_reasons(site: Site) -> Iterator[str]:
         yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
 
 
-@declare("CONCATENATION", versions=4, inputs=(1, 120), reasons=_concat_reasons)
+@declare("CONCATENATION", versions=4, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
     axis, parts = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None

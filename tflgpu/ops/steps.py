@@ -39,7 +39,8 @@ def _sigmoid(x: Array) -> Array:
 
 def _half_away(x: Array) -> Array:
     """Round to nearest, halves away from zero, as OpenCL's ``round`` does."""
-    return np.trunc(x + np.copysign(0.5, x))
+    rounded: Array = np.trunc(x + np.copysign(0.5, x))
+    return rounded
 
 
 def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> Array:

