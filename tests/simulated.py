@@ -1,8 +1,8 @@
 """Small models that together use every template, run where a simulator is the only OpenCL device.
 
-``python -m tests.simulated FAMILY PRECISION`` runs them with the kernels of one family and prints one JSON object: the
-templates that were used, and what went wrong by case. ``python -m tests.simulated fault NAME`` runs a kernel that is wrong
-on purpose. What the simulator itself finds stands in its log. ``test_oclgrind.py`` starts both.
+``python -m tests.simulated FAMILY PRECISION`` runs them with the kernels of one family and prints one JSON object:
+the templates that were used, and what went wrong by case. ``python -m tests.simulated fault NAME`` runs a kernel that is
+wrong on purpose. What the simulator itself finds stands in its log. ``test_oclgrind.py`` starts both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tflgpu.api import plan_model
 from tflgpu.codegen import KernelSource, render
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.executor import Executor, Kernels
-from tflgpu.runtime.program import compile_programs
+from tflgpu.runtime.program import compile_program
 from tflgpu.runtime.session import Session, open_session
 
 from .ops import reference
@@ -212,7 +212,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
 
 def _build(source: KernelSource, session: Session) -> Kernels:
     """All functions as one program: the simulator's compiler cannot bear several threads."""
-    (program,) = compile_programs(session.context, [source.text])
+    program = compile_program(session.context, source.text)
     return Kernels({f.name: program for f in source.functions}, source.names)
 
 

@@ -1,27 +1,16 @@
-"""KernelSource, Device -> kernels: compile each distinct function once, several programs at a time."""
+"""KernelSource, Session -> kernels on the device."""
 
 from __future__ import annotations
 
-import os
-
-from tflgpu.codegen import KernelSource, prelude
+from tflgpu.codegen import KernelSource
 from tflgpu.runtime.executor import Kernels
-from tflgpu.runtime.program import compile_programs
+from tflgpu.runtime.program import compile_program
 from tflgpu.runtime.session import Session
 
 
 def build(source: KernelSource, session: Session) -> Kernels:
-    """Compile ``source`` for the session's device.
+    """Compile ``source`` for the session's device; equal kernels are one function, compiled once.
 
-    The functions are dealt out to as many programs as there are cores, by length, so that compilers that use one
-    thread a program are done sooner.
+    Raises BuildError with source and log if the device's compiler refuses.
     """
-    count = max(1, min(os.cpu_count() or 1, len(source.functions)))
-    shares: list[list[str]] = [[prelude()] for _ in range(count)]
-    names: list[list[str]] = [[] for _ in range(count)]
-    for function in sorted(source.functions, key=lambda f: -len(f.source)):
-        least = min(range(count), key=lambda i: sum(map(len, shares[i])))
-        shares[least].append(function.source)
-        names[least].append(function.name)
-    programs = compile_programs(session.context, ["\n".join(texts) for texts in shares])
-    return Kernels({name: program for program, own in zip(programs, names, strict=True) for name in own}, source.names)
+    return Kernels(compile_program(session.context, source.text), source.names)

@@ -32,9 +32,9 @@ HOST_DTYPES: dict[ElementType, type[np.generic]] = {
 
 @dataclass(frozen=True)
 class Kernels:
-    """Compiled programs by function name, and the function that each kernel of the plan launches."""
+    """A compiled program, and the name of the function that each kernel of the plan launches."""
 
-    programs: dict[str, cl.Program]
+    program: cl.Program
     names: tuple[str, ...]
 
 
@@ -52,7 +52,7 @@ class Executor:
         self._memory = _Memory(plan, session, separate_buffers)
         self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
         for planned, name in zip(plan.kernels, kernels.names, strict=True):
-            kernel = cl.Kernel(kernels.programs[name], name)
+            kernel = cl.Kernel(kernels.program, name)
             for i, argument in enumerate(planned.arguments):
                 place = self._memory.place(argument)
                 kernel.set_arg(2 * i, place.buffer)

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyopencl as cl
 
 from tflgpu.errors import BuildError
 
 
-def compile_programs(context: cl.Context, texts: Sequence[str]) -> list[cl.Program]:
-    """Compile all texts for the context's device, as many at a time as there are cores.
+def compile_program(context: cl.Context, text: str) -> cl.Program:
+    """Compile ``text`` for the context's device.
 
-    Raises BuildError with source and log if the compiler refuses one.
+    Raises BuildError with source and log if the compiler refuses it.
     """
     device = context.devices[0]
-    options = build_options(device)
-
-    def compile_one(text: str) -> cl.Program:
-        program = cl.Program(context, text)
-        try:
-            # tflgpu's own cache knows more than pyopencl's, which would also make cold starts look warm.
-            program.build(options, [device], cache_dir=False)  # type: ignore[arg-type]
-            return program
-        except cl.RuntimeError as error:
-            log: str = program.get_build_info(device, cl.program_build_info.LOG)  # type: ignore[no-untyped-call]
-            raise BuildError(
-                f"{device.name} could not compile generated source ({error.routine})", text, log
-            ) from error
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)  # remarks of a compiler that succeeded
-        if len(texts) == 1:
-            return [compile_one(texts[0])]
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            return list(pool.map(compile_one, texts))
+    program = cl.Program(context, text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)  # remarks of a compiler that succeeded
+            # pyopencl's cache of binaries would make cold starts look warm.
+            program.build(build_options(device), [device], cache_dir=False)  # type: ignore[arg-type]
+    except cl.RuntimeError as error:
+        log: str = program.get_build_info(device, cl.program_build_info.LOG)  # type: ignore[no-untyped-call]
+        raise BuildError(f"{device.name} could not compile generated source ({error.routine})", text, log) from error
+    return program
 
 
 def build_options(device: cl.Device) -> list[str]:
