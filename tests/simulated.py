@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import tflgpu
 from tflgpu.api import plan_model
-from tflgpu.codegen import KernelSource, render
+from tflgpu.build import build
+from tflgpu.codegen import render
 from tflgpu.runtime.devices import choose
-from tflgpu.runtime.executor import Executor, Kernels
-from tflgpu.runtime.program import compile_program
-from tflgpu.runtime.session import Session, open_session
+from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.session import open_session
 
 from .ops import reference
 from .ops.case import Net, Tensor, largest
@@ -201,19 +201,13 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
         options = tflgpu.Options(precision=precision, kernels=family)
         _, plan = plan_model(case.model, options, device)
         templates |= {k.kernel.template for k in plan.kernels}
-        executor = Executor(plan, _build(render(plan), session), session, separate_buffers=True)
+        executor = Executor(plan, build(render(plan), session), session, separate_buffers=True)
         try:
             for got, expected in zip(executor.run(case.inputs), case.expected, strict=True):
                 check(got, expected, case.tolerance, precision, case.describe)
         except AssertionError as difference:
             wrong[build_case.__name__] = str(difference)
     return {"templates": sorted(templates), "wrong": wrong}
-
-
-def _build(source: KernelSource, session: Session) -> Kernels:
-    """All functions as one program: the simulator's compiler cannot bear several threads."""
-    program = compile_program(session.context, source.text)
-    return Kernels({f.name: program for f in source.functions}, source.names)
 
 
 FAULTS = """

@@ -97,10 +97,10 @@ def _alike(key: Key, outcomes: Iterable[Outcome]) -> bool:
 
 
 def _reason(outcomes: Iterable[Outcome]) -> str:
-    """Each distinct sentence of the reasons, on one line of bounded length."""
-    sentences = dict.fromkeys(sentence for outcome in outcomes for sentence in outcome.reason.split("; "))
-    line = " ".join("; ".join(sentences).split())
-    return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 3] + "..."
+    """Each distinct line of the reasons once, as one line of bounded length."""
+    lines = dict.fromkeys(line.strip() for outcome in outcomes for line in outcome.reason.splitlines())
+    text = " | ".join(lines)
+    return text if len(text) <= REASON_LENGTH else text[: REASON_LENGTH - 3] + "..."
 
 
 def _verdict(text: str) -> Verdict:

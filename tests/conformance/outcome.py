@@ -18,7 +18,10 @@ Verdict = Literal["pass", "unsupported", "wrong", "error"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``reason`` is empty for a pass. Seconds are those of compiling and running."""
+    """``reason`` is empty for a pass, and has a line for each obstacle of an unsupported case.
+
+    Seconds are those of compiling and running.
+    """
 
     verdict: Verdict
     reason: str
@@ -38,7 +41,7 @@ def _run(case: Case, precision: Precision, device: str) -> tuple[Verdict, str]:
             outputs = list(compiled.run(case.inputs).values())
         fault = judge(case, outputs, precision)
     except UnsupportedError as error:
-        return "unsupported", "; ".join(sorted({_anywhere(reason) for reason in error.reasons}))
+        return "unsupported", "\n".join(sorted({_anywhere(reason) for reason in error.reasons}))
     except Exception as error:
         return "error", f"{type(error).__name__}: {error}"
     return ("wrong", fault) if fault else ("pass", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
@@ -16,15 +16,23 @@ from .judge import Precision
 from .outcome import Outcome, run_case
 
 Job = tuple[Entry, Precision]
+Runner = Callable[[Entry, Precision, str], Outcome]
 
 CASE_SECONDS = 60.0  # a case takes a fraction of one; this is for drivers that never come back
 
 
-class Worker:
-    """A process that runs one case after another; replaced when it dies or takes more than ``limit`` seconds."""
+def run_entry(entry: Entry, precision: Precision, device: str) -> Outcome:
+    return run_case(load(entry), precision, device)
 
-    def __init__(self, device: str, limit: float = CASE_SECONDS) -> None:
-        self.device, self.limit = device, limit
+
+class Worker:
+    """A process that runs one case after another; replaced when it dies or takes more than ``limit`` seconds.
+
+    ``runner`` is what it does with a case: a function that a new process can import.
+    """
+
+    def __init__(self, device: str, limit: float = CASE_SECONDS, runner: Runner = run_entry) -> None:
+        self.device, self.limit, self.runner = device, limit, runner
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
 
@@ -56,7 +64,7 @@ class Worker:
             # Not forked: an OpenCL runtime does not survive that.
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, self.device), daemon=True)
+            self._process = context.Process(target=_serve, args=(theirs, self.device, self.runner), daemon=True)
             self._process.start()
             theirs.close()  # so that the death of the process is the end of the pipe
         return self._pipe
@@ -93,10 +101,10 @@ def run_all(jobs: Sequence[Job], device: str, processes: int) -> Iterator[Outcom
         yield from threads.map(run, jobs)
 
 
-def _serve(pipe: Connection, device: str) -> None:
+def _serve(pipe: Connection, device: str, runner: Runner) -> None:
     while True:
         try:
             entry, precision = pipe.recv()
         except EOFError:  # the parent is gone
             return
-        pipe.send(run_case(load(entry), precision, device))
+        pipe.send(runner(entry, precision, device))
