@@ -1,8 +1,8 @@
 """Damaged copies of a model, taken through every stage that needs no device.
 
-``python -m tests.mutants MODEL SEED COUNT`` prints a JSON list of what came to light: damage that gave another error than
-ModelError and UnsupportedError, that took too much memory, or too long. ``test_reader.py`` starts it as a process of its
-own, because the limit on memory is for good.
+``python -m tests.mutants MODEL SEED COUNT`` prints a JSON list of what came to light: damage that gave another error
+than ModelError, that took too much memory, or too long. ``test_reader.py`` starts it as a process of its own, because
+the limit on memory is for good.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Small models that together use every template, run where a simulator is the only OpenCL device.
 
 ``python -m tests.simulated FAMILY PRECISION`` runs them with the kernels of one family and prints one JSON object:
-the templates that were used, and what went wrong by case. ``python -m tests.simulated fault NAME`` runs a kernel that is
-wrong on purpose. What the simulator itself finds stands in its log. ``test_oclgrind.py`` starts both.
+the templates that were used, and what went wrong by case. ``python -m tests.simulated fault NAME`` runs a kernel
+that is wrong on purpose. What the simulator itself finds stands in its log. ``test_oclgrind.py`` starts both.
 """
 
 from __future__ import annotations

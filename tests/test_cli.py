@@ -132,7 +132,8 @@ def test_inspect_gives_reasons(tmp_path: Path) -> None:
 
 
 def test_inspect_for_a_device(device: tflgpu.Device) -> None:
-    expected = make_report(*plan_model(MODEL.read_bytes(), tflgpu.Options(), device))
+    lowered, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device)
+    expected = make_report(lowered, [plan])
     assert as_json("inspect", MODEL, "--device", device.index) == json.loads(json.dumps(expected.as_dict()))
     assert f"{expected.kernels} kernels" in succeed("inspect", MODEL, "--device", device.index)
 

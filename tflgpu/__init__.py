@@ -7,7 +7,7 @@ outputs = model.run({"input": image})
 from __future__ import annotations
 
 from tflgpu.api import CompiledModel, KernelTime, Profile, TensorInfo, compile, inspect
-from tflgpu.errors import BuildError, DeviceError, ModelError, TflgpuError, UnsupportedError
+from tflgpu.errors import BuildError, DeviceError, FallbackWarning, ModelError, TflgpuError, UnsupportedError
 from tflgpu.options import Options
 from tflgpu.report import OperatorReport, Report
 from tflgpu.runtime.devices import Device, devices
@@ -19,6 +19,7 @@ __all__ = [
     "CompiledModel",
     "Device",
     "DeviceError",
+    "FallbackWarning",
     "KernelTime",
     "ModelError",
     "OperatorReport",

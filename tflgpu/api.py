@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -14,19 +15,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tflgpu import interpreter
 from tflgpu.build import build
 from tflgpu.codegen import KernelSource, render
-from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.errors import FallbackWarning, ModelError, UnsupportedError
 from tflgpu.layout import Shape
-from tflgpu.lower import KNOWN_CUSTOM, Lowered, lower
+from tflgpu.lower import Lowered, entry_point, lower
 from tflgpu.options import Options
+from tflgpu.partition import Piece, crossing_bytes, operators_on_cpu, partition
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.report import Report, make_report
 from tflgpu.runtime.devices import Device, choose
 from tflgpu.runtime.executor import Executor
 from tflgpu.runtime.session import open_session
-from tflgpu.tflite import Buffer, FileTensor, Quantization, read_model
+from tflgpu.tflite import Buffer, Quantization, read_model
 
 ModelSource = str | PathLike[str] | Buffer
 Inputs = Mapping[str, ArrayLike] | Sequence[ArrayLike] | NDArray[Any]
@@ -75,7 +78,7 @@ def compile(model: ModelSource, options: Options | None = None) -> CompiledModel
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
-    return make_report(_lowered(load(model), options or Options()))
+    return make_report(_Stages(load(model), options or Options()).lowered)
 
 
 def load(model: ModelSource) -> bytes:
@@ -85,21 +88,75 @@ def load(model: ModelSource) -> bytes:
     return bytes(model)
 
 
-def _lowered(data: bytes, options: Options) -> Lowered:
-    return lower(read_model(data), options.signature, options.outputs, simulate=options.quantized == "simulate")
-
-
 def plan_model(data: bytes, options: Options, device: Device) -> tuple[Lowered, Plan]:
-    """The stages that need no device to be open: read, lower, passes, plan."""
-    lowered = _lowered(data, options)
-    unknown = [
-        e for e in lowered.entries if e.reasons and e.code not in KNOWN_CUSTOM and "known neither" in e.reasons[0]
-    ]
-    if unknown:
-        raise ModelError("; ".join(f"operator {e.index}: {r}" for e in unknown for r in e.reasons))
+    """The stages before code generation for a model that runs wholly on the device.
+
+    Raises UnsupportedError with every reason if it does not.
+    """
+    lowered = _Stages(data, options).lowered
     if lowered.obstacles:
         raise UnsupportedError(lowered.obstacles)
     return lowered, make_plan(optimize(lowered.graph), device.target(options))
+
+
+class _Stages:
+    """A model read, and lowered as a whole: what decides which of its operators go to the device."""
+
+    def __init__(self, data: bytes, options: Options) -> None:
+        self.model = read_model(data)
+        self.entry = entry_point(self.model, options.signature, options.outputs)
+        self.subgraph = self.model.subgraphs[self.entry.subgraph]
+        self.simulate = options.quantized == "simulate"
+        self.lowered = lower(self.model, self.entry, simulate=self.simulate)
+
+    def pieces(self, options: Options) -> tuple[Piece, ...]:
+        """One piece for the device if all of the model can go there, else as few as possible for both sides."""
+        inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
+        if not self.lowered.obstacles:
+            return (Piece(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
+        if self.lowered.unknown:
+            raise ModelError("; ".join(self.lowered.unknown))
+        if options.fallback == "forbid":
+            raise UnsupportedError(self.lowered.obstacles)
+        if not interpreter.is_installed():
+            raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {interpreter.ADVICE}"))
+        return partition(self.subgraph, self.lowered.capable, inputs, outputs)
+
+    def lower_piece(self, piece: Piece) -> Lowered:
+        if len(piece.operators) == len(self.entry.operators):
+            return self.lowered
+        part = lower(self.model, self.entry.piece(self.subgraph, piece), simulate=self.simulate)
+        assert not part.obstacles, part.obstacles
+        return part
+
+
+class DevicePiece:
+    """The operators of a model that run on the device, or one group of them, compiled."""
+
+    def __init__(self, lowered: Lowered, device: Device, options: Options, clock: Stopwatch) -> None:
+        self.plan: Plan = make_plan(optimize(lowered.graph), device.target(options))
+        clock.lap("plan")
+        self.source: KernelSource = render(self.plan)
+        clock.lap("render")
+        session = open_session(device)
+        clock.lap("context")
+        kernels = build(self.source, session)
+        clock.lap("build")
+        self.executor = Executor(self.plan, kernels, session)
+        clock.lap("upload")
+        self._dtypes = [t.dtype for _, t in lowered.outputs]
+
+    def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Arrays in the file's element types, in and out, in the order of the piece's tensors."""
+        results = self.executor.run(inputs)
+        return [r.astype(dtype, copy=False) for r, dtype in zip(results, self._dtypes, strict=True)]
+
+    def profile(self, inputs: Sequence[NDArray[Any]], runs: int, device: Device) -> list[float]:
+        """Median seconds of each kernel on a queue of its own."""
+        session = open_session(device, profiling=True)
+        executor = Executor(self.plan, build(self.source, session), session)
+        medians = np.median([executor.profile(inputs) for _ in range(runs + 1)][1:], axis=0)
+        return [float(m) for m in medians]
 
 
 class CompiledModel:
@@ -112,60 +169,89 @@ class CompiledModel:
     def __init__(self, data: bytes, options: Options) -> None:
         self._data, self.options = data, options
         self._lock = threading.Lock()
-        clock = _Stopwatch()
+        clock = Stopwatch()
         self.device = choose(options.device)
         clock.lap("device")
-        lowered, self.plan = plan_model(data, options, self.device)
+        stages = _Stages(data, options)
+        pieces = stages.pieces(options)
         clock.lap("plan")
-        self.source: KernelSource = render(self.plan)
-        clock.lap("render")
-        session = open_session(self.device)
-        clock.lap("context")
-        self._kernels = build(self.source, session)
-        clock.lap("build")
-        self._executor: Executor | None = Executor(self.plan, self._kernels, session)
-        clock.lap("upload")
+        self._steps: list[tuple[Piece, DevicePiece | interpreter.CpuPiece]] = []
+        for piece in pieces:
+            if piece.on_device:
+                self._steps.append((piece, DevicePiece(stages.lower_piece(piece), self.device, options, clock)))
+            else:
+                self._steps.append((piece, interpreter.CpuPiece(data, stages.entry.subgraph, piece)))
+                clock.lap("interpreter")
         self.seconds: Mapping[str, float] = clock.laps
-        self.report = make_report(lowered, self.plan)
-        self.inputs = tuple(
-            _info(name, t, self.plan.graph[i].shape)
-            for (name, t), i in zip(lowered.inputs, self.plan.graph.inputs, strict=True)
+        plans = [step.plan for _, step in self._steps if isinstance(step, DevicePiece)]
+        crossing = crossing_bytes(pieces, stages.subgraph)
+        self.report = make_report(stages.lowered, plans, operators_on_cpu(pieces), crossing)
+        self._inputs, self._outputs = stages.entry.inputs, stages.entry.outputs
+        self.inputs, self.outputs = (
+            tuple(TensorInfo(name, t.shape, t.dtype, t.quantization) for name, t in side)
+            for side in (self._inputs, self._outputs)
         )
-        self.outputs = tuple(
-            _info(name, t, self.plan.graph[i].shape)
-            for (name, t), i in zip(lowered.outputs, self.plan.graph.outputs, strict=True)
-        )
+        if any(not p.on_device for p in pieces):
+            warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the device's part; of the first, if the CPU's operators split it.
+
+        Raises ValueError if nothing of the model runs on the device.
+        """
+        return self._device_pieces()[0].plan
+
+    @property
+    def source(self) -> KernelSource:
+        """The generated source that belongs to :attr:`plan`."""
+        return self._device_pieces()[0].source
 
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """One inference: NHWC arrays by name, in order, or one alone; every output by name.
 
         Raises ValueError for inputs that do not fit, DeviceError if the device fails or the model is closed.
         """
-        arrays = [_checked(info, array) for info, array in zip(self.inputs, self._ordered(inputs), strict=True)]
+        values = self._values(inputs)
         with self._lock:
-            if self._executor is None:
+            if not self._steps:
                 raise ValueError("this model is closed; compile it again")
-            results = self._executor.run(arrays)
-        return {i.name: r.astype(i.dtype, copy=False) for i, r in zip(self.outputs, results, strict=True)}
+            for piece, step in self._steps:
+                results = step.run([values[t] for t in piece.inputs])
+                values |= zip(piece.outputs, results, strict=True)
+        return {name: values[tensor.index] for name, tensor in self._outputs}
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
         """Device time of each kernel, the median of ``runs`` inferences on a queue of its own."""
-        arrays = [_checked(info, array) for info, array in zip(self.inputs, self._ordered(inputs), strict=True)]
-        session = open_session(self.device, profiling=True)
-        executor = Executor(self.plan, build(self.source, session), session)
-        times = np.median([executor.profile(arrays) for _ in range(runs + 1)][1:], axis=0)
+        values = self._values(inputs)
         codes = {o.index: o.code for o in self.report.operators}
-        return Profile(
-            tuple(
-                KernelTime(name, tuple(codes[i] for i in planned.node.sources), float(seconds), planned.kernel.macs)
-                for name, planned, seconds in zip(self.source.names, self.plan.kernels, times, strict=True)
-            )
-        )
+        times: list[KernelTime] = []
+        with self._lock:
+            for piece, step in self._steps:
+                given = [values[t] for t in piece.inputs]
+                values |= zip(piece.outputs, step.run(given), strict=True)
+                if isinstance(step, DevicePiece):
+                    seconds = step.profile(given, runs, self.device)
+                    for name, planned, each in zip(step.source.names, step.plan.kernels, seconds, strict=True):
+                        operators = tuple(codes[i] for i in planned.node.sources)
+                        times.append(KernelTime(name, operators, each, planned.kernel.macs))
+        return Profile(tuple(times))
+
+    def _device_pieces(self) -> list[DevicePiece]:
+        found = [step for _, step in self._steps if isinstance(step, DevicePiece)]
+        if not found:
+            raise ValueError("nothing of this model runs on the device, or it is closed")
+        return found
+
+    def _values(self, inputs: Inputs) -> dict[int, NDArray[Any]]:
+        """The model's inputs by the file's tensor index."""
+        arrays = (_checked(info, array) for info, array in zip(self.inputs, self._ordered(inputs), strict=True))
+        return {tensor.index: array for (_, tensor), array in zip(self._inputs, arrays, strict=True)}
 
     def close(self) -> None:
         """Release the device memory; running afterwards is an error, closing again is not."""
         with self._lock:
-            self._executor = None
+            self._steps = []
 
     def _ordered(self, inputs: Inputs) -> list[ArrayLike]:
         names = [i.name for i in self.inputs]
@@ -191,21 +277,20 @@ class CompiledModel:
         return CompiledModel, (self._data, self.options)
 
     def __repr__(self) -> str:
-        return f"<CompiledModel on {self.device.name}: {len(self.plan.kernels)} kernels>"
+        kernels = sum(len(step.plan.kernels) for _, step in self._steps if isinstance(step, DevicePiece))
+        return f"<CompiledModel on {self.device.name}: {kernels} kernels>"
 
 
-class _Stopwatch:
+class Stopwatch:
+    """Seconds by stage; a stage that comes again adds up."""
+
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
         now = time.perf_counter()
-        self.laps[name], self._last = now - self._last, now
-
-
-def _info(name: str, tensor: FileTensor, shape: Shape) -> TensorInfo:
-    return TensorInfo(name, shape, tensor.dtype, tensor.quantization)
+        self.laps[name], self._last = self.laps.get(name, 0.0) + now - self._last, now
 
 
 def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[Any]:
@@ -214,4 +299,4 @@ def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[Any]:
         raise ValueError(f"input {info.name!r} has shape {list(array.shape)}; {list(info.shape)} was expected")
     if array.dtype.name != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
         raise ValueError(f"input {info.name!r} has element type {array.dtype}; {info.dtype} was expected")
-    return array
+    return np.ascontiguousarray(array, info.dtype)

@@ -6,6 +6,8 @@
     ├── DeviceError         no usable OpenCL device, or the device failed
     └── BuildError          the device compiler refused generated source (.source, .log)
 
+    FallbackWarning         some operators run on the CPU
+
 Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BuildError", "DeviceError", "ModelError", "TflgpuError", "UnsupportedError"]
+__all__ = ["BuildError", "DeviceError", "FallbackWarning", "ModelError", "TflgpuError", "UnsupportedError"]
 
 
 class TflgpuError(Exception):
@@ -54,3 +56,7 @@ class BuildError(TflgpuError):
 
     def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, str]]:
         return type(self), (self.message, self.source, self.log)
+
+
+class FallbackWarning(UserWarning):
+    """Some operators of a model run on the CPU, and tensors cross to and from the device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -12,6 +12,7 @@ from tflgpu.errors import ModelError
 from tflgpu.ir import Array, Graph, Node, Step, Tensor, remove_dead
 from tflgpu.layout import Shape
 from tflgpu.ops import REGISTRY, Emit, Emitter, Site
+from tflgpu.partition import Piece
 from tflgpu.quantization import (
     KEEPS_QUANTA,
     dequantize_step,
@@ -25,6 +26,7 @@ from tflgpu.tflite import FileTensor, Model, Operator, Signature, Subgraph
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
 EVALUATORS: dict[str, Callable[..., Array]] = {
+    "DENSIFY": lambda x: x,  # sparse constants are dense since the file was read
     "DEQUANTIZE": lambda x: x.astype(np.float32),
 }
 
@@ -50,6 +52,7 @@ class Entry:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     reasons: tuple[str, ...]
+    custom: bool
 
 
 @dataclass(frozen=True)
@@ -69,19 +72,60 @@ class Lowered:
     def obstacles(self) -> tuple[str, ...]:
         return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Obstacles that no CPU helps against: custom operators that nobody knows."""
+        custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)
+        return tuple(f"operator {e.index}: {reason}" for e in custom for reason in e.reasons)
 
-def lower(
-    model: Model, signature: str | None = None, outputs: Sequence[str] | None = None, *, simulate: bool = True
-) -> Lowered:
-    """Lower one signature of ``model`` (by default the first, or the main subgraph).
+    @property
+    def capable(self) -> frozenset[int]:
+        """The operators that can run on the device."""
+        return frozenset(e.index for e in self.entries if not e.reasons)
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """What is to be run of a model: a subgraph, its operators, and the tensors in and out under callers' names."""
+
+    subgraph: int
+    operators: tuple[Operator, ...]
+    inputs: tuple[tuple[str, FileTensor], ...]
+    outputs: tuple[tuple[str, FileTensor], ...]
+
+    def piece(self, graph: Subgraph, piece: Piece) -> EntryPoint:
+        """A part of it, its tensors under the names of the file."""
+        inputs, outputs = (tuple((f"{t}", graph.tensors[t]) for t in side) for side in (piece.inputs, piece.outputs))
+        return EntryPoint(self.subgraph, tuple(graph.operators[i] for i in piece.operators), inputs, outputs)
+
+
+def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str] | None = None) -> EntryPoint:
+    """One signature of ``model`` (by default the first, or the main subgraph), perhaps with other outputs.
+
+    Raises ValueError for an unknown signature or output name.
+    """
+    chosen = _signature(model, signature)
+    index = chosen.subgraph if chosen else 0
+    subgraph = model.subgraphs[index]
+    inputs = _named(subgraph, chosen.inputs if chosen else {}, subgraph.inputs, "input")
+    own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
+    if outputs is None:
+        return EntryPoint(index, subgraph.operators, inputs, own)
+    known = {t.name: t for t in subgraph.tensors if t.data is None} | dict(own)
+    missing = [name for name in outputs if name not in known]
+    if missing:
+        raise ValueError(f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them")
+    return EntryPoint(index, subgraph.operators, inputs, tuple((name, known[name]) for name in outputs))
+
+
+def lower(model: Model, entry: EntryPoint | None = None, *, simulate: bool = True) -> Lowered:
+    """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
     simulate: round every quantized activation to the values its type can hold, as integer kernels would.
-
-    Raises ModelError where the model contradicts itself, ValueError for an unknown signature or output name.
+    Raises ModelError where the model contradicts itself.
     """
-    entry = _signature(model, signature)
-    subgraph = model.subgraphs[entry.subgraph if entry else 0]
-    return _Lowering(subgraph, entry, outputs, simulate).run()
+    entry = entry or entry_point(model)
+    return _Lowering(model.subgraphs[entry.subgraph], entry, simulate).run()
 
 
 def _signature(model: Model, key: str | None) -> Signature | None:
@@ -94,57 +138,45 @@ def _signature(model: Model, key: str | None) -> Signature | None:
     return found
 
 
+def _named(
+    subgraph: Subgraph, arguments: Mapping[str, int], indices: Sequence[int], side: str
+) -> tuple[tuple[str, FileTensor], ...]:
+    """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number."""
+    names = {index: name for name, index in arguments.items()}
+    named: dict[str, FileTensor] = {}
+    for position, index in enumerate(indices):
+        tensor = subgraph.tensors[index]
+        name = names.get(index, tensor.name) or f"{side}_{position}"
+        named[name if name not in named else f"{name}_{position}"] = tensor
+    return tuple(named.items())
+
+
 class _Lowering:
-    def __init__(
-        self, subgraph: Subgraph, signature: Signature | None, outputs: Sequence[str] | None, simulate: bool
-    ) -> None:
-        self.simulate = simulate
+    def __init__(self, subgraph: Subgraph, entry: EntryPoint, simulate: bool) -> None:
         self.subgraph = subgraph
-        self.signature = signature
-        self.wanted = outputs
+        self.entry = entry
+        self.simulate = simulate
         self.ids = count()
         self.env: dict[int, Tensor] = {}  # tensor of the file -> tensor of the graph
         self.tensors: dict[int, Tensor] = {}
         self.nodes: list[Node] = []
 
     def run(self) -> Lowered:
-        inputs = self._named(self.subgraph.inputs, "inputs")
-        outputs = self._outputs()
         for tensor in self.subgraph.tensors:
             if tensor.data is not None:
                 self._bind(tensor.index, self._tensor(tensor))
-        graph_inputs = tuple(self._input(t) for _, t in inputs)
-        entries = tuple(self._entry(o) for o in self.subgraph.operators)
-        graph_outputs = tuple(self._output(t) for _, t in outputs)
-        graph = Graph(self.tensors, tuple(self.nodes), graph_inputs, graph_outputs)
-        return Lowered(remove_dead(graph), entries, inputs, outputs)
-
-    def _named(self, indices: Sequence[int], side: str) -> tuple[tuple[str, FileTensor], ...]:
-        """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number."""
-        arguments = {i: name for name, i in getattr(self.signature, side).items()} if self.signature else {}
-        named: dict[str, FileTensor] = {}
-        for position, index in enumerate(indices):
-            tensor = self.subgraph.tensors[index]
-            name = arguments.get(index, tensor.name) or f"{side[:-1]}_{position}"
-            named[name if name not in named else f"{name}_{position}"] = tensor
-        return tuple(named.items())
-
-    def _outputs(self) -> tuple[tuple[str, FileTensor], ...]:
-        own = self._named(self.subgraph.outputs, "outputs")
-        if self.wanted is None:
-            return own
-        known = {t.name: t for t in self.subgraph.tensors if t.data is None} | dict(own)
-        missing = [name for name in self.wanted if name not in known]
-        if missing:
-            raise ValueError(
-                f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them"
-            )
-        return tuple((name, known[name]) for name in self.wanted)
+        inputs = tuple(self._input(t) for _, t in self.entry.inputs)
+        entries = tuple(self._entry(o) for o in self.entry.operators)
+        outputs = tuple(self._output(t) for _, t in self.entry.outputs)
+        graph = Graph(self.tensors, tuple(self.nodes), inputs, outputs)
+        return Lowered(remove_dead(graph), entries, self.entry.inputs, self.entry.outputs)
 
     def _tensor(self, tensor: FileTensor) -> Tensor:
         """A tensor of the graph in the float view: quantized constants as the numbers they stand for."""
         data = tensor.data
-        if data is not None and not tensor.is_sparse and is_quantized(tensor):
+        if data is not None and data.shape != tensor.shape:
+            data = None  # strings and packed numbers: nothing here can read them
+        if data is not None and is_quantized(tensor):
             data = dequantized(tensor)
         return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data)
 
@@ -192,9 +224,9 @@ class _Lowering:
             for index in operator.outputs:
                 self._bind(index, self._tensor(self.subgraph.tensors[index]))
         split = len(operator.inputs)
-        return Entry(
-            operator.index, operator.code, operator.version, tuple(names[:split]), tuple(names[split:]), tuple(reasons)
-        )
+        inputs, outputs = tuple(names[:split]), tuple(names[split:])
+        code, version = operator.code, operator.version
+        return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), operator.is_custom)
 
     def _lower(self, operator: Operator) -> list[str]:
         site = self._site(operator)
@@ -221,6 +253,7 @@ class _Lowering:
             operator.version,
             tuple(self._read(t) for t in operator.inputs),
             tuple(open_or_declared(self.subgraph.tensors[t]) for t in operator.outputs),
+            tuple(view_dtype(self.subgraph.tensors[t]) for t in operator.outputs),
             operator.options,
         )
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 Precision = Literal["auto", "fp32", "fp16"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
 Quantized = Literal["simulate", "float"]
+Fallback = Literal["auto", "forbid"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,9 @@ class Options:
         and computes in float, and needs no device extension; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
         index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
+    fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
+        on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
+        reason.
     outputs: names of the tensors to return instead of the model's own outputs; any intermediate tensor may be named.
     signature: key of the signature to run; by default the first one, or the main subgraph.
     quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's integer
@@ -29,13 +33,15 @@ class Options:
 
     precision: Precision = "auto"
     device: str | int = "auto"
+    fallback: Fallback = "auto"
     outputs: Sequence[str] | None = None
     signature: str | None = None
     quantized: Quantized = "simulate"
     kernels: KernelFamily = "auto"
 
     def __post_init__(self) -> None:
-        for name, kind in (("precision", Precision), ("quantized", Quantized), ("kernels", KernelFamily)):
+        choices = {"precision": Precision, "fallback": Fallback, "quantized": Quantized, "kernels": KernelFamily}
+        for name, kind in choices.items():
             value, allowed = getattr(self, name), get_args(kind)
             if value not in allowed:
                 raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")

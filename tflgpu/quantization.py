@@ -18,7 +18,32 @@ QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
 # Operators whose results are some of their inputs' values: rounding them again would change nothing.
 KEEPS_QUANTA = frozenset(
-    ("RESHAPE", "SQUEEZE", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "MAX_POOL_2D", "PAD", "DEQUANTIZE")
+    (
+        "BATCH_TO_SPACE_ND",
+        "BROADCAST_TO",
+        "DEPTH_TO_SPACE",
+        "DEQUANTIZE",
+        "EMBEDDING_LOOKUP",
+        "EXPAND_DIMS",
+        "GATHER",
+        "GATHER_ND",
+        "MAX_POOL_2D",
+        "MIRROR_PAD",
+        "PAD",
+        "RESHAPE",
+        "RESIZE_NEAREST_NEIGHBOR",
+        "REVERSE_V2",
+        "SLICE",
+        "SPACE_TO_BATCH_ND",
+        "SPACE_TO_DEPTH",
+        "SPLIT",
+        "SPLIT_V",
+        "SQUEEZE",
+        "STRIDED_SLICE",
+        "TILE",
+        "TRANSPOSE",
+        "UNPACK",
+    )
 )
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
 from tflgpu.layout import Shape
+from tflgpu.sparsity import densify
 
 Buffer = bytes | bytearray | memoryview
 Array = NDArray[np.generic]
@@ -47,7 +48,10 @@ class Quantization:
 
 @dataclass(frozen=True)
 class FileTensor:
-    """A tensor as the file declares it. ``data`` views the file; ``signature`` has -1 where a dimension is free."""
+    """A tensor as the file declares it. ``data`` views the file; ``signature`` has -1 where a dimension is free.
+
+    Constants that the file stores sparse are dense here.
+    """
 
     index: int
     name: str
@@ -57,7 +61,10 @@ class FileTensor:
     data: Array | None = field(default=None, compare=False, repr=False)
     quantization: Quantization | None = None
     is_variable: bool = False
-    is_sparse: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * _itemsize(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -197,17 +204,18 @@ class _Reader:
             shape,
             _ints(tensor.ShapeSignatureAsNumpy()) or shape,
             dtype,
-            self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity() is not None),
+            self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity()),
             _quantization(where, tensor.Quantization(), shape),
             tensor.IsVariable(),
-            tensor.Sparsity() is not None,
         )
 
-    def _constant(self, where: str, data: NDArray[np.uint8], dtype: str, shape: Shape, sparse: bool) -> Array | None:
+    def _constant(self, where: str, data: NDArray[np.uint8], dtype: str, shape: Shape, sparsity: Any) -> Array | None:
         if data.size == 0:
             return None
-        if sparse or dtype not in _NUMPY_TYPES:
-            return data  # raw bytes: strings, packed 4-bit numbers, sparse storage
+        if dtype not in _NUMPY_TYPES:
+            return data  # raw bytes: strings, packed 4-bit numbers
+        if sparsity is not None:
+            return densify(data.view(_NUMPY_TYPES[dtype]), shape, sparsity)
         expected = prod(shape) * _itemsize(dtype)
         if data.size != expected:
             raise ModelError(

@@ -54,7 +54,7 @@ class Case:
 
 
 def index(folder: Path = FOLDER) -> tuple[Entry, ...]:
-    """All cases, sorted; empty if the folder is not there. Raises ValueError for a kind that the judge does not know."""
+    """All cases, sorted; none if the folder is not there. Raises ValueError for a kind unknown to the judge."""
     file = folder / "INDEX.csv"
     if not file.is_file():
         return ()

@@ -106,5 +106,5 @@ def _reason(outcomes: Iterable[Outcome]) -> str:
 def _verdict(text: str) -> Verdict:
     for verdict in ("unsupported", "wrong", "error"):
         if text == verdict:
-            return verdict  # type: ignore[return-value]  # mypy does not narrow a string to a literal
+            return verdict
     raise ValueError(f"{FILE.name}: unknown outcome {text!r}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +88,7 @@ def allowed_error(case: Case, output: int, precision: Precision) -> Floats | Non
         return _half(size)
     if set(case.operators) <= MOVEMENT:
         return None
-    terms = summed_terms(case.model)
-    return _single(size, terms) * (10.0 if case.zip in CLAMPED else 1.0)
+    return _single(size, summed_terms(case.model)) * (10.0 if case.zip in CLAMPED else 1.0)
 
 
 def _quantized(case: Case, expected: Array, quantum: float | None) -> Floats | None:
@@ -106,7 +105,8 @@ def _quantized(case: Case, expected: Array, quantum: float | None) -> Floats | N
 
 
 def _single(size: Floats, terms: int) -> Floats:
-    return (1e-5 * max(1.0, size.max(initial=0.0)) + 1e-5 * size) * max(1.0, terms / 64)
+    largest = float(size.max(initial=0.0))
+    return (1e-5 * max(1.0, largest) + 1e-5 * size) * max(1.0, terms / 64)
 
 
 def _half(size: Floats) -> Floats:

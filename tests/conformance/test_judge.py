@@ -195,33 +195,32 @@ def test_form_is_judged_before_values() -> None:
 
 
 def test_every_output_is_judged_by_itself() -> None:
-    one, two = np.float32([0.0]), np.float32([100.0])
+    one, two = np.zeros(1, np.float32), np.full(1, 100, np.float32)
     case = Case("op.zip", "op_000", "float", {}, ("ABS",), model_of("ABS", [(1,)], (1,)), (), (one, two), (None, None))
     assert judge(case, [one, two], "fp32") is None
     fault = judge(case, [one + np.float32(1e-4), two], "fp32")
     assert fault is not None and fault.startswith("output 0: 1 of 1 elements are wrong")
 
 
-# Models of one operator, and the number of terms of its sums.
-SUMMING: dict[str, tuple[bytes, int]] = {
-    code: (model_of(code, shapes, output, options), terms)
-    for code, shapes, output, options, terms in [
-        ("ABS", [(5,)], (5,), None, 1),
-        ("AVERAGE_POOL_2D", [(1, 8, 8, 3)], (1, 4, 2, 3), {"filter_height": 2, "filter_width": 4}, 8),
-        ("BATCH_MATMUL", [(2, 3, 7), (2, 7, 5)], (2, 3, 5), None, 7),
-        ("CONV_2D", [(1, 8, 8, 5), (4, 2, 3, 5)], (1, 8, 8, 4), None, 30),
-        ("DEPTHWISE_CONV_2D", [(1, 8, 8, 5), (1, 2, 3, 5)], (1, 8, 8, 5), None, 6),
-        ("FULLY_CONNECTED", [(2, 9), (4, 9)], (2, 4), None, 9),
-        ("L2_NORMALIZATION", [(2, 3, 6)], (2, 3, 6), None, 6),
-        ("LOCAL_RESPONSE_NORMALIZATION", [(1, 2, 2, 8)], (1, 2, 2, 8), {"radius": 3}, 7),
-        ("LOG_SOFTMAX", [(2, 11)], (2, 11), None, 11),
-        ("MEAN", [(2, 3, 4), (2,)], (2,), None, 12),
-        ("SOFTMAX", [(2, 11)], (2, 11), None, 11),
-        ("SUM", [(2, 3, 4), (1,)], (2, 1, 4), None, 3),
-        ("TRANSPOSE_CONV", [(4,), (4, 2, 3, 5), (1, 4, 4, 5)], (1, 8, 8, 4), None, 30),
-        ("UNIDIRECTIONAL_SEQUENCE_LSTM", [(1, 2, 3)] + [(4, 3)] * 4 + [(4, 4)] * 4, (1, 2, 4), None, 7),
-    ]
-}
+# Operator, shapes of its inputs and of its output, options, and the number of terms of its sums.
+Row = tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str, object] | None, int]
+ROWS: list[Row] = [
+    ("ABS", [(5,)], (5,), None, 1),
+    ("AVERAGE_POOL_2D", [(1, 8, 8, 3)], (1, 4, 2, 3), {"filter_height": 2, "filter_width": 4}, 8),
+    ("BATCH_MATMUL", [(2, 3, 7), (2, 7, 5)], (2, 3, 5), None, 7),
+    ("CONV_2D", [(1, 8, 8, 5), (4, 2, 3, 5)], (1, 8, 8, 4), None, 30),
+    ("DEPTHWISE_CONV_2D", [(1, 8, 8, 5), (1, 2, 3, 5)], (1, 8, 8, 5), None, 6),
+    ("FULLY_CONNECTED", [(2, 9), (4, 9)], (2, 4), None, 9),
+    ("L2_NORMALIZATION", [(2, 3, 6)], (2, 3, 6), None, 6),
+    ("LOCAL_RESPONSE_NORMALIZATION", [(1, 2, 2, 8)], (1, 2, 2, 8), {"radius": 3}, 7),
+    ("LOG_SOFTMAX", [(2, 11)], (2, 11), None, 11),
+    ("MEAN", [(2, 3, 4), (2,)], (2,), None, 12),
+    ("SOFTMAX", [(2, 11)], (2, 11), None, 11),
+    ("SUM", [(2, 3, 4), (1,)], (2, 1, 4), None, 3),
+    ("TRANSPOSE_CONV", [(4,), (4, 2, 3, 5), (1, 4, 4, 5)], (1, 8, 8, 4), None, 30),
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM", [(1, 2, 3), *[(4, 3)] * 4, *[(4, 4)] * 4], (1, 2, 4), None, 7),
+]
+SUMMING = {code: (model_of(code, shapes, output, options), terms) for code, shapes, output, options, terms in ROWS}
 
 
 @pytest.mark.parametrize("code", SUMMING)

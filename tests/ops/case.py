@@ -24,8 +24,8 @@ class Case:
     """One model with its inputs and the outputs it must give."""
 
     model: bytes
-    inputs: list[NDArray[np.float32]]
-    expected: list[Array]
+    inputs: list[NDArray[Any]]
+    expected: list[NDArray[Any]]
     tolerance: Tolerance
     describe: str
     litert_differs: str = ""
@@ -60,7 +60,7 @@ class Net:
         self.rng = np.random.default_rng(seed)
         self.litert_differs = ""
         self._builder = ModelBuilder()
-        self._inputs: list[NDArray[np.float32]] = []
+        self._inputs: list[NDArray[Any]] = []
         self._outputs: list[Tensor] = []
         self._magnitude = 0.0
         self._terms = 1
@@ -73,15 +73,14 @@ class Net:
         """Numbers to multiply or divide by: not near 0, which hides faults, nor what takes others past fp16's range."""
         return (self.rng.uniform(0.5, 1.5, shape) * self.rng.choice([-1, 1], shape)).astype(np.float32)
 
-    def input(self, value: NDArray[np.float32]) -> Tensor:
-        """A model input that is fed ``value``."""
+    def input(self, value: NDArray[Any]) -> Tensor:
+        """A model input that is fed ``value``; floats are float32."""
         self._inputs.append(value)
-        return Tensor(self._builder.input(value.shape), value.astype(np.float64))
+        return Tensor(self._builder.input(value.shape, value.dtype.name), exact(value))
 
     def constant(self, value: NDArray[Any]) -> Tensor:
         """A tensor that the model holds; floats are float32."""
-        exact = value.astype(np.float64) if value.dtype == np.float32 else value
-        return Tensor(self._builder.constant(value), exact)
+        return Tensor(self._builder.constant(value), exact(value))
 
     def integers(self, values: Any) -> Tensor:
         """An int32 constant: axes, sizes, paddings."""
@@ -91,7 +90,7 @@ class Net:
         self,
         code: str,
         inputs: Sequence[Tensor | None],
-        value: Array,
+        value: NDArray[Any],
         options: Mapping[str, object] | None = None,
         *,
         activation: str | None = None,
@@ -99,7 +98,7 @@ class Net:
         terms: int = 1,
         magnitude: float = 0.0,
     ) -> Tensor:
-        """Append operator ``code``, whose output is ``value`` before its fused activation.
+        """Append operator ``code``, whose output is ``value`` before its fused activation, and of its type.
 
         Args:
             activation: the fused activation; None if the operator has no such option.
@@ -114,8 +113,8 @@ class Net:
         self._magnitude = max(self._magnitude, magnitude, largest(value))
         self._terms = max(self._terms, terms)
         self._log.append(f"{code}{[x and x.shape for x in inputs]} {options} -> {value.shape}")
-        result = np.asarray(ACTIVATIONS[activation or "NONE"](value))
-        output = self._builder.tensor(result.shape)
+        result = np.asarray(ACTIVATIONS[activation](value) if activation else value)
+        output = self._builder.tensor(result.shape, "float32" if result.dtype.kind == "f" else result.dtype.name)
         indices = [ABSENT if x is None else x.index for x in inputs]
         self._builder.op(code, indices, [output], options, version=version)
         return Tensor(output, result)
@@ -135,9 +134,14 @@ class Net:
         )
 
 
-def largest(value: Array) -> float:
+def exact(value: NDArray[Any]) -> NDArray[Any]:
+    """``value`` as references compute with it: floats in double."""
+    return value.astype(np.float64) if value.dtype.kind == "f" else value
+
+
+def largest(value: NDArray[Any]) -> float:
     """The largest finite absolute value."""
-    return float(np.max(np.abs(value), where=np.isfinite(value), initial=0))
+    return float(np.max(np.abs(value.astype(np.float64)), where=np.isfinite(value), initial=0))
 
 
 Build = Callable[[Net], Tensor]
@@ -162,10 +166,17 @@ def _case(draw: st.DrawFn, row: Row, fused: bool) -> Case:
     net = Net(draw, draw(st.integers(0, 2**32 - 1)))
     tensor = row.build(net)
     if fused:
+        if tensor.value.dtype.kind != "f":
+            tensor = _to_float(net, tensor)
         for step in draw(st.lists(st.sampled_from(_CHAIN_STEPS), min_size=1, max_size=4)):
             tensor = step(net, tensor)
     net.output(tensor)
     return net.case(ARITHMETIC if fused else row.tolerance)
+
+
+def _to_float(net: Net, x: Tensor) -> Tensor:
+    """The chain computes with floats: other types are converted first."""
+    return net.op("CAST", [x], x.value.astype(np.float64))
 
 
 def _runtime_operand(net: Net, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,19 +45,23 @@ EXACT = Tolerance(fp32=0.0, fp16=0.0)
 
 
 def check(
-    got: NDArray[np.float32],
-    expected: NDArray[np.float64],
+    got: NDArray[Any],
+    expected: NDArray[Any],
     tolerance: Tolerance,
     precision: str,
     note: str = "",
 ) -> None:
-    """Compare one output with its reference; infinities must be equal, NaN is always wrong.
+    """Compare one output with its reference; integers and infinities must be equal, NaN is always wrong.
 
     Raises:
         AssertionError: another shape or dtype, or elements out of bounds; names the worst one.
     """
-    assert got.dtype == np.float32, f"dtype {got.dtype}, not float32; {note}"
+    dtype = np.dtype(np.float32) if expected.dtype.kind == "f" else expected.dtype
+    assert got.dtype == dtype, f"dtype {got.dtype}, not {dtype}; {note}"
     assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}; {note}"
+    if dtype.kind != "f":
+        tolerance, got, expected = EXACT, got.astype(np.float64), expected.astype(np.float64)
+        precision = "fp32"  # integers are integers in every precision
     bound = tolerance.bound(expected, precision)
     with np.errstate(invalid="ignore"):  # inf - inf, decided by the equality
         error = np.where(got == expected, 0.0, np.abs(got - expected))

@@ -50,7 +50,8 @@ def _planned(model: Path, options: tflgpu.Options) -> Report:
     from tflgpu.report import make_report
     from tflgpu.runtime.devices import choose
 
-    return make_report(*plan_model(model.read_bytes(), options, choose(options.device)))
+    lowered, plan = plan_model(model.read_bytes(), options, choose(options.device))
+    return make_report(lowered, [plan])
 
 
 def _operators(report: Report) -> Table:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tflgpu.ops import convolution, convolution_kernels, elementwise, pooling, reduction, resize, shaping
+from tflgpu.ops import (
+    blocks,
+    convolution,
+    convolution_kernels,
+    creation,
+    elementwise,
+    gather,
+    indexing,
+    logic,
+    movement,
+    pooling,
+    reduction,
+    resize,
+    shaping,
+)
 from tflgpu.ops.base import REGISTRY, Emit, Emitter, Op, Site
 
 __all__ = [
@@ -11,9 +25,15 @@ __all__ = [
     "Emitter",
     "Op",
     "Site",
+    "blocks",
     "convolution",
     "convolution_kernels",
+    "creation",
     "elementwise",
+    "gather",
+    "indexing",
+    "logic",
+    "movement",
     "pooling",
     "reduction",
     "resize",

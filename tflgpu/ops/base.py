@@ -29,6 +29,7 @@ class Site:
     version: int
     inputs: tuple[Tensor | None, ...]
     output_shapes: tuple[Shape | None, ...]  # as the file declares them; None where it leaves them open
+    output_types: tuple[str, ...]  # as the file declares them, in the float view
     options: Mapping[str, Any]
 
     def input(self, index: int) -> Tensor:
@@ -176,6 +177,13 @@ def static(site: Site, index: int, what: str) -> Iterator[str]:
     """The obstacle that input ``index`` should have been a constant."""
     if site.constant(index) is None:
         yield f"its {what} (input {index}) is computed at run time; only a constant is supported"
+
+
+def numbers(site: Site, index: int) -> list[int]:
+    """The value of input ``index``, a constant of integers, flat."""
+    value = site.constant(index)
+    assert value is not None
+    return [int(v) for v in value.reshape(-1)]
 
 
 def normal_axis(axis: int, rank: int) -> int | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu.ir import Step, Tensor, Value, broadcasts_to
 from tflgpu.ops.access import access
-from tflgpu.ops.base import Emit, Emitter, Site, declare, operands_of
+from tflgpu.ops.base import FLOATS, Emit, Emitter, Site, declare, operands_of
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 
 UNARY = {
@@ -43,11 +43,35 @@ BINARY = {
     "MAXIMUM": "maximum",
     "MINIMUM": "minimum",
     "SQUARED_DIFFERENCE": "squared_difference",
+    "POW": "pow",
+    "ATAN2": "atan2",
+    "FLOOR_DIV": "floor_div",
+    "FLOOR_MOD": "floor_mod",
 }
 
+# Operators that compute with integers too: sums and products wrap around, DIV truncates.
+_INTEGERS = frozenset(("int16", "int32", "int64"))
+INTEGER_TYPES = {
+    "ABS": _INTEGERS,
+    "NEG": _INTEGERS,
+    "ADD": _INTEGERS,
+    "SUB": _INTEGERS,
+    "MUL": _INTEGERS,
+    "DIV": _INTEGERS,
+    "MAXIMUM": _INTEGERS,
+    "MINIMUM": _INTEGERS,
+    "SQUARED_DIFFERENCE": _INTEGERS,
+    "POW": _INTEGERS,
+    "FLOOR_DIV": _INTEGERS | {"int8"},
+    "FLOOR_MOD": _INTEGERS | {"int8"},
+}
+TANH = 4  # of the schema's ActivationFunctionType
 
-def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor]) -> Tensor:
-    """One step over broadcast operands, then the fused activation.
+
+def map_node(
+    site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None
+) -> Tensor:
+    """One step over broadcast operands, then the fused activation. The result has the last operand's type, or ``dtype``.
 
     The kernel walks a *primary* input: a computed one of the full shape if there is one, so that it can be
     fused with the node that computes it.
@@ -59,15 +83,29 @@ def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor
     if len(operands) == 2 and operands[0].id == operands[1].id and function == "mul":
         function, refs = "square", refs[:1]
     step = Step(function, tuple(refs))
-    return emit.node("map", inputs, shape, steps=(step, *emit.activation(site, after=1)))
+    steps = (step, *emit.activation(site, after=1))
+    return emit.node("map", inputs, shape, steps=steps, dtype=dtype or operands[-1].dtype)
 
 
-def _broadcast_reasons(site: Site) -> Iterator[str]:
+def broadcast_reasons(site: Site) -> Iterator[str]:
+    """Obstacles of an operator whose inputs broadcast against each other."""
     shapes = [t.shape for t in site.inputs if t is not None]
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
         yield f"its inputs of shapes {' and '.join(map(str, map(list, shapes)))} do not broadcast"
+
+
+def _binary_reasons(site: Site) -> Iterator[str]:
+    yield from broadcast_reasons(site)
+    x, y = site.input(0), site.input(1)
+    if x.dtype != y.dtype:
+        yield f"its inputs have different element types, {x.dtype} and {y.dtype}"
+    elif x.dtype not in FLOATS:
+        if site.options.get("fused_activation_function") == TANH:
+            yield "its fused activation function TANH does not apply to integers"
+        if site.code == "POW" and y.data is not None and y.data.min() < 0:
+            yield "it raises integers to negative powers"
 
 
 def _unary(function: str) -> Emit:
@@ -79,9 +117,11 @@ def _binary(function: str) -> Emit:
 
 
 for _code, _function in UNARY.items():
-    declare(_code, versions=3, inputs=1)(_unary(_function))
+    _types = FLOATS | INTEGER_TYPES.get(_code, frozenset())
+    declare(_code, versions=3, inputs=1, types=_types)(_unary(_function))
 for _code, _function in BINARY.items():
-    declare(_code, versions=6, inputs=2, reasons=_broadcast_reasons)(_binary(_function))
+    _types = FLOATS | INTEGER_TYPES.get(_code, frozenset())
+    declare(_code, versions=7, inputs=2, types=_types, reasons=_binary_reasons)(_binary(_function))
 
 
 @declare("QUANTIZE", versions=4, inputs=1)
@@ -107,6 +147,26 @@ def leaky_relu(site: Site, emit: Emitter) -> Tensor:
     x = site.input(0)
     step = Step("leaky_relu", (Value(0),), (float(site.options.get("alpha", 0.0)),))
     return emit.node("map", [x], x.shape, steps=(step,))
+
+
+@declare("GELU", versions=2, inputs=1)
+def gelu(site: Site, emit: Emitter) -> Tensor:
+    return map_node(site, emit, "gelu_approximate" if site.options.get("approximate") else "gelu", [site.input(0)])
+
+
+def _add_n_reasons(site: Site) -> Iterator[str]:
+    shapes, types = ({getattr(t, what) for t in site.inputs} for what in ("shape", "dtype"))
+    if len(shapes) > 1 or len(types) > 1:
+        yield "its inputs differ in shape or element type"
+
+
+@declare("ADD_N", versions=1, inputs=(1, 1000), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
+def add_n(site: Site, emit: Emitter) -> Tensor:
+    """A chain of sums, which fusion joins up to the number of inputs that a kernel can take."""
+    total = emit.node("map", [site.input(0)], site.input(0).shape)
+    for i in range(1, len(site.inputs)):
+        total = map_node(site, emit, "add", [total, site.input(i)])
+    return total
 
 
 @variant("map")

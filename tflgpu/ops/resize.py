@@ -18,7 +18,7 @@ class Resize:
     offset: tuple[float, float]
 
 
-def _reasons(site: Site) -> Iterator[str]:
+def size_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "size")
     size, shape = site.constant(1), site.input(0).shape
     if len(shape) != 4:
@@ -27,7 +27,7 @@ def _reasons(site: Site) -> Iterator[str]:
         yield f"its size {size.tolist()} is not a height and a width"
 
 
-@declare("RESIZE_BILINEAR", versions=4, inputs=2, integers=(1,), reasons=_reasons)
+@declare("RESIZE_BILINEAR", versions=4, inputs=2, integers=(1,), reasons=size_reasons)
 def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
     image, size = site.input(0), site.constant(1)
     assert size is not None

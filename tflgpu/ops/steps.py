@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import erf
 from typing import Any, Literal
 
 import numpy as np
@@ -61,6 +62,31 @@ def _prelu(x: Array, alpha: Array) -> Array:
     return np.where(x < 0, alpha * x, x)
 
 
+def _select(condition: Array, x: Array, y: Array) -> Array:
+    return np.where(condition != 0, x, y)
+
+
+def _gelu(x: Array) -> Array:
+    scaled: Array = np.asarray(np.vectorize(erf, otypes=[float])(x / np.sqrt(2)))
+    return 0.5 * x * (1 + scaled)
+
+
+def _gelu_approximate(x: Array) -> Array:
+    result: Array = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return result
+
+
+def _to_int(x: Array) -> Array:
+    """The nearest integer towards zero that 32 bits hold; NaN is 0."""
+    limits = np.iinfo(np.int32)
+    return np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), limits.min, limits.max)
+
+
+def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
+    """The low bits of an integer as ``dtype`` reads them."""
+    return lambda x: np.asarray(x.astype(np.int64).astype(dtype), np.float64)
+
+
 FUNCTIONS: dict[str, StepFunction] = {
     "add": StepFunction(np.add, True),
     "sub": StepFunction(np.subtract, True),
@@ -83,6 +109,22 @@ FUNCTIONS: dict[str, StepFunction] = {
     "sqrt": StepFunction(np.sqrt, True),
     "rsqrt": StepFunction(lambda x: 1 / np.sqrt(x), False),
     "square": StepFunction(np.square, True),
+    "pow": StepFunction(np.power, False),
+    "atan2": StepFunction(np.arctan2, True),
+    "floor_div": StepFunction(lambda x, y: np.floor(x / y), False),
+    "floor_mod": StepFunction(np.mod, False),
+    "gelu": StepFunction(_gelu, True),
+    "gelu_approximate": StepFunction(_gelu_approximate, True),
+    "equal": StepFunction(np.equal, False, "int"),
+    "not_equal": StepFunction(np.not_equal, True, "int"),
+    "less": StepFunction(np.less, True, "int"),
+    "less_equal": StepFunction(np.less_equal, False, "int"),
+    "greater": StepFunction(np.greater, True, "int"),
+    "greater_equal": StepFunction(np.greater_equal, False, "int"),
+    "logical_and": StepFunction(np.logical_and, True),
+    "logical_or": StepFunction(np.logical_or, True),
+    "logical_not": StepFunction(np.logical_not, False),
+    "select": StepFunction(_select, True, "second"),
     "squared_difference": StepFunction(lambda a, b: np.square(a - b), True),
     "abs": StepFunction(np.abs, True),
     "neg": StepFunction(np.negative, True),
@@ -93,7 +135,10 @@ FUNCTIONS: dict[str, StepFunction] = {
     "round": StepFunction(np.rint, True),
     "sign": StepFunction(np.sign, True),
     "to_float": StepFunction(lambda x: np.asarray(x, np.float64), True, "float"),
-    "to_int": StepFunction(np.trunc, True, "int"),
+    "to_int": StepFunction(_to_int, True, "int"),
+    "to_int8": StepFunction(_wrap(np.int8), True),
+    "to_uint8": StepFunction(_wrap(np.uint8), True),
+    "to_int16": StepFunction(_wrap(np.int16), True),
     "to_bool": StepFunction(lambda x: x != 0, True, "int"),
     "dequantize": StepFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
     "quantize": StepFunction(_quantize, False, "int"),

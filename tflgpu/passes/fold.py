@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from tflgpu.ir import Array, Graph, Node, Operand, Tensor, Value
+from tflgpu.ops.gather import Gather
+from tflgpu.ops.gather import evaluate as gathered
 from tflgpu.ops.shaping import Concatenate, Rearrange, evaluate
 from tflgpu.ops.steps import FUNCTIONS
 
@@ -17,25 +20,34 @@ MAX_GROWTH_ELEMENTS = 1 << 20
 def fold_constants(graph: Graph) -> Graph:
     """Replace elementwise and data-moving nodes of constants by their values."""
     tensors = dict(graph.tensors)
+    fresh = graph.fresh_ids()
     kept: list[Node] = []
     for node in graph.nodes:
-        inputs = [tensors[i] for i in node.inputs]
         output = tensors[node.output]
-        value = _evaluate(node, inputs, output) if all(t.is_constant for t in inputs) and node.inputs else None
-        if value is None or node.output in graph.outputs:
+        value = value_of(node, [tensors[i] for i in node.inputs], output)
+        if value is None:
             kept.append(node)
+        elif node.output in graph.outputs:  # somebody has to write it
+            constant = replace(output, id=next(fresh), data=value)
+            tensors[constant.id] = constant
+            kept.append(Node("map", (constant.id,), node.output, sources=node.sources))
         else:
             tensors[node.output] = replace(output, data=value)
     return graph.with_nodes(kept, tensors.values())
 
 
-def _evaluate(node: Node, inputs: list[Tensor], output: Tensor) -> Array | None:
+def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | None:
+    """The value of a node whose inputs are all constants; None if one is not, or it is not to be computed here."""
+    arrays = [t.data for t in inputs if t.data is not None]
+    if not arrays or len(arrays) < len(inputs):
+        return None
     if output.size > max(MAX_GROWTH_ELEMENTS, *(t.size for t in inputs)):
         return None
-    arrays = [t.data for t in inputs if t.data is not None]
     match node.attributes:
         case Rearrange() as rearrange:
             base = evaluate(rearrange, arrays[0], output.shape)
+        case Gather() as gather:
+            base = gathered(gather, arrays, output.shape)
         case Concatenate(axis):
             base = np.concatenate(arrays, axis)
         case None if node.kind == "reshape":
@@ -44,7 +56,7 @@ def _evaluate(node: Node, inputs: list[Tensor], output: Tensor) -> Array | None:
             base = np.broadcast_to(arrays[0], output.shape)
         case _:
             return None
-    return np.ascontiguousarray(run_steps(node, base, arrays).astype(output.dtype))
+    return np.array(run_steps(node, base, arrays), output.dtype, order="C")
 
 
 def run_steps(node: Node, base: Array, inputs: list[Array]) -> Array:

@@ -1,0 +1,112 @@
+"""Imports point one way, and each outside library has one place."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import tflgpu
+
+PACKAGE = Path(tflgpu.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What each part of the package may import of the others, besides itself. Parts are modules or subpackages of tflgpu.
+BASE = {"errors", "options", "target", "layout"}
+STAGES = BASE | {"ir", "quantization", "tflite", "partition", "ops", "lower", "passes", "plan", "codegen"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "options": set(),
+    "target": set(),
+    "layout": set(),
+    "ir": BASE,
+    "tflite": BASE,
+    "quantization": BASE | {"ir", "tflite"},
+    "ops": BASE | {"ir", "quantization", "tflite"},
+    "partition": BASE | {"tflite"},
+    "lower": BASE | {"ir", "quantization", "tflite", "partition", "ops"},
+    "passes": BASE | {"ir", "quantization", "ops"},
+    "plan": BASE | {"ir", "quantization", "ops"},
+    "codegen": BASE | {"ir", "ops", "plan"},
+    "report": STAGES,
+    "interpreter": BASE | {"tflite", "partition"},
+    "runtime": BASE | {"ir", "ops", "plan"},
+    "build": STAGES | {"runtime"},
+    "api": STAGES | {"runtime", "interpreter", "build", "report"},
+    "cli": STAGES | {"runtime", "build", "report", "api", "writer", "__init__"},
+    "__init__": STAGES | {"runtime", "build", "report", "api"},
+    "__main__": {"cli"},
+    "writer": BASE | {"writer_options"},
+    "writer_options": set(),
+}
+
+# The only parts that may import these.
+OWNERS = {
+    "jinja2": {"codegen"},
+    "pyopencl": {"runtime"},
+    "tflite": {"tflite", "writer", "writer_options"},
+    "flatbuffers": {"tflite", "writer", "writer_options", "interpreter"},
+    "ai_edge_litert": {"interpreter", "cli"},
+}
+
+
+def part_of(module: Path) -> str:
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+PARTS = set(map(part_of, MODULES))
+
+
+def imports(module: Path) -> Iterator[str]:
+    """The absolute dotted names that a module imports; of the package itself down to its parts."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            if node.module == "tflgpu":
+                yield from (f"tflgpu.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
+def test_imports_point_one_way(module: Path) -> None:
+    part = part_of(module)
+    assert part in MAY_IMPORT, f"tflgpu/{part} is new: say here what it may import"
+    for name in imports(module):
+        package, _, rest = name.partition(".")
+        if package == "tflgpu":
+            imported = rest.split(".")[0]
+            if imported not in PARTS:  # the package itself, or a name that it exports
+                imported = "__init__"
+            assert imported in MAY_IMPORT[part] | {part}, f"tflgpu/{part} must not import {name}"
+        elif package in OWNERS:
+            assert part in OWNERS[package], f"{package} is imported by tflgpu/{part}"
+
+
+def test_import_order_has_no_circle() -> None:
+    """The table above is itself one-way."""
+    assert list(TopologicalSorter(MAY_IMPORT).static_order())
+
+
+def test_only_declared_libraries_are_imported() -> None:
+    declared = {"flatbuffers", "jinja2", "numpy", "PIL", "pyopencl", "rich", "tflite", "typer", "ai_edge_litert"}
+    outside = {name.partition(".")[0] for module in MODULES for name in imports(module)}
+    assert outside - set(sys.stdlib_module_names) - {"tflgpu"} <= declared
+
+
+def test_public_names_are_sorted_and_complete() -> None:
+    assert list(tflgpu.__all__) == sorted(tflgpu.__all__)
+    tree = ast.parse(Path(tflgpu.__file__).read_text())
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+    }
+    assert imported == set(tflgpu.__all__)

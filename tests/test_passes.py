@@ -1,0 +1,274 @@
+"""The graph passes: each does what it is for, leaves alone what it must, and changes no result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tflgpu import Options
+from tflgpu.build import build
+from tflgpu.codegen import render
+from tflgpu.ir import Graph, Node, remove_dead, verify
+from tflgpu.lower import lower
+from tflgpu.ops.convolution import Convolution
+from tflgpu.passes import PASSES, Pass, optimize
+from tflgpu.passes.affine import fold_affine
+from tflgpu.passes.fold import fold_constants
+from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.padding import merge_padding
+from tflgpu.passes.simplify import simplify
+from tflgpu.plan import make_plan
+from tflgpu.runtime.devices import choose
+from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.session import open_session
+from tflgpu.tflite import read_model
+from tflgpu.writer import ModelBuilder
+
+Floats = NDArray[np.float32]
+IMAGE = (1, 6, 5, 7)
+WINDOW = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
+
+
+class Model:
+    """A model under construction, of which only structure matters: all weights are random."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(3)
+        self.builder = ModelBuilder()
+        self.shapes: dict[int, tuple[int, ...]] = {}
+
+    def input(self, *shape: int) -> int:
+        return self._known(self.builder.input(shape), shape)
+
+    def constant(self, *shape: int) -> int:
+        return self._known(self.builder.constant(self.rng.standard_normal(shape).astype(np.float32)), shape)
+
+    def integers(self, values: object) -> int:
+        return self.builder.constant(np.array(values, np.int32))
+
+    def op(self, code: str, inputs: list[int], shape: tuple[int, ...] | None = None, **options: object) -> int:
+        """Of the shape of its first input, if none is given."""
+        shape = self.shapes[inputs[0]] if shape is None else shape
+        output = self._known(self.builder.tensor(shape), shape)
+        self.builder.op(code, inputs, [output], options or None)
+        return output
+
+    def conv(self, x: int, kernel: int = 1, out: int = 7) -> int:
+        b, h, w, c = self.shapes[x]
+        inputs = [x, self.constant(out, kernel, kernel, c), self.constant(out)]
+        return self.op("CONV_2D", inputs, (b, h - kernel + 1, w - kernel + 1, out), **WINDOW)
+
+    def pad(self, x: int, margins: list[tuple[int, int]]) -> int:
+        shape = tuple(d + a + b for d, (a, b) in zip(self.shapes[x], margins, strict=True))
+        return self.op("PAD", [x, self.integers(margins)], shape)
+
+    def graph(self, *outputs: int) -> Graph:
+        lowered = lower(read_model(self.builder.finish(outputs)))
+        assert lowered.obstacles == ()
+        return lowered.graph
+
+    def _known(self, tensor: int, shape: tuple[int, ...]) -> int:
+        self.shapes[tensor] = shape
+        return tensor
+
+
+def kinds(graph: Graph) -> Counter[str]:
+    return Counter(node.kind for node in graph.nodes)
+
+
+def functions(node: Node) -> list[str]:
+    return [step.function for step in node.steps]
+
+
+def run(graph: Graph) -> list[Floats]:
+    device = choose("Portable Computing Language")
+    session = open_session(device)
+    plan = make_plan(graph, device.target(Options(precision="fp32")))
+    rng = np.random.default_rng(4)
+    inputs = [rng.standard_normal(graph[t].shape).astype(np.float32) for t in graph.inputs]
+    return Executor(plan, build(render(plan), session), session).run(inputs)
+
+
+def assert_same_results(before: Graph, after: Graph) -> None:
+    for expected, got in zip(run(before), run(after), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def apply(rewrite: Pass, before: Graph) -> Graph:
+    """The rewritten graph, verified, and with the results of the old one."""
+    after = remove_dead(rewrite(before))
+    verify(after)
+    assert_same_results(before, after)
+    return after
+
+
+def residual_block() -> Graph:
+    m = Model()
+    x = m.input(*IMAGE)
+    skip = m.op("RELU", [m.conv(x)])
+    y = m.op("MUL", [m.conv(m.pad(skip, [(0, 0), (1, 1), (1, 1), (0, 0)]), kernel=3), m.constant(7)])
+    return m.graph(m.op("RELU6", [m.op("ADD", [skip, y])]))
+
+
+def swish_and_softmax() -> Graph:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    y = m.op("MUL", [x, m.op("LOGISTIC", [x])])
+    flat = m.op("RESHAPE", [y], (1, 210), new_shape=[1, 210])
+    return m.graph(m.op("SOFTMAX", [flat], beta=1.0), x)
+
+
+@pytest.mark.parametrize("build_graph", [residual_block, swish_and_softmax])
+def test_optimizing_keeps_meaning(build_graph: Callable[[], Graph]) -> None:
+    graph = build_graph()
+    optimized = optimize(graph)
+    assert len(optimized.nodes) < len(graph.nodes)
+    assert_same_results(graph, optimized)
+
+
+@pytest.mark.parametrize("build_graph", [residual_block, swish_and_softmax])
+def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph]) -> None:
+    once = optimize(build_graph())
+    assert kinds(optimize(once)) == kinds(once)
+
+
+def test_every_pass_is_tested() -> None:
+    assert set(PASSES) <= {fold_constants, simplify, merge_padding, fold_affine, inline_shared_source, fuse_elementwise}
+
+
+def test_what_depends_on_constants_alone_is_folded() -> None:
+    m = Model()
+    x = m.input(*IMAGE)
+    constant = m.op("EXP", [m.op("MUL", [m.constant(7), m.constant(7)])])
+    graph = apply(fold_constants, m.graph(m.op("ADD", [x, constant])))
+    assert len(graph.nodes) == 1
+
+
+def test_folding_leaves_a_constant_output_to_the_device() -> None:
+    m = Model()
+    x = m.input(*IMAGE)
+    graph = apply(fold_constants, m.graph(m.op("EXP", [m.constant(7)]), m.op("ABS", [x])))
+    assert len(graph.nodes) == 2
+
+
+def test_identities_disappear() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    same = m.op("TRANSPOSE", [m.pad(x, [(0, 0)] * 4), m.integers([0, 1, 2, 3])])
+    graph = apply(simplify, m.graph(m.op("ABS", [same])))
+    assert kinds(graph) == {"convolution": 1, "map": 1}
+
+
+def test_a_reshape_that_moves_no_byte_is_a_view() -> None:
+    m = Model()
+    y = m.op("RESHAPE", [m.conv(m.input(1, 1, 1, 8), out=10)], (1, 10), new_shape=[1, 10])
+    assert kinds(apply(simplify, m.graph(m.op("ABS", [y]))))["view"] == 1
+
+
+def test_a_reshape_that_moves_bytes_is_none() -> None:
+    m = Model()
+    y = m.op("RESHAPE", [m.conv(m.input(*IMAGE))], (1, 210), new_shape=[1, 210])
+    assert kinds(apply(simplify, m.graph(m.op("ABS", [y]))))["view"] == 0
+
+
+def test_padding_joins_the_convolution() -> None:
+    m = Model()
+    x = m.pad(m.conv(m.input(*IMAGE)), [(0, 0), (1, 2), (0, 1), (0, 0)])
+    graph = apply(merge_padding, m.graph(m.conv(x, kernel=3)))
+    assert kinds(graph) == {"convolution": 2}
+    attributes = graph.nodes[-1].attributes
+    assert isinstance(attributes, Convolution)
+    p = attributes.window.padding
+    assert (p.top, p.bottom, p.left, p.right) == (1, 2, 0, 1)
+
+
+@pytest.mark.parametrize("code", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
+def test_padding_stays_out_of_pooling(code: str) -> None:
+    m = Model()
+    x = m.pad(m.input(*IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    y = m.op(code, [x], (1, 6, 5, 7), filter_width=3, filter_height=3, **WINDOW)
+    assert kinds(apply(merge_padding, m.graph(y))) == {"rearrange": 1, "pool": 1}
+
+
+def test_padding_of_channels_or_for_two_readers_stays() -> None:
+    m = Model()
+    x = m.input(*IMAGE)
+    channels = m.conv(m.pad(x, [(0, 0), (1, 1), (0, 0), (0, 2)]))
+    shared = m.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    graph = apply(merge_padding, m.graph(channels, m.conv(shared), m.conv(shared)))
+    assert kinds(graph) == {"rearrange": 2, "convolution": 3}
+
+
+@pytest.mark.parametrize("code", ["MUL", "ADD", "SUB"])
+@pytest.mark.parametrize("constant_first", [False, True])
+@pytest.mark.parametrize("shape", [(7,), (1,), (1, 1, 1, 7)])
+def test_channel_constants_fold_into_weights(code: str, constant_first: bool, shape: tuple[int, ...]) -> None:
+    m = Model()
+    x, constant = m.conv(m.input(*IMAGE)), m.constant(*shape)
+    y = m.op(code, [constant, x] if constant_first else [x, constant], IMAGE)
+    graph = apply(fold_affine, m.graph(y))
+    assert [functions(n) for n in graph.nodes] == [[]]
+
+
+def test_a_constant_of_every_pixel_does_not_fold_into_weights() -> None:
+    m = Model()
+    graph = apply(fold_affine, m.graph(m.op("MUL", [m.conv(m.input(*IMAGE)), m.constant(*IMAGE)])))
+    assert kinds(graph) == {"convolution": 1, "map": 1}
+
+
+def test_a_result_that_others_read_does_not_fold_into_weights() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    graph = apply(fold_affine, m.graph(m.op("MUL", [x, m.constant(7)]), x))
+    assert kinds(graph) == {"convolution": 1, "map": 1}
+
+
+def test_swish_becomes_part_of_its_producer() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    graph = m.graph(m.op("MUL", [x, m.op("LOGISTIC", [x])]))
+    (node,) = apply(lambda g: fuse_elementwise(inline_shared_source(g)), graph).nodes
+    assert (node.kind, functions(node)) == ("convolution", ["logistic", "mul"])
+
+
+def test_a_residual_sum_joins_the_convolution_behind_it() -> None:
+    m = Model()
+    skip = m.conv(m.input(*IMAGE))
+    last = m.conv(m.op("RELU", [skip]))
+    graph = apply(fuse_elementwise, m.graph(m.op("ADD", [skip, last])))
+    fused = [(n.kind, functions(n)) for n in graph.nodes]
+    assert fused == [("convolution", []), ("map", ["relu"]), ("convolution", ["add"])]
+
+
+def test_a_chain_joins_step_by_step() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    y = m.op("SUB", [m.input(7), m.op("ABS", [x])], IMAGE)
+    (node,) = apply(fuse_elementwise, m.graph(m.op("EXP", [y]))).nodes
+    assert (node.kind, functions(node)) == ("convolution", ["abs", "sub", "exp"])
+
+
+@pytest.mark.parametrize("code", ["SUB", "DIV", "MUL"])
+def test_the_same_tensor_twice_is_read_right(code: str) -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    assert_same_results(graph := m.graph(m.op(code, [x, x])), optimize(graph))
+
+
+def test_an_output_is_never_fused_away() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    graph = apply(fuse_elementwise, m.graph(m.op("ABS", [x]), x))
+    assert kinds(graph) == {"convolution": 1, "map": 1}
+
+
+def test_a_broadcast_operand_is_no_producer_to_join() -> None:
+    m = Model()
+    x = m.input(*IMAGE)
+    row = m.conv(m.input(1, 1, 5, 3))
+    graph = apply(fuse_elementwise, m.graph(m.op("ADD", [x, row])))
+    assert kinds(graph) == {"convolution": 1, "map": 1}
