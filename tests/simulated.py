@@ -71,6 +71,16 @@ def convolutions(net: Net) -> Tensor:
     return net.op("ADD", [x, y], x.value + y.value, activation="RELU")
 
 
+def products(net: Net) -> Tensor:
+    """Both sides transposed and neither; a batch axis that broadcasts."""
+    left, right = _image(net, 2, 3, 5, 6), net.constant(net.normal((1, 6, 7)))
+    value = np.matmul(left.value, right.value)
+    x = net.op("BATCH_MATMUL", [left, right], value, {"adj_x": False, "adj_y": False})
+    other = net.constant(net.normal((9, 5), 0.3))
+    value = np.matmul(np.swapaxes(x.value, -1, -2), other.value.T)
+    return net.op("BATCH_MATMUL", [x, other], value, {"adj_x": True, "adj_y": True})
+
+
 def wide_convolution(net: Net) -> Tensor:
     """Enough pixels and channels for the largest blocks, and a remainder of both."""
     return _convolution(net, _image(net, 1, 31, 33, 5), 36, Window((1, 1)))
@@ -170,6 +180,7 @@ def broadcasts(net: Net) -> Tensor:
 
 CASES: tuple[Callable[[Net], Tensor], ...] = (
     convolutions,
+    products,
     wide_convolution,
     convolution_of_one_pixel,
     grouped_convolution,

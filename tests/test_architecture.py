@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "target": set(),
     "layout": set(),
     "ir": BASE,
-    "tflite": BASE,
+    "sparsity": BASE,
+    "tflite": BASE | {"sparsity"},
     "quantization": BASE | {"ir", "tflite"},
     "ops": BASE | {"ir", "quantization", "tflite"},
     "partition": BASE | {"tflite"},
@@ -48,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 OWNERS = {
     "jinja2": {"codegen"},
     "pyopencl": {"runtime"},
-    "tflite": {"tflite", "writer", "writer_options"},
+    "tflite": {"tflite", "sparsity", "writer", "writer_options"},
     "flatbuffers": {"tflite", "writer", "writer_options", "interpreter"},
     "ai_edge_litert": {"interpreter", "cli"},
 }

@@ -16,6 +16,11 @@ from .ops.table import ROWS
 from .ops.tolerance import check
 
 
+def _options(precision: str, device_name: str, kernels: str) -> tflgpu.Options:
+    """Everything must run on the device: a fallback would hide a missing kernel."""
+    return tflgpu.Options(precision=precision, device=device_name, kernels=kernels, fallback="forbid")
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -23,7 +28,7 @@ from .ops.tolerance import check
 def test_op(row: Row, fused: bool, precision: str, device_name: str, data: st.DataObject) -> None:
     case = data.draw(row.case(fused))
     kernels = data.draw(st.sampled_from(("gpu", "cpu")), label="kernels")
-    model = tflgpu.compile(case.model, tflgpu.Options(precision=precision, device=device_name, kernels=kernels))
+    model = tflgpu.compile(case.model, _options(precision, device_name, kernels))
     outputs = model.run(case.inputs)
     for got, expected in zip(outputs.values(), case.expected, strict=True):
         check(got, expected, case.tolerance, precision, case.describe)

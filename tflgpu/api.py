@@ -122,6 +122,16 @@ class _Stages:
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {interpreter.ADVICE}"))
         return partition(self.subgraph, self.lowered.capable, inputs, outputs)
 
+    def interpret(self, data: bytes, piece: Piece) -> interpreter.CpuPiece:
+        """A piece for the CPU. Raises UnsupportedError if LiteRT cannot run it either."""
+        try:
+            return interpreter.CpuPiece(data, self.entry.subgraph, piece)
+        except (RuntimeError, ValueError) as error:
+            refusal = " ".join(str(error).split())
+            raise UnsupportedError(
+                (*self.lowered.obstacles, f"LiteRT's interpreter refuses them: {refusal}")
+            ) from error
+
     def lower_piece(self, piece: Piece) -> Lowered:
         if len(piece.operators) == len(self.entry.operators):
             return self.lowered
@@ -142,14 +152,19 @@ class DevicePiece:
         clock.lap("context")
         kernels = build(self.source, session)
         clock.lap("build")
-        self.executor = Executor(self.plan, kernels, session)
+        self._executor: Executor | None = Executor(self.plan, kernels, session)
         clock.lap("upload")
         self._dtypes = [t.dtype for _, t in lowered.outputs]
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Arrays in the file's element types, in and out, in the order of the piece's tensors."""
-        results = self.executor.run(inputs)
+        assert self._executor is not None
+        results = self._executor.run(inputs)
         return [r.astype(dtype, copy=False) for r, dtype in zip(results, self._dtypes, strict=True)]
+
+    def close(self) -> None:
+        """Release the device memory; plan and source stay."""
+        self._executor = None
 
     def profile(self, inputs: Sequence[NDArray[Any]], runs: int, device: Device) -> list[float]:
         """Median seconds of each kernel on a queue of its own."""
@@ -180,10 +195,11 @@ class CompiledModel:
             if piece.on_device:
                 self._steps.append((piece, DevicePiece(stages.lower_piece(piece), self.device, options, clock)))
             else:
-                self._steps.append((piece, interpreter.CpuPiece(data, stages.entry.subgraph, piece)))
+                self._steps.append((piece, stages.interpret(data, piece)))
                 clock.lap("interpreter")
         self.seconds: Mapping[str, float] = clock.laps
-        plans = [step.plan for _, step in self._steps if isinstance(step, DevicePiece)]
+        self._on_device = [step for _, step in self._steps if isinstance(step, DevicePiece)]
+        plans = [step.plan for step in self._on_device]
         crossing = crossing_bytes(pieces, stages.subgraph)
         self.report = make_report(stages.lowered, plans, operators_on_cpu(pieces), crossing)
         self._inputs, self._outputs = stages.entry.inputs, stages.entry.outputs
@@ -200,12 +216,12 @@ class CompiledModel:
 
         Raises ValueError if nothing of the model runs on the device.
         """
-        return self._device_pieces()[0].plan
+        return self._first().plan
 
     @property
     def source(self) -> KernelSource:
         """The generated source that belongs to :attr:`plan`."""
-        return self._device_pieces()[0].source
+        return self._first().source
 
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """One inference: NHWC arrays by name, in order, or one alone; every output by name.
@@ -237,11 +253,10 @@ class CompiledModel:
                         times.append(KernelTime(name, operators, each, planned.kernel.macs))
         return Profile(tuple(times))
 
-    def _device_pieces(self) -> list[DevicePiece]:
-        found = [step for _, step in self._steps if isinstance(step, DevicePiece)]
-        if not found:
-            raise ValueError("nothing of this model runs on the device, or it is closed")
-        return found
+    def _first(self) -> DevicePiece:
+        if not self._on_device:
+            raise ValueError("nothing of this model runs on the device; model.report says why")
+        return self._on_device[0]
 
     def _values(self, inputs: Inputs) -> dict[int, NDArray[Any]]:
         """The model's inputs by the file's tensor index."""
@@ -252,6 +267,8 @@ class CompiledModel:
         """Release the device memory; running afterwards is an error, closing again is not."""
         with self._lock:
             self._steps = []
+            for piece in self._on_device:
+                piece.close()
 
     def _ordered(self, inputs: Inputs) -> list[ArrayLike]:
         names = [i.name for i in self.inputs]
@@ -277,7 +294,7 @@ class CompiledModel:
         return CompiledModel, (self._data, self.options)
 
     def __repr__(self) -> str:
-        kernels = sum(len(step.plan.kernels) for _, step in self._steps if isinstance(step, DevicePiece))
+        kernels = sum(len(piece.plan.kernels) for piece in self._on_device)
         return f"<CompiledModel on {self.device.name}: {kernels} kernels>"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.errors import TflgpuError
 from tflgpu.partition import Piece
 
 ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
@@ -24,14 +23,11 @@ class CpuPiece:
     """Runs the operators of one piece on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
 
     def __init__(self, data: bytes, subgraph: int, piece: Piece) -> None:
-        """Raises TflgpuError if LiteRT refuses the operators as well."""
+        """Raises RuntimeError if LiteRT refuses the operators as well."""
         from ai_edge_litert.interpreter import Interpreter
 
         self._interpreter: Any = Interpreter(model_content=submodel(data, subgraph, piece))
-        try:
-            self._interpreter.allocate_tensors()
-        except RuntimeError as error:
-            raise TflgpuError(f"LiteRT's interpreter cannot run the operators left to the CPU: {error}") from error
+        self._interpreter.allocate_tensors()
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
 

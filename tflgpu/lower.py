@@ -12,6 +12,7 @@ from tflgpu.errors import ModelError
 from tflgpu.ir import Array, Graph, Node, Step, Tensor, remove_dead
 from tflgpu.layout import Shape
 from tflgpu.ops import REGISTRY, Emit, Emitter, Site
+from tflgpu.ops.evaluate import value_of
 from tflgpu.partition import Piece
 from tflgpu.quantization import (
     KEEPS_QUANTA,
@@ -195,7 +196,8 @@ class _Lowering:
     def _output(self, tensor: FileTensor) -> int:
         value = self.env[tensor.index]
         if not is_quantized(tensor):
-            return value.id
+            # A graph output is written by a node, even if its value is known.
+            return self._map(value, replace(value, id=next(self.ids), data=None)).id if value.is_constant else value.id
         return self._map(
             value, Tensor(next(self.ids), tensor.name, value.shape, tensor.dtype), quantize_step(tensor)
         ).id
@@ -254,7 +256,7 @@ class _Lowering:
             tuple(self._read(t) for t in operator.inputs),
             tuple(open_or_declared(self.subgraph.tensors[t]) for t in operator.outputs),
             tuple(view_dtype(self.subgraph.tensors[t]) for t in operator.outputs),
-            operator.options,
+            {"custom_options": operator.custom_options} if operator.is_custom else operator.options,
         )
 
     def _evaluate(self, operator: Operator, site: Site) -> bool:
@@ -277,8 +279,7 @@ class _Lowering:
         where = f"operator {operator.index} {operator.code}"
         if len(results) != len(operator.outputs):
             raise ModelError(f"{where} has {len(operator.outputs)} outputs; {len(results)} were expected")
-        self.tensors |= {t.id: t for t in emitter.tensors}
-        self.nodes += emitter.nodes
+        self._add(emitter)
         for index, result, declared in zip(operator.outputs, results, site.output_shapes, strict=True):
             target = self.subgraph.tensors[index]
             if declared is not None and declared != result.shape:
@@ -287,7 +288,18 @@ class _Lowering:
                 )
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
-            self._bind(target.index, self._rounded(operator, result, target))
+            self._bind(target.index, self._rounded(operator, self.tensors[result.id], target))
+
+    def _add(self, emitter: Emitter) -> None:
+        """Add an operator's nodes. What constants alone decide is computed: later operators may need to know it."""
+        self.tensors |= {t.id: t for t in emitter.tensors}
+        for node in emitter.nodes:
+            output = self.tensors[node.output]
+            value = value_of(node, [self.tensors[i] for i in node.inputs], output)
+            if value is None:
+                self.nodes.append(node)
+            else:
+                self.tensors[output.id] = replace(output, data=value)
 
     def _rounded(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
         """``result`` under the file's name, and simulated if the file has it quantized."""

@@ -67,8 +67,9 @@ def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
     scale, zero = np.reshape(q.scale, shape), np.reshape(q.zero_point, shape)
     if tensor.data.ndim == 0:
         scale, zero = scale.reshape(()), zero.reshape(())
-    result: NDArray[Any] = scale * (tensor.data.astype(np.float64) - zero)
-    return result.astype(np.float32)
+    with np.errstate(all="ignore"):  # an absurd scale gives infinities, as it would in any runtime
+        result: NDArray[Any] = scale * (tensor.data.astype(np.float64) - zero)
+        return result.astype(np.float32)
 
 
 def dequantize_step(tensor: FileTensor) -> Step:
@@ -77,14 +78,17 @@ def dequantize_step(tensor: FileTensor) -> Step:
 
 
 def quantize_step(tensor: FileTensor) -> Step:
-    limits = np.iinfo(tensor.dtype)
-    return Step("quantize", (Value(0),), (*_parameters(tensor), float(limits.min), float(limits.max)))
+    return Step("quantize", (Value(0),), (*_parameters(tensor), *_limits(tensor)))
 
 
 def simulate_step(tensor: FileTensor) -> Step:
     """Clamp to the range of the integer type and round to its grid."""
-    (scale, zero), limits = _parameters(tensor), np.iinfo(tensor.dtype)
-    return Step("simulate", (Value(0),), (scale * (limits.min - zero), scale * (limits.max - zero), scale))
+    return Step("simulate", (Value(0),), (*_parameters(tensor), *_limits(tensor)))
+
+
+def _limits(tensor: FileTensor) -> tuple[float, float]:
+    limits = np.iinfo(tensor.dtype)
+    return float(limits.min), float(limits.max)
 
 
 def _parameters(tensor: FileTensor) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.writer import ModelBuilder
 
-from .reference import ACTIVATIONS, Array, relu6
+from .reference import ACTIVATIONS, relu6
 from .tolerance import ARITHMETIC, Tolerance
 
 ABSENT = -1  # index of an optional input that is not given
@@ -114,10 +114,24 @@ class Net:
         self._terms = max(self._terms, terms)
         self._log.append(f"{code}{[x and x.shape for x in inputs]} {options} -> {value.shape}")
         result = np.asarray(ACTIVATIONS[activation](value) if activation else value)
-        output = self._builder.tensor(result.shape, "float32" if result.dtype.kind == "f" else result.dtype.name)
+        output = self._builder.tensor(result.shape, _dtype(result))
         indices = [ABSENT if x is None else x.index for x in inputs]
         self._builder.op(code, indices, [output], options, version=version)
         return Tensor(output, result)
+
+    def ops(
+        self,
+        code: str,
+        inputs: Sequence[Tensor],
+        values: Sequence[NDArray[Any]],
+        options: Mapping[str, object] | None = None,
+    ) -> list[Tensor]:
+        """Append operator ``code``, which has an output for each of ``values`` and no fused activation."""
+        self._log.append(f"{code}{[x.shape for x in inputs]} {options} -> {[v.shape for v in values]}")
+        self._magnitude = max(self._magnitude, *map(largest, values))
+        outputs = [Tensor(self._builder.tensor(v.shape, _dtype(v)), v) for v in values]
+        self._builder.op(code, [x.index for x in inputs], [x.index for x in outputs], options)
+        return outputs
 
     def output(self, tensor: Tensor) -> None:
         """Make ``tensor`` one more output of the model; they come in the order of the calls."""
@@ -132,6 +146,10 @@ class Net:
             describe="; ".join(self._log),
             litert_differs=self.litert_differs,
         )
+
+
+def _dtype(value: NDArray[Any]) -> str:
+    return "float32" if value.dtype.kind == "f" else value.dtype.name
 
 
 def exact(value: NDArray[Any]) -> NDArray[Any]:

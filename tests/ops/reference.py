@@ -8,9 +8,11 @@ that numpy has under their own name are missing here. ``test_reference.py`` comp
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,23 @@ def rsqrt(x: Array) -> Array:
 
 def squared_difference(x: Array, y: Array) -> Array:
     return np.square(x - y)
+
+
+def truncated_div(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Integer division that rounds towards zero."""
+    magnitude = np.abs(x) // np.abs(y)
+    return np.where((x < 0) != (y < 0), -magnitude, magnitude)
+
+
+def gelu(x: Array) -> Array:
+    """``x`` times the normal distribution's share below it."""
+    share: Array = np.vectorize(math.erf, otypes=[np.float64])(x / np.sqrt(2))
+    return 0.5 * x * (1 + share)
+
+
+def gelu_approximate(x: Array) -> Array:
+    """Hendrycks and Gimpel's approximation with a hyperbolic tangent (arXiv 1606.08415)."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 def logistic(x: Array) -> Array:
@@ -220,3 +239,79 @@ class SliceSpec:
 
 def strided_slice(x: Array, spec: SliceSpec) -> Array:
     return np.asarray(x[spec.index()])
+
+
+def mirror_pad(x: Array, margins: Sequence[tuple[int, ...]], mode: str) -> Array:
+    if mode == "REFLECT":
+        return np.pad(x, margins, mode="reflect")
+    return np.pad(x, margins, mode="symmetric")
+
+
+def resize_nearest_neighbor(
+    x: Array, size: tuple[int, int], align_corners: bool = False, half_pixel_centers: bool = False
+) -> Array:
+    for axis, length in zip((1, 2), size, strict=True):
+        extent = x.shape[axis]
+        if align_corners and length > 1:
+            source = [round_half_up(i * (extent - 1), length - 1) for i in range(length)]
+        elif half_pixel_centers:
+            source = [(2 * i + 1) * extent // (2 * length) for i in range(length)]
+        else:
+            source = [i * extent // length for i in range(length)]
+        x = np.take(x, np.minimum(source, extent - 1), axis)
+    return x
+
+
+def round_half_up(numerator: int, denominator: int) -> int:
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+def depth_to_space(x: Array, block: int) -> Array:
+    batch, height, width, channels = x.shape
+    pixels = x.reshape(batch, height, width, block, block, channels // block**2)
+    return pixels.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height * block, width * block, -1)
+
+
+def space_to_depth(x: Array, block: int) -> Array:
+    batch, height, width, channels = x.shape
+    pixels = x.reshape(batch, height // block, block, width // block, block, channels)
+    return pixels.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height // block, width // block, -1)
+
+
+def space_to_batch(x: Array, block: Sequence[int], paddings: Sequence[tuple[int, int]]) -> Array:
+    """Every ``block``-th pixel of the padded images, for each place in a block."""
+    padded = np.pad(x, [(0, 0), *paddings, *[(0, 0)] * (x.ndim - 1 - len(block))])
+    places = np.ndindex(*block)
+    return np.concatenate(
+        [padded[(slice(None), *(slice(p, None, b) for p, b in zip(place, block, strict=True)))] for place in places]
+    )
+
+
+def batch_to_space(x: Array, block: Sequence[int], crops: Sequence[tuple[int, int]]) -> Array:
+    """Every image becomes every ``block``-th pixel of a larger one, which is then cropped."""
+    places = list(np.ndindex(*block))
+    sizes = [d * b for d, b in zip(x.shape[1:], block, strict=False)]
+    images = np.zeros((len(x) // len(places), *sizes, *x.shape[1 + len(block) :]), x.dtype)
+    for place, part in zip(places, np.split(x, len(places)), strict=True):
+        images[(slice(None), *(slice(p, None, b) for p, b in zip(place, block, strict=True)))] = part
+    kept = (slice(before, size - after) for size, (before, after) in zip(sizes, crops, strict=True))
+    return images[(slice(None), *kept)]
+
+
+def gather(x: Array, indices: NDArray[np.integer], axis: int, batch_dims: int) -> Array:
+    if batch_dims == 0:
+        return np.take(x, indices, axis)
+    pairs = zip(x, indices, strict=True)
+    return np.stack([gather(image, row, axis - 1, batch_dims - 1) for image, row in pairs])
+
+
+def one_hot(indices: NDArray[np.integer], depth: int, on: Array, off: Array, axis: int) -> Array:
+    hot = indices[..., np.newaxis] == np.arange(depth)
+    return np.moveaxis(np.where(hot, on, off), -1, axis)
+
+
+def dynamic_update_slice(x: Array, update: Array, start: NDArray[np.integer]) -> Array:
+    first = np.clip(start, 0, np.subtract(x.shape, update.shape))
+    result = x.copy()
+    result[tuple(slice(f, f + size) for f, size in zip(first, update.shape, strict=True))] = update
+    return result

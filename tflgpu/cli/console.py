@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from math import isfinite
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tflgpu.errors import TflgpuError, UnsupportedError
+from tflgpu.errors import FallbackWarning, TflgpuError, UnsupportedError
 
 # Highlighting would colour every number; here colour means something.
 console = Console(highlight=False)
@@ -28,7 +29,10 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
     @wraps(verb)
     def reported(*args: Any, **kwargs: Any) -> None:
         try:
-            verb(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", FallbackWarning)
+                warnings.showwarning = _warn
+                verb(*args, **kwargs)
         except BrokenPipeError:  # the reader of our output has had enough; typer knows what to do
             raise
         except (TflgpuError, OSError, ValueError) as error:
@@ -36,6 +40,10 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(1) from error
 
     return reported
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    _errors.print(Text.assemble(("warning:", "bold yellow"), " ", str(message)), soft_wrap=True)
 
 
 def _message(error: Exception) -> str:

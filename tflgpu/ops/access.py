@@ -105,7 +105,7 @@ def access(
         name,
         type,
         source.channels,
-        same=shape == output and not linear,
+        same=shape == output and not linear and not fixed,
         splat=source.channels == 1 and target.channels > 1,
         linear=linear,
         slice=0 if rank - 1 in still else source.plane,

@@ -116,20 +116,21 @@ class Op:
             found.append(f"version {site.version} is newer than the greatest supported one, {self.versions}")
         if site.options.get("fused_activation_function", 0) not in ACTIVATIONS:
             found.append("its fused activation function is not supported")
-        found += [
-            f"input {i} has element type {t.dtype}; {' or '.join(sorted(self.types))} was expected"
-            for i, t in enumerate(site.inputs)
-            if t is not None and i not in self.integers and t.dtype not in self.types
-        ]
-        found += [
-            f"input {i} of shape {list(t.shape)} is empty" for i, t in enumerate(site.inputs) if t and 0 in t.shape
-        ]
+        for i, tensor in enumerate(site.inputs):
+            if tensor is None:
+                continue
+            types = INDICES if i in self.integers else self.types
+            if tensor.dtype not in types:
+                found.append(f"input {i} has element type {tensor.dtype}; {' or '.join(sorted(types))} was expected")
+            if 0 in tensor.shape and i not in self.integers:  # the shape of a scalar has no elements, and is fine
+                found.append(f"input {i} of shape {list(tensor.shape)} is empty")
         return found or list(self.reasons(site))
 
 
 REGISTRY: dict[str, Op] = {}
 
 FLOATS = frozenset(("float32",))
+INDICES = frozenset(("int16", "int32", "int64", "uint8"))
 # The element types that kernels take in and give back; 64-bit integers have 32 bits on the device.
 INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8"))
 NUMBERS = FLOATS | INTEGERS

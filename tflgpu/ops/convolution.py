@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.ir import Tensor
+from tflgpu.ir import Input, Step, Tensor, Value
 from tflgpu.ops.base import Emitter, Site, declare, static
+from tflgpu.ops.matmul import MatMul
 from tflgpu.ops.shaping import reshape_node
 from tflgpu.ops.window import Window, window_of, window_reasons
 
@@ -133,7 +134,6 @@ def transpose_conv(site: Site, emit: Emitter) -> Tensor:
 
 def _fully_connected_reasons(site: Site) -> Iterator[str]:
     x, weights = site.input(0), site.input(1)
-    yield from static(site, 1, "weights")
     if site.options.get("weights_format", 0) != 0:
         yield "its weights are stored shuffled; only the default format is supported"
     if len(weights.shape) != 2 or 0 in weights.shape or x.size % weights.shape[-1]:
@@ -154,5 +154,11 @@ def fully_connected(site: Site, emit: Emitter) -> Tensor:
     declared = site.output_shapes[0]
     if declared is not None and prod(declared) == prod(final):
         final = declared  # files before version 5 of the operator keep dimensions without saying so
-    y = emit.node("fully_connected", [rows, weights, bias], result, None, emit.activation(site))
+    if weights.is_constant:
+        y = emit.node("fully_connected", [rows, weights, bias], result, None, emit.activation(site))
+        return reshape_node(emit, y, final)
+    y = emit.node("matmul", [rows, weights], result, MatMul(adjoint_left=False, adjoint_right=True))
+    if bias is not None:
+        y = emit.node("map", [y, bias], result, None, (Step("add", (Value(0), Input(1))),))
+    y = emit.node("map", [y], result, None, emit.activation(site))
     return reshape_node(emit, y, final)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tflgpu.ir import Tensor
-from tflgpu.ops.base import ANY, Array, Emitter, Site, declare, numbers, static
+from tflgpu.ir import Array, Tensor
+from tflgpu.ops.base import ANY, Emitter, Site, declare, numbers, static
 from tflgpu.ops.shaping import reshape_node
 
 
@@ -43,7 +43,8 @@ def _range(site: Site) -> Array | None:
     start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0] for i in range(3))
     if delta == 0 or np.sign(limit - start) != np.sign(delta):
         return None
-    return np.arange(start, limit, delta, start.dtype)
+    value: Array = np.arange(start, limit, delta, dtype=start.dtype)
+    return value
 
 
 def _range_reasons(site: Site) -> Iterator[str]:

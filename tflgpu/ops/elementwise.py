@@ -160,7 +160,7 @@ def _add_n_reasons(site: Site) -> Iterator[str]:
         yield "its inputs differ in shape or element type"
 
 
-@declare("ADD_N", versions=1, inputs=(1, 1000), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
+@declare("ADD_N", versions=1, inputs=(2, 1000), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
 def add_n(site: Site, emit: Emitter) -> Tensor:
     """A chain of sums, which fusion joins up to the number of inputs that a kernel can take."""
     total = emit.node("map", [site.input(0)], site.input(0).shape)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tflgpu.ir import Tensor
-from tflgpu.ops.base import ANY, INTEGERS, Array, Emitter, Site, declare, normal_axis, static
+from tflgpu.ir import Array, Tensor
+from tflgpu.ops.base import ANY, INTEGERS, Emitter, Site, declare, normal_axis, static
 from tflgpu.ops.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.shaping import AxisMap, reshape_node
 
@@ -122,7 +122,8 @@ def one_hot(site: Site, emit: Emitter) -> Tensor:
     places = tuple(AxisMap(i if i < axis else i + 1) for i in range(len(indices.shape)))
     position = Position((Digit(axis), Lookup(1, places, None, step=-1)))
     source = reshape_node(emit, site.input(2), (1,))
-    return emit.node("gather", [source, indices], shape, Gather((position,), fill=off.reshape(-1)[0].item()))
+    fill = off.reshape(-1)[0].item() + 0  # a truth value becomes a number
+    return emit.node("gather", [source, indices], shape, Gather((position,), fill=fill))
 
 
 def _update_reasons(site: Site) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tflgpu.ir import Tensor, broadcasts_to
-from tflgpu.ops.base import ANY, Array, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ir import Array, Tensor, broadcasts_to
+from tflgpu.ops.base import ANY, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.resize import size_reasons
 from tflgpu.ops.shaping import AxisMap, Concatenate, Rearrange
@@ -194,7 +194,8 @@ def _nearest(old: int, new: int, corners: bool, centers: bool) -> Array:
     scale = _FLOAT32(old - 1) / _FLOAT32(new - 1) if corners and new > 1 else _FLOAT32(old) / _FLOAT32(new)
     place = (np.arange(new, dtype=_FLOAT32) + _FLOAT32(0.5 if centers else 0)) * scale
     nearest = np.floor(place + _FLOAT32(0.5)) if corners else np.floor(place)
-    return np.minimum(nearest, old - 1).astype(np.int32)
+    result: Array = np.minimum(nearest, old - 1).astype(np.int32)
+    return result
 
 
 def _tile_reasons(site: Site) -> Iterator[str]:
@@ -220,7 +221,7 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} does not broadcast to {numbers(site, 1)}"
 
 
-@declare("BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
+@declare("BROADCAST_TO", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
 def broadcast_to(site: Site, emit: Emitter) -> Tensor:
     return emit.node("map", [site.input(0)], tuple(numbers(site, 1)))
 

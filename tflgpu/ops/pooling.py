@@ -1,4 +1,4 @@
-"""AVERAGE_POOL_2D and MAX_POOL_2D. Padding never counts: not in the average's divisor, not as a candidate maximum."""
+"""Average, maximum and L2 pooling. Padding never counts: not in an average's divisor, not as a candidate maximum."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, varia
 from tflgpu.ops.window import Window, window_of, window_reasons
 
 
+# l2 is the square root of the average of squares.
+Function = Literal["average", "maximum", "l2"]
+
+
 @dataclass(frozen=True)
 class Pool:
-    function: Literal["average", "maximum"]
+    function: Function
     window: Window
 
 
@@ -27,7 +31,7 @@ def _reasons(site: Site) -> Iterator[str]:
     yield from window_reasons(site, _kernel(site), site.input(0).shape)
 
 
-def _pool(function: Literal["average", "maximum"]) -> Emit:
+def _pool(function: Function) -> Emit:
     def emit_pool(site: Site, emit: Emitter) -> Tensor:
         image = site.input(0)
         window = window_of(site, _kernel(site), image.shape)
@@ -39,6 +43,7 @@ def _pool(function: Literal["average", "maximum"]) -> Emit:
 
 declare("AVERAGE_POOL_2D", versions=3, inputs=1, reasons=_reasons)(_pool("average"))
 declare("MAX_POOL_2D", versions=3, inputs=1, reasons=_reasons)(_pool("maximum"))
+declare("L2_POOL_2D", versions=1, inputs=1, reasons=_reasons)(_pool("l2"))
 
 
 @variant("pool")

@@ -1,4 +1,4 @@
-"""MEAN and SOFTMAX: each result depends on many elements. Both accumulate in float whatever the storage."""
+"""Reductions over any axes, softmax and ARG_MAX: each result depends on many elements. Sums are in float whatever the storage."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.ir import Tensor
+from tflgpu.ir import Step, Tensor
+from tflgpu.layout import LANES
 from tflgpu.ops.access import access
-from tflgpu.ops.base import Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.base import ANY, NUMBERS, Emit, Emitter, Site, declare, normal_axis, static
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.shaping import reshape_node
 
@@ -22,10 +23,51 @@ class Reduce:
 
 
 @dataclass(frozen=True)
+class Combination:
+    """How a reduction joins two elements, by OpenCL expressions.
+
+    neutral: the value that changes no result, for float and int vectors.
+    """
+
+    expression: str
+    neutral: tuple[str, str] = ("0", "0")
+
+
+# sum_of_squares has no operator of its own: norms are made of it.
+COMBINATIONS = {
+    "mean": Combination("%s + %s"),
+    "sum": Combination("%s + %s"),
+    "sum_of_squares": Combination("%s + %s"),
+    "max": Combination("max(%s, %s)", ("-INFINITY", "INT_MIN")),
+    "min": Combination("min(%s, %s)", ("INFINITY", "INT_MAX")),
+    "prod": Combination("%s * %s", ("1", "1")),
+    "any": Combination("%s | %s"),
+    "all": Combination("%s & %s", ("1", "1")),
+}
+REDUCERS = {
+    "SUM": "sum",
+    "REDUCE_MAX": "max",
+    "REDUCE_MIN": "min",
+    "REDUCE_PROD": "prod",
+    "REDUCE_ANY": "any",
+    "REDUCE_ALL": "all",
+}
+
+
+@dataclass(frozen=True)
 class Softmax:
-    """Over the last axis: exp(beta * x) / sum(exp(beta * x))."""
+    """Over the last axis: exp(beta * x) / sum(exp(beta * x)), or its logarithm."""
 
     beta: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class ArgExtreme:
+    """The first index of the greatest (or least) element along ``axis``, which stays with size 1."""
+
+    axis: int
+    greatest: bool
 
 
 def _axes(site: Site) -> list[int | None]:
@@ -39,20 +81,66 @@ def _reasons(site: Site) -> Iterator[str]:
         yield f"its axes are not all axes of its input {list(site.input(0).shape)}"
 
 
-@declare("MEAN", versions=3, inputs=2, integers=(1,), reasons=_reasons)
-def mean(site: Site, emit: Emitter) -> Tensor:
-    x, axes = site.input(0), tuple(sorted({a for a in _axes(site) if a is not None}))
+def _reduction(function: str) -> Emit:
+    def emit_reduction(site: Site, emit: Emitter) -> Tensor:
+        x, axes = site.input(0), tuple(sorted({a for a in _axes(site) if a is not None}))
+        y = reduce_node(emit, x, function, axes)
+        if site.options.get("keep_dims"):
+            return y
+        return reshape_node(emit, y, tuple(d for i, d in enumerate(x.shape) if i not in axes))
+
+    return emit_reduction
+
+
+def reduce_node(emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], steps: tuple[Step, ...] = ()) -> Tensor:
+    """``x`` reduced over ``axes`` (normal, sorted), which stay with size 1."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
-    y = emit.node("reduce", [x], kept, Reduce("mean", axes))
-    if site.options.get("keep_dims"):
-        return y
-    return reshape_node(emit, y, tuple(d for i, d in enumerate(x.shape) if i not in axes))
+    return emit.node("reduce", [x], kept, Reduce(function, axes), steps)
+
+
+declare("MEAN", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_reasons)(_reduction("mean"))
+for _code, _function in REDUCERS.items():
+    _types = frozenset(("bool",)) if _function in ("any", "all") else NUMBERS
+    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_reasons)(_reduction(_function))
+
+
+def _arg_axis(site: Site) -> int | None:
+    axes = _axes(site)
+    return axes[0] if len(axes) == 1 else None
+
+
+def _arg_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "axis")
+    if site.constant(1) is not None and _arg_axis(site) is None:
+        yield f"its axis is no axis of its input {list(site.input(0).shape)}"
+
+
+def _arg_extreme(greatest: bool) -> Emit:
+    def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
+        x, axis = site.input(0), _arg_axis(site)
+        assert axis is not None
+        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        attributes = ArgExtreme(axis, greatest)
+        y = emit.node("arg_extreme", [x], (*before, 1, *behind), attributes, dtype=site.output_types[0])
+        return reshape_node(emit, y, before + behind)
+
+    return emit_arg_extreme
+
+
+for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
+    declare(_code, versions=3, inputs=2, integers=(1,), types=ANY, reasons=_arg_reasons)(_arg_extreme(_greatest))
 
 
 @declare("SOFTMAX", versions=3, inputs=1)
 def softmax(site: Site, emit: Emitter) -> Tensor:
     x = site.input(0)
     return emit.node("softmax", [x], x.shape, Softmax(float(site.options.get("beta", 1.0))))
+
+
+@declare("LOG_SOFTMAX", versions=2, inputs=1)
+def log_softmax(site: Site, emit: Emitter) -> Tensor:
+    x = site.input(0)
+    return emit.node("softmax", [x], x.shape, Softmax(1.0, log=True))
 
 
 @variant("reduce")
@@ -66,6 +154,9 @@ def reduce_kernel(request: Request) -> Kernel:
         loops.append((source.slices, source.plane))
     count = prod(extent for extent, _ in loops)
     kept = access("src", request.input(0).type, source.shape, g.shape, fixed=attributes.axes)
+    combination, source_type = COMBINATIONS[attributes.function], request.input(0).vector
+    neutral = combination.neutral[source_type == "int"]
+    unused = channels and neutral != "0" and source.channels % LANES
     shared, tiles, per_tile = _share(request, g.quads, count)
     return Kernel(
         "reduce",
@@ -74,7 +165,11 @@ def reduce_kernel(request: Request) -> Kernel:
             "loops": loops,
             "count": count,
             "channels": channels,
-            "factor": 1 / prod(source.shape[a] for a in attributes.axes),
+            "combination": combination.expression,
+            "neutral": neutral,
+            "past_last": [-(lane >= source.channels % LANES) for lane in range(LANES)] if unused else [],
+            "squares": attributes.function == "sum_of_squares",
+            "divided_by": prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
             "shared": shared,
             "per_tile": per_tile,
             "src": request.input(0),
@@ -83,6 +178,32 @@ def reduce_kernel(request: Request) -> Kernel:
         tiles=tiles,
         local_size=request.target.local_size,
         scratch=request.target.local_size if shared else 0,
+        value_type=source_type,
+    )
+
+
+@variant("arg_extreme")
+def arg_extreme_kernel(request: Request) -> Kernel:
+    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
+    assert isinstance(attributes, ArgExtreme)
+    channels = attributes.axis == len(source.shape) - 1
+    extent = source.shape[attributes.axis]
+    per_tile = items_per_tile(g.quads, request.target, 4 * extent)
+    return Kernel(
+        "arg_extreme",
+        {
+            "kept": access("src", request.input(0).type, source.shape, g.shape, fixed=(attributes.axis,)),
+            "channels": channels,
+            "extent": extent,
+            "stride": source.plane if channels else source.axis_strides[attributes.axis],
+            "beats": ">" if attributes.greatest else "<",
+            "per_tile": per_tile,
+            "src": request.input(0),
+        },
+        (request.activation("src", 0),),
+        tiles=tile_count(g.quads, per_tile),
+        local_size=request.target.local_size,
+        value_type="int",
     )
 
 
@@ -102,7 +223,14 @@ def softmax_kernel(request: Request) -> Kernel:
     shared, tiles, per_tile = _share(request, g.pixels, g.slices)
     return Kernel(
         "softmax",
-        {"beta": attributes.beta, "shared": shared, "per_tile": per_tile, "src": request.input(0)},
+        {
+            "beta": attributes.beta,
+            "log": attributes.log,
+            "dirty": attributes.log,
+            "shared": shared,
+            "per_tile": per_tile,
+            "src": request.input(0),
+        },
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,

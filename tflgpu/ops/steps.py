@@ -49,9 +49,9 @@ def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> A
     return q
 
 
-def _simulate(x: Array, low: float, high: float, scale: float) -> Array:
-    """The nearest value that a quantized tensor of this range can hold."""
-    return _half_away((np.clip(x, low, high) - low) / scale) * scale + low
+def _simulate(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
+    """The nearest value that a quantized tensor can hold: quantize and dequantize."""
+    return scale * (_quantize(x, scale, zero, low, high) - zero)
 
 
 def _elu(x: Array) -> Array:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tflgpu.ir import Graph, remove_dead, verify
 from tflgpu.passes.affine import fold_affine
 from tflgpu.passes.fold import fold_constants
@@ -27,7 +29,8 @@ def optimize(graph: Graph) -> Graph:
     """Run every pass; the graph is verified on the way in and after each."""
     verify(graph)
     for rewrite in PASSES:
-        graph = remove_dead(rewrite(graph))
+        with np.errstate(all="ignore"):  # constants may hold anything, infinities and NaN included
+            graph = remove_dead(rewrite(graph))
         verify(graph)
     return graph
 

@@ -50,14 +50,18 @@ def add_conversions(graph: Graph) -> Graph:
 
 def _readable(graph: Graph, tensor: TensorId) -> bool:
     """Whether all readers of a graph input take it as the host gives it."""
-    geometry = Geometry(graph[tensor].shape)
-    return geometry.is_linear or (
-        geometry.channels <= LANES
-        and all(
-            n.kind == "convolution" and n.inputs.count(tensor) == 1 and n.inputs[0] == tensor
-            for n in graph.consumers[tensor]
-        )
+    return Geometry(graph[tensor].shape).is_linear or all(
+        _reads_linear(graph, n, tensor) for n in graph.consumers[tensor]
     )
+
+
+def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
+    """Whether ``node`` reads the tensor as its first input only, and can do so in the host's order."""
+    if node.inputs[0] != tensor or node.inputs.count(tensor) > 1 or 0 in node.step_inputs:
+        return False
+    if node.kind == "map":
+        return graph[tensor].shape == graph[node.output].shape
+    return node.kind == "convolution" and Geometry(graph[tensor].shape).channels <= LANES
 
 
 def _writable(graph: Graph, tensor: TensorId) -> bool:

@@ -1,0 +1,55 @@
+"""The numpy meaning of nodes that compute elementwise or move data: what constants become at compile time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tflgpu.ir import Array, Node, Operand, Tensor, Value
+from tflgpu.ops.gather import Gather
+from tflgpu.ops.gather import evaluate as gathered
+from tflgpu.ops.shaping import Concatenate, Rearrange
+from tflgpu.ops.shaping import evaluate as rearranged
+from tflgpu.ops.steps import FUNCTIONS
+
+# A constant is worth storing instead of computing only while it stays small beside its sources.
+MAX_GROWTH_ELEMENTS = 1 << 20
+
+
+def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | None:
+    """The value of a node whose inputs are all constants; None if one is not, or it is not to be computed here."""
+    arrays = [t.data for t in inputs if t.data is not None]
+    if not arrays or len(arrays) < len(inputs):
+        return None
+    if output.size > max(MAX_GROWTH_ELEMENTS, *(t.size for t in inputs)):
+        return None
+    match node.attributes:
+        case Rearrange() as rearrange:
+            base = rearranged(rearrange, arrays[0], output.shape)
+        case Gather() as gather:
+            base = gathered(gather, arrays, output.shape)
+        case Concatenate(axis):
+            base = np.concatenate(arrays, axis)
+        case None if node.kind == "reshape":
+            base = arrays[0].reshape(output.shape)
+        case None if node.kind == "map":
+            base = np.broadcast_to(arrays[0], output.shape)
+        case _:
+            return None
+    return np.array(run_steps(node, base, arrays), output.dtype, order="C")
+
+
+def run_steps(node: Node, base: Array, inputs: list[Array]) -> Array:
+    """The numpy meaning of a node's steps, in double precision, from the kernel's own result ``base``."""
+    if not node.steps:
+        return base
+    values: list[Array] = [base.astype(np.float64)]
+
+    def read(operand: Operand) -> Array:
+        return values[operand.index] if isinstance(operand, Value) else inputs[operand.index].astype(np.float64)
+
+    for step in node.steps:
+        with np.errstate(all="ignore"):  # what a device does without a word, infinities and NaN included
+            values.append(FUNCTIONS[step.function].evaluate(*map(read, step.operands), *step.parameters))
+    return values[-1]
