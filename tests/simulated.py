@@ -8,6 +8,7 @@ that is wrong on purpose. What the simulator itself finds stands in its log. ``t
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
@@ -69,6 +70,18 @@ def convolutions(net: Net) -> Tensor:
     x = _convolution(net, net.input(net.normal((2, 7, 9, 3))), 10, Window((3, 3), (2, 2), padding="SAME"))
     y = _convolution(net, x, 10, Window((3, 2), dilation=(2, 1), padding="SAME"))
     return net.op("ADD", [x, y], x.value + y.value, activation="RELU")
+
+
+def unpooled(net: Net) -> Tensor:
+    """Maxima that remember where they were, and go back there."""
+    x = _swish(net, net.input(net.normal((2, 4, 6, 5))))
+    options = struct.pack("<6i", 2, 2, 2, 2, 2, 0)
+    window = Window((2, 2), (2, 2))
+    pooled = reference.max_pool_2d(x.value, window)
+    indices = np.argmax([pixels for _, _, pixels in window.taps(x.value)], axis=0)
+    outputs = net.ops("MaxPoolingWithArgmax2D", [x], [pooled, indices.astype(np.float64)], custom_options=options)
+    value = np.where(x.value == pooled.repeat(2, 1).repeat(2, 2), x.value, 0)
+    return net.op("MaxUnpooling2D", outputs, value, custom_options=options)
 
 
 def products(net: Net) -> Tensor:
@@ -160,6 +173,20 @@ def reshape(net: Net) -> Tensor:
     return net.op("RESHAPE", [x, net.integers([4, 45])], x.value.reshape(4, 45), {"new_shape": [4, 45]})
 
 
+def gathers(net: Net) -> Tensor:
+    """By digits of coordinates, by tables and by indices of the host, some of them out of range; over a background."""
+    x = _image(net, 1, 3, 4, 6)
+    net.output(net.op("TILE", [x, net.integers([1, 2, 1, 2])], np.tile(x.value, (1, 2, 1, 2))))
+    margins = [(0, 0), (1, 2), (0, 1), (1, 0)]
+    padded = reference.mirror_pad(x.value, margins, "REFLECT")
+    net.output(net.op("MIRROR_PAD", [x, net.integers(margins)], padded, {"mode": "REFLECT"}))
+    indices = net.input(np.array([3, 0, 9, -2], np.int32))
+    net.output(net.op("GATHER", [x, indices], x.value[:, :, [3, 0, 3, 0]], {"axis": 2}))
+    update, start = _image(net, 1, 2, 2, 5), net.input(np.array([0, 5, 1, -1], np.int32))
+    value = reference.dynamic_update_slice(x.value, update.value, start.value)
+    return net.op("DYNAMIC_UPDATE_SLICE", [x, update, start], value)
+
+
 def concatenations(net: Net) -> Tensor:
     """Along channels that do and do not begin at whole quads, and along rows."""
     parts = [_image(net, 1, 2, 3, c) for c in (4, 3, 6)]
@@ -181,6 +208,7 @@ def broadcasts(net: Net) -> Tensor:
 CASES: tuple[Callable[[Net], Tensor], ...] = (
     convolutions,
     products,
+    unpooled,
     wide_convolution,
     convolution_of_one_pixel,
     grouped_convolution,
@@ -194,6 +222,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     means,
     rearrangements,
     reshape,
+    gathers,
     concatenations,
     broadcasts,
 )

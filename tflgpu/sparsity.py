@@ -1,7 +1,7 @@
 """Sparse constants -> dense ones, after the schema's SparsityParameters.
 
-A sparse tensor is stored dimension by dimension in ``traversal order``; blocked dimensions come twice, first the blocks,
-then the places within a block. Each level is dense (all indices) or compressed (segments of explicit indices).
+A sparse tensor is stored dimension by dimension in ``traversal order``; blocked dimensions come twice, first the
+blocks, then the places within a block. Each level is dense (all indices) or compressed (segments of explicit indices).
 """
 
 from __future__ import annotations

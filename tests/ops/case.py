@@ -97,6 +97,7 @@ class Net:
         version: int = 1,
         terms: int = 1,
         magnitude: float = 0.0,
+        custom_options: bytes = b"",
     ) -> Tensor:
         """Append operator ``code``, whose output is ``value`` before its fused activation, and of its type.
 
@@ -116,7 +117,7 @@ class Net:
         result = np.asarray(ACTIVATIONS[activation](value) if activation else value)
         output = self._builder.tensor(result.shape, _dtype(result))
         indices = [ABSENT if x is None else x.index for x in inputs]
-        self._builder.op(code, indices, [output], options, version=version)
+        self._builder.op(code, indices, [output], options or None, version=version, custom_options=custom_options)
         return Tensor(output, result)
 
     def ops(
@@ -125,12 +126,15 @@ class Net:
         inputs: Sequence[Tensor],
         values: Sequence[NDArray[Any]],
         options: Mapping[str, object] | None = None,
+        *,
+        custom_options: bytes = b"",
     ) -> list[Tensor]:
         """Append operator ``code``, which has an output for each of ``values`` and no fused activation."""
         self._log.append(f"{code}{[x.shape for x in inputs]} {options} -> {[v.shape for v in values]}")
         self._magnitude = max(self._magnitude, *map(largest, values))
         outputs = [Tensor(self._builder.tensor(v.shape, _dtype(v)), v) for v in values]
-        self._builder.op(code, [x.index for x in inputs], [x.index for x in outputs], options)
+        indices = [x.index for x in inputs], [x.index for x in outputs]
+        self._builder.op(code, *indices, options, custom_options=custom_options)
         return outputs
 
     def output(self, tensor: Tensor) -> None:

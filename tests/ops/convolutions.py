@@ -93,7 +93,7 @@ def fully_connected(net: Net) -> Tensor:
     flattened = 1 if keep_num_dims else net.draw(st.integers(1, len(x.shape) - 1))
     terms = int(np.prod(x.shape[-flattened:]))
     outputs = net.draw(CHANNELS)
-    matrix = weights(net, (outputs, terms), terms)
+    matrix = weights(net, (outputs, terms), terms) if net.draw(BOOL) else net.input(net.normal((outputs, terms)))
     bias = net.constant(net.normal((outputs,))) if net.draw(BOOL) else None
     leave_out = bias is None and net.draw(BOOL)  # instead of an input that is absent
     return net.op(

@@ -1,4 +1,4 @@
-"""Rows of integers and truth values: arithmetic, comparisons, logic, choices and conversions; and of newer functions of floats."""
+"""Rows of integers and truth values (arithmetic, comparisons, choices, conversions), and of rarer functions of floats."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _ANY_SHAPE = st.one_of(FEATURE_MAP, shapes())
 
 def numbers(net: Net, shape: Sequence[int], dtype: str = "float32") -> NDArray[Any]:
     """Few different numbers, so that some are equal; all are exact in half precision. Truth values for ``bool``."""
-    return net.rng.integers(0 if dtype == "bool" else -9, 2 if dtype == "bool" else 10, shape).astype(dtype)
+    low, high = (0, 2) if dtype == "bool" else (-9, 10)
+    return np.asarray(net.rng.integers(low, high, shape), dtype)
 
 
 def divisors(net: Net, shape: Sequence[int], dtype: str = "float32") -> NDArray[Any]:
-    return (net.rng.integers(1, 6, shape) * net.rng.choice([-1, 1], shape)).astype(dtype)
+    return np.asarray(net.rng.integers(1, 6, shape) * net.rng.choice([-1, 1], shape), dtype)
 
 
 def powers(net: Net, shape: Sequence[int], dtype: str) -> NDArray[Any]:
-    return net.rng.integers(0, 5, shape).astype(dtype)
+    return np.asarray(net.rng.integers(0, 5, shape), dtype)
 
 
 def unary_integers(net: Net, code: str, function: Function, dtypes: Sequence[str]) -> Tensor:
@@ -146,17 +147,34 @@ _COMPARISONS: tuple[tuple[str, Function], ...] = (
 
 ROWS: tuple[Row, ...] = (
     Row("abs_integers", "ABS", partial(unary_integers, code="ABS", function=np.abs, dtypes=("int32", "int16")), EXACT),
-    Row("neg_integers", "NEG", partial(unary_integers, code="NEG", function=np.negative, dtypes=("int32", "int64")), EXACT),
+    Row(
+        "neg_integers",
+        "NEG",
+        partial(unary_integers, code="NEG", function=np.negative, dtypes=("int32", "int64")),
+        EXACT,
+    ),
     *(
-        Row(f"{code.lower()}_integers", code, partial(binary, code=code, function=f, dtypes=dtypes, second=second), EXACT)
+        Row(
+            f"{code.lower()}_integers",
+            code,
+            partial(binary, code=code, function=f, dtypes=dtypes, second=second),
+            EXACT,
+        )
         for code, f, dtypes, second in _BINARY_INTEGERS
     ),
     *(
         Row(code.lower(), code, partial(binary, code=code, function=f, dtypes=("float32", "int32", "int64")), EXACT)
         for code, f in _COMPARISONS
     ),
-    Row("logical_and", "LOGICAL_AND", partial(binary, code="LOGICAL_AND", function=np.logical_and, dtypes=("bool",)), EXACT),
-    Row("logical_or", "LOGICAL_OR", partial(binary, code="LOGICAL_OR", function=np.logical_or, dtypes=("bool",)), EXACT),
+    Row(
+        "logical_and",
+        "LOGICAL_AND",
+        partial(binary, code="LOGICAL_AND", function=np.logical_and, dtypes=("bool",)),
+        EXACT,
+    ),
+    Row(
+        "logical_or", "LOGICAL_OR", partial(binary, code="LOGICAL_OR", function=np.logical_or, dtypes=("bool",)), EXACT
+    ),
     Row("logical_not", "LOGICAL_NOT", logical_not, EXACT),
     Row("select", "SELECT", select, EXACT),
     Row("select_v2", "SELECT_V2", select_v2, EXACT),

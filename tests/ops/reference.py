@@ -61,13 +61,14 @@ def truncated_div(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 
 def gelu(x: Array) -> Array:
     """``x`` times the normal distribution's share below it."""
-    share: Array = np.vectorize(math.erf, otypes=[np.float64])(x / np.sqrt(2))
-    return 0.5 * x * (1 + share)
+    result: Array = 0.5 * x * (1 + np.vectorize(math.erf, otypes=[np.float64])(x / np.sqrt(2)))
+    return result
 
 
 def gelu_approximate(x: Array) -> Array:
     """Hendrycks and Gimpel's approximation with a hyperbolic tangent (arXiv 1606.08415)."""
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    result: Array = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return result
 
 
 def logistic(x: Array) -> Array:
@@ -170,6 +171,10 @@ def max_pool_2d(x: Array, window: Window) -> Array:
     return functools.reduce(np.maximum, (pixels for _, _, pixels in window.taps(x, fill=-np.inf)))
 
 
+def l2_pool_2d(x: Array, window: Window) -> Array:
+    return np.sqrt(average_pool_2d(np.square(x), window))
+
+
 def fully_connected(x: Array, weights: Array, bias: Array, keep_num_dims: bool = False) -> Array:
     """``weights`` are [O, I]; unless ``keep_num_dims``, everything that is not I is one batch axis."""
     rows = x if keep_num_dims else x.reshape(-1, weights.shape[1])
@@ -180,6 +185,31 @@ def softmax(x: Array, beta: float = 1.0) -> Array:
     exponentials: Array = np.exp(beta * (x - x.max(axis=-1, keepdims=True)))
     total: Array = exponentials.sum(axis=-1, keepdims=True)
     return exponentials / total
+
+
+def l2_normalization(x: Array) -> Array:
+    norm: Array = np.sqrt(np.square(x).sum(axis=-1, keepdims=True))
+    return x / np.maximum(norm, 1e-6)
+
+
+def local_response_normalization(x: Array, radius: int, bias: float, alpha: float, beta: float) -> Array:
+    """Krizhevsky's: each channel beside the squares of those at most ``radius`` away."""
+    padded = np.pad(np.square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
+    total = sum((padded[..., i : i + x.shape[-1]] for i in range(2 * radius + 1)), _ZERO)
+    result: Array = x * np.power(bias + alpha * total, -beta)
+    return result
+
+
+def cumsum(x: NDArray[Any], axis: int, exclusive: bool, reverse: bool) -> NDArray[Any]:
+    line = np.flip(x, axis) if reverse else x
+    total = np.cumsum(line, axis, x.dtype) - (line if exclusive else 0)
+    return np.flip(total, axis) if reverse else total
+
+
+def top_k(x: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The greatest of the last axis in descending order, of equal ones the first; and where they stood."""
+    order = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)
 
 
 def resize_bilinear(

@@ -35,7 +35,7 @@ def average_pool(net: Net, x: Tensor, w: Window) -> Tensor:
         "AVERAGE_POOL_2D",
         [x],
         reference.average_pool_2d(x.value, w),
-        _pool_options(w),
+        pool_options(w),
         activation=net.draw(ACTIVATION),
         terms=w.kernel[0] * w.kernel[1],
         magnitude=largest(x.value),
@@ -51,7 +51,7 @@ def max_pool_2d(net: Net) -> Tensor:
 
 def max_pool(net: Net, x: Tensor, w: Window) -> Tensor:
     value = reference.max_pool_2d(x.value, w)
-    return net.op("MAX_POOL_2D", [x], value, _pool_options(w), activation=net.draw(CLAMP))
+    return net.op("MAX_POOL_2D", [x], value, pool_options(w), activation=net.draw(CLAMP))
 
 
 def resize_bilinear(net: Net) -> Tensor:
@@ -93,7 +93,7 @@ def mean_over(net: Net, x: Tensor, over: list[int]) -> Tensor:
     )
 
 
-def _pool_options(w: Window) -> dict[str, object]:
+def pool_options(w: Window) -> dict[str, object]:
     return {
         "padding": w.padding,
         "stride_h": w.stride[0],

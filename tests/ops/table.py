@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import convolutions, elementwise, logic, matrices, movement, rearranging, regressions, spatial
+from . import (
+    convolutions,
+    elementwise,
+    logic,
+    matrices,
+    mediapipe,
+    movement,
+    rearranging,
+    reductions,
+    regressions,
+    spatial,
+)
 from .case import Row
 
 ROWS: tuple[Row, ...] = (
@@ -10,8 +21,10 @@ ROWS: tuple[Row, ...] = (
     *elementwise.ROWS,
     *logic.ROWS,
     *matrices.ROWS,
+    *mediapipe.ROWS,
     *spatial.ROWS,
     *movement.ROWS,
     *rearranging.ROWS,
+    *reductions.ROWS,
     *regressions.ROWS,
 )

@@ -31,7 +31,7 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", FallbackWarning)
-                warnings.showwarning = _warn
+                warnings.showwarning = _warn  # type: ignore[assignment]
                 verb(*args, **kwargs)
         except BrokenPipeError:  # the reader of our output has had enough; typer knows what to do
             raise

@@ -12,10 +12,13 @@ from tflgpu.ops import (
     indexing,
     logic,
     matmul,
+    mediapipe,
     movement,
+    normalization,
     pooling,
     reduction,
     resize,
+    scan,
     shaping,
 )
 from tflgpu.ops.base import REGISTRY, Emit, Emitter, Op, Site
@@ -35,9 +38,12 @@ __all__ = [
     "indexing",
     "logic",
     "matmul",
+    "mediapipe",
     "movement",
+    "normalization",
     "pooling",
     "reduction",
     "resize",
+    "scan",
     "shaping",
 ]

@@ -63,7 +63,7 @@ def matmul_kernel(request: Request) -> Kernel:
     left_shape, right_shape = request.shape(0), request.shape(1)
     _, depth = _matrix(left_shape.shape, attributes.adjoint_left)
     row_axis, last_axis = len(g.shape) - 2, len(g.shape) - 1
-    # A side that is not transposed follows the output along its own axis, the left one its rows, the right one its columns.
+    # A side that is not transposed follows the output along one axis: the left its rows, the right its columns.
     left_fixed = {last_axis, row_axis} if attributes.adjoint_left else {last_axis}
     right_fixed = {last_axis, row_axis} if attributes.adjoint_right else {row_axis}
     per_tile = items_per_tile(g.quads, request.target, 10 * depth)

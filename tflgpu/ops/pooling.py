@@ -12,7 +12,6 @@ from tflgpu.ops.base import Emit, Emitter, Site, declare
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.window import Window, window_of, window_reasons
 
-
 # l2 is the square root of the average of squares.
 Function = Literal["average", "maximum", "l2"]
 

@@ -1,4 +1,4 @@
-"""Reductions over any axes, softmax and ARG_MAX: each result depends on many elements. Sums are in float whatever the storage."""
+"""Reductions over any axes, softmax and ARG_MAX: each result depends on many elements. Float sums are never in half."""
 
 from __future__ import annotations
 

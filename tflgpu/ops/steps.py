@@ -67,8 +67,8 @@ def _select(condition: Array, x: Array, y: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    scaled: Array = np.asarray(np.vectorize(erf, otypes=[float])(x / np.sqrt(2)))
-    return 0.5 * x * (1 + scaled)
+    result: Array = 0.5 * x * (1 + np.vectorize(erf, otypes=[float])(x / np.sqrt(2)))
+    return result
 
 
 def _gelu_approximate(x: Array) -> Array:
