@@ -56,7 +56,7 @@ def squared_difference(x: Array, y: Array) -> Array:
 def truncated_div(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Integer division that rounds towards zero."""
     magnitude = np.abs(x) // np.abs(y)
-    return np.where((x < 0) != (y < 0), -magnitude, magnitude)
+    return np.asarray(np.where((x < 0) != (y < 0), -magnitude, magnitude))
 
 
 def gelu(x: Array) -> Array:

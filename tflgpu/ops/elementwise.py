@@ -71,7 +71,7 @@ TANH = 4  # of the schema's ActivationFunctionType
 def map_node(
     site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None
 ) -> Tensor:
-    """One step over broadcast operands, then the fused activation. The result has the last operand's type, or ``dtype``.
+    """One step over broadcast operands, then the fused activation; of the last operand's type, or ``dtype``.
 
     The kernel walks a *primary* input: a computed one of the full shape if there is one, so that it can be
     fused with the node that computes it.

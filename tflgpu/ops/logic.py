@@ -1,4 +1,4 @@
-"""Comparisons, truth values, SELECT and CAST: elementwise operators that change element types. Truth is 1, falsehood 0."""
+"""Comparisons, logic, SELECT and CAST: elementwise operators that change element types. Truth values are 0 and 1."""
 
 from __future__ import annotations
 

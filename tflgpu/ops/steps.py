@@ -79,7 +79,7 @@ def _gelu_approximate(x: Array) -> Array:
 def _to_int(x: Array) -> Array:
     """The nearest integer towards zero that 32 bits hold; NaN is 0."""
     limits = np.iinfo(np.int32)
-    return np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), limits.min, limits.max)
+    return np.asarray(np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), limits.min, limits.max))
 
 
 def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
