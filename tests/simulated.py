@@ -72,6 +72,37 @@ def convolutions(net: Net) -> Tensor:
     return net.op("ADD", [x, y], x.value + y.value, activation="RELU")
 
 
+def arg_extremes(net: Net) -> Tensor:
+    """Along the channels and along another axis; as floats, to go on with."""
+    x = _image(net, 2, 3, 4, 6)
+    for code, axis, function in (("ARG_MAX", 3, np.argmax), ("ARG_MIN", 1, np.argmin)):
+        index = net.op(code, [x, net.integers([axis])], function(x.value, axis).astype(np.int32))
+        net.output(net.op("CAST", [index], index.value.astype(np.float64)))
+    return x
+
+
+def neighbours(net: Net) -> Tensor:
+    """Local response normalization, and running sums along each kind of axis."""
+    x = _image(net, 2, 3, 4, 6)
+    options = {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
+    squares = np.pad(x.value**2, ((0, 0),) * 3 + ((2, 2),))
+    around = sum(squares[..., i : i + 6] for i in range(5))
+    x = net.op("LOCAL_RESPONSE_NORMALIZATION", [x], x.value * (1 + 0.5 * around) ** -0.75, options)
+    for axis in (3, 2):
+        value = np.cumsum(x.value, axis)
+        x = net.op("CUMSUM", [x, net.integers(axis)], value, {"exclusive": False, "reverse": False})
+    return x
+
+
+def greatest(net: Net) -> Tensor:
+    x = _image(net, 3, 5, 10)
+    order = np.argsort(-x.value, axis=-1, kind="stable")[..., :3]
+    values = np.take_along_axis(x.value, order, -1)
+    values, indices = net.ops("TOPK_V2", [x, net.integers(3)], [values, order.astype(np.int32)])
+    net.output(net.op("CAST", [indices], indices.value.astype(np.float64)))
+    return values
+
+
 def unpooled(net: Net) -> Tensor:
     """Maxima that remember where they were, and go back there."""
     x = _swish(net, net.input(net.normal((2, 4, 6, 5))))
@@ -208,6 +239,9 @@ def broadcasts(net: Net) -> Tensor:
 CASES: tuple[Callable[[Net], Tensor], ...] = (
     convolutions,
     products,
+    arg_extremes,
+    neighbours,
+    greatest,
     unpooled,
     wide_convolution,
     convolution_of_one_pixel,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 from numpy.typing import NDArray
 
-from tflgpu.writer import ModelBuilder
+from tflgpu.writer import ModelBuilder, Quantization
 
 from .reference import ACTIVATIONS, relu6
 from .tolerance import ARITHMETIC, Tolerance
@@ -136,6 +136,13 @@ class Net:
         indices = [x.index for x in inputs], [x.index for x in outputs]
         self._builder.op(code, *indices, options, custom_options=custom_options)
         return outputs
+
+    def quantized(self, code: str, x: Tensor, value: NDArray[Any], dtype: str, scale: float, zero: int) -> Tensor:
+        """Append operator ``code`` whose output the file holds as integers that stand for ``value``."""
+        self._log.append(f"{code}[{x.shape}] -> {dtype}, scale {scale}, zero point {zero}")
+        output = self._builder.tensor(x.shape, dtype, quantization=Quantization([scale], [zero]))
+        self._builder.op(code, [x.index], [output])
+        return Tensor(output, value)
 
     def output(self, tensor: Tensor) -> None:
         """Make ``tensor`` one more output of the model; they come in the order of the calls."""
