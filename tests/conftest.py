@@ -16,7 +16,7 @@ RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
 
 # An example compiles a model: seconds, not milliseconds. What "too slow" means to hypothesis does not apply.
 _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("ci", max_examples=3, derandomize=True, database=None, **_SLOW)
+settings.register_profile("ci", max_examples=2, derandomize=True, database=None, **_SLOW)
 settings.register_profile("dev", max_examples=50, **_SLOW)
 settings.load_profile("ci" if "CI" in os.environ else os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -88,7 +88,7 @@ def unsupported_model(path: Path) -> Path:
     builder = ModelBuilder()
     x = builder.input((1, 4), name="x")
     y, z = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), name="z")
-    builder.op("MaxUnpooling2D", [x], [y])
+    builder.op("Resampler", [x], [y])
     builder.op("RELU", [y], [z])
     path.write_bytes(builder.finish([z]))
     return path
@@ -127,8 +127,8 @@ def test_inspect_needs_no_device(no_device: None) -> None:
 def test_inspect_gives_reasons(tmp_path: Path) -> None:
     path = unsupported_model(tmp_path / "m.tflite")
     text = " ".join(succeed("inspect", path, "--device", "auto").split())
-    assert "MaxUnpooling2D has no kernel" in text
-    assert "1 of 2 operators can run on the device; the others: 1 MaxUnpooling2D" in text
+    assert "Resampler has no kernel" in text
+    assert "1 of 2 operators can run on the device; the others: 1 Resampler" in text
 
 
 def test_inspect_for_a_device(device: tflgpu.Device) -> None:
@@ -184,7 +184,7 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
 def test_an_unsupported_model_is_one_line(device: tflgpu.Device, tmp_path: Path) -> None:
     message = fail("benchmark", unsupported_model(tmp_path / "m.tflite"))
     assert "\n" not in message
-    assert "MaxUnpooling2D has no kernel" in message
+    assert "Resampler has no kernel" in message
 
 
 @pytest.mark.parametrize(("dtype", "zero_point"), [("uint8", 0), ("int8", -128)])
@@ -265,7 +265,7 @@ def test_show_graph_needs_no_device(no_device: None) -> None:
 
 
 def test_show_graph_of_an_unsupported_model(tmp_path: Path) -> None:
-    assert "MaxUnpooling2D" in fail("show", unsupported_model(tmp_path / "m.tflite"))
+    assert "Resampler" in fail("show", unsupported_model(tmp_path / "m.tflite"))
 
 
 def test_show_plan(device: tflgpu.Device) -> None:

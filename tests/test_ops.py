@@ -1,6 +1,6 @@
-"""Every row of the op table, on every OpenCL runtime, alone and with a chain to fuse.
+"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse.
 
-The precision and the family of kernels are drawn like shapes are: the kernels for GPUs run on the same runtimes.
+The kernels for GPUs run on the same runtimes: each case takes one family in fp32 and the other in fp16.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from .ops.case import Row
 from .ops.table import ROWS
 from .ops.tolerance import check
 
-
-def _options(precision: str, device_name: str, kernels: str) -> tflgpu.Options:
-    """Everything must run on the device: a fallback would hide a missing kernel."""
-    return tflgpu.Options(precision=precision, device=device_name, kernels=kernels, fallback="forbid")
+FAMILIES = ("gpu", "cpu")
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
@@ -26,9 +23,10 @@ def _options(precision: str, device_name: str, kernels: str) -> tflgpu.Options:
 @given(data=st.data())
 def test_op(row: Row, fused: bool, device_name: str, data: st.DataObject) -> None:
     case = data.draw(row.case(fused))
-    precision = data.draw(st.sampled_from(("fp16", "fp32")), label="precision")
-    kernels = data.draw(st.sampled_from(("gpu", "cpu")), label="kernels")
-    model = tflgpu.compile(case.model, _options(precision, device_name, kernels))
-    outputs = model.run(case.inputs)
-    for got, expected in zip(outputs.values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, precision, case.describe)
+    families = data.draw(st.permutations(FAMILIES), label="families")
+    for precision, kernels in zip(("fp32", "fp16"), families, strict=True):
+        # A fallback to the CPU would hide a missing kernel.
+        options = tflgpu.Options(precision=precision, device=device_name, kernels=kernels, fallback="forbid")
+        outputs = tflgpu.compile(case.model, options).run(case.inputs)
+        for got, expected in zip(outputs.values(), case.expected, strict=True):
+            check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")
