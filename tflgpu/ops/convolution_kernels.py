@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -12,9 +13,9 @@ from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.kernel import Argument, Kernel, Request, items_per_tile, tile_count, variant
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
-CPU_PIXELS = (
-    8  # pixels of a CPU block: 8 accumulators and the weights stay within 16 registers even where there are no 32
-)
+# Pixels of a CPU block by its vectors of output channels: the accumulators and the weights of one input channel
+# stay in registers, of which AVX-512 has 32.
+CPU_PIXELS = {1: 8, 2: 6}
 
 
 def _bias(request: Request, channels: int, padded: int) -> Array:
@@ -24,13 +25,37 @@ def _bias(request: Request, channels: int, padded: int) -> Array:
     return values
 
 
-def _packed_weights(weights: Array, groups: int, block: int, first: list[int], slices: int, lanes: int) -> Array:
-    """[out, kh, kw, in / groups] -> [block][kh][kw][slice][lane][channel of the block].
+@dataclass(frozen=True)
+class PackedWeights:
+    """Weights of a convolution as [block][kh][kw][slice][lane][channel of the block].
 
-    first, slices: which input slices the channels of a block read. Inputs that belong to other groups get zeros.
+    slices: how many input slices every block reads. first_slice: the first of them, a C expression of the block ``ob``.
     """
+
+    data: Array
+    blocks: int
+    slices: int
+    first_slice: str
+
+
+def _pack(request: Request, block: int) -> PackedWeights:
+    """The weights of a convolution node for blocks of ``block`` output channels."""
+    attributes, weights, src = request.node.attributes, request.constant(1), request.input(0)
+    assert isinstance(attributes, Convolution)
+    blocks = tile_count(weights.shape[0], block)
+    lanes = src.geometry.channels if src.linear else LANES
+    if attributes.groups == 1:
+        slices = src.geometry.slices
+        return PackedWeights(_dense_weights(weights, blocks, block, slices * lanes), blocks, slices, "0")
+    first, slices = _block_inputs(weights, attributes.groups, block, blocks, src.geometry)
+    packed = _grouped_weights(weights, attributes.groups, block, first, slices * lanes)
+    return PackedWeights(packed, blocks, slices, _first_slice(first))
+
+
+def _grouped_weights(weights: Array, groups: int, block: int, first: list[int], inputs: int) -> Array:
+    """[out, kh, kw, in / groups] -> packed: ``inputs`` channels from slice ``first[b]`` on, zeros for other groups'."""
     out, kh, kw, depth = weights.shape
-    packed = np.zeros((len(first), kh, kw, slices * lanes, block), np.float32)
+    packed = np.zeros((len(first), kh, kw, inputs, block), np.float32)
     per_group = out // groups
     for o in range(out):
         b, channel = divmod(o, block)
@@ -40,7 +65,7 @@ def _packed_weights(weights: Array, groups: int, block: int, first: list[int], s
 
 
 def _dense_weights(weights: Array, blocks: int, block: int, inputs: int) -> Array:
-    """The same for one group, where whole arrays can be moved at once."""
+    """[out, kh, kw, in] -> packed, for one group, where whole arrays can be moved at once."""
     out, kh, kw, depth = weights.shape
     packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)
     packed[:out, ..., :depth] = weights
@@ -50,8 +75,6 @@ def _dense_weights(weights: Array, blocks: int, block: int, inputs: int) -> Arra
 def _block_inputs(weights: Array, groups: int, block: int, blocks: int, source: Geometry) -> tuple[list[int], int]:
     """The first input slice that each block of output channels reads, and how many slices all of them read."""
     out, depth = weights.shape[0], weights.shape[3]
-    if groups == 1:
-        return [0] * blocks, source.slices
     per_group = out // groups
     spans = []
     for b in range(blocks):
@@ -86,24 +109,18 @@ def convolution_cpu(request: Request) -> Kernel:
     assert isinstance(attributes, Convolution)
     src, dst = request.input(0), request.output
     g, window, (out, kh, kw, depth) = dst.geometry, attributes.window, weights.shape
-    vectors = 2 if out >= 2 * VECTOR and attributes.groups == 1 and out % (2 * VECTOR) == 0 else 1
+    vectors = 2 if attributes.groups == 1 and out % (2 * VECTOR) == 0 else 1
     block = vectors * VECTOR
-    blocks = tile_count(out, block)
-    lanes = src.geometry.channels if src.linear else LANES
-    first, slices = _block_inputs(weights, attributes.groups, block, blocks, src.geometry)
-    if attributes.groups == 1:
-        packed = _dense_weights(weights, blocks, block, slices * lanes)
-    else:
-        packed = _packed_weights(weights, attributes.groups, block, first, slices, lanes)
+    packed = _pack(request, block)
     # Where output pixels read just their own place, the image is one long row.
     flat = window.is_pointwise and not src.linear
     height, width = (1, g.plane) if flat else (g.height, g.width)
-    pixels = _pixels_per_block(width, CPU_PIXELS // vectors + 2 * (vectors - 1))
+    pixels = _pixels_per_block(width, CPU_PIXELS[vectors])
     per_row = tile_count(width, pixels)
     macs = g.pixels * out * kh * kw * depth
     pixel_blocks = per_row * height
-    cost = 2 * pixels * block * kh * kw * slices * lanes
-    per_tile = _blocks_per_tile(pixel_blocks, blocks * g.batch, cost, request.target.compute_units)
+    cost = 2 * pixels * packed.data[0].size
+    per_tile = _blocks_per_tile(pixel_blocks, packed.blocks * g.batch, cost, request.target.compute_units)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         "convolution_cpu",
@@ -111,9 +128,9 @@ def convolution_cpu(request: Request) -> Kernel:
             "window": window,
             "vectors": vectors,
             "pixels": pixels,
-            "slices": slices,
-            "first_slice": _first_slice(first),
-            "out_blocks": blocks,
+            "slices": packed.slices,
+            "first_slice": packed.first_slice,
+            "out_blocks": packed.blocks,
             "chunks": chunks,
             "blocks_per_tile": per_tile,
             "rows": {"height": height, "width": width},
@@ -122,10 +139,10 @@ def convolution_cpu(request: Request) -> Kernel:
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed),
-            Argument("bias", "float", None, _bias(request, out, blocks * block)),
+            request.weights("weights", packed.data),
+            Argument("bias", "float", None, _bias(request, out, packed.blocks * block)),
         ),
-        tiles=g.batch * chunks * blocks,
+        tiles=g.batch * chunks * packed.blocks,
         local_size=1,
         macs=macs,
     )
@@ -155,31 +172,25 @@ def convolution_gpu(request: Request) -> Kernel:
     g, (out, kh, kw, depth) = dst.geometry, weights.shape
     pixels, slices_out = _gpu_block(g, request.target.compute_units)
     block = slices_out * LANES
-    blocks = tile_count(out, block)
-    lanes = src.geometry.channels if src.linear else LANES
-    first, slices = _block_inputs(weights, attributes.groups, block, blocks, src.geometry)
-    if attributes.groups == 1:
-        packed = _dense_weights(weights, blocks, block, slices * lanes)
-    else:
-        packed = _packed_weights(weights, attributes.groups, block, first, slices, lanes)
-    items = g.batch * blocks * tile_count(g.plane, pixels)
+    packed = _pack(request, block)
+    items = g.batch * packed.blocks * tile_count(g.plane, pixels)
     return Kernel(
         "convolution_gpu",
         {
             "window": attributes.window,
             "pixels": pixels,
             "slices_out": slices_out,
-            "slices": slices,
-            "first_slice": _first_slice(first),
-            "out_blocks": blocks,
+            "slices": packed.slices,
+            "first_slice": packed.first_slice,
+            "out_blocks": packed.blocks,
             "per_tile": request.target.local_size,
             "src": src,
             "weights_type": request.target.storage,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed),
-            Argument("bias", "float", None, _bias(request, out, blocks * block)),
+            request.weights("weights", packed.data),
+            Argument("bias", "float", None, _bias(request, out, packed.blocks * block)),
         ),
         tiles=tile_count(items, request.target.local_size),
         local_size=request.target.local_size,
