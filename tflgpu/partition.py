@@ -33,7 +33,7 @@ def partition(
     """
     if _must_stay_together(subgraph, capable):
         capable = ()
-    constant = _constant_operators(subgraph)
+    constant = _constant_operators(subgraph, capable, outputs)
     orders = [_alternate(subgraph, capable, constant, inputs, first) for first in (True, False)]
     groups = min(orders, key=lambda order: (sum(on_device for on_device, _ in order), len(order)))
     return tuple(_piece(subgraph, groups, i, constant, inputs, outputs) for i in range(len(groups)))
@@ -66,12 +66,13 @@ def _must_stay_together(subgraph: Subgraph, capable: Collection[int]) -> bool:
     )
 
 
-def _constant_operators(subgraph: Subgraph) -> dict[int, Operator]:
-    """Output tensor -> operator, for operators that depend on constants alone."""
+def _constant_operators(subgraph: Subgraph, capable: Collection[int], outputs: Sequence[int]) -> dict[int, Operator]:
+    """Output tensor -> operator, for operators of constants alone that both sides can compute for themselves."""
     known = {t.index for t in subgraph.tensors if t.data is not None}
     found: dict[int, Operator] = {}
     for operator in subgraph.operators:
-        if operator.inputs and all(t < 0 or t in known for t in operator.inputs):
+        shared = operator.index in capable and not any(t in outputs for t in operator.outputs)
+        if shared and operator.inputs and all(t < 0 or t in known for t in operator.inputs):
             known.update(operator.outputs)
             found |= dict.fromkeys(operator.outputs, operator)
     return found
