@@ -26,6 +26,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from benchmarks import zoo
+from tflgpu.runtime.devices import choose
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
 
@@ -99,7 +100,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    device = tflgpu.compile(load(arguments.models[0]), tflgpu.Options(device=arguments.device)).device
+    device = choose(arguments.device)
     result: dict[str, object] = {
         "date": date.today().isoformat(),
         "device": device.name,
