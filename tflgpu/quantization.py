@@ -65,8 +65,6 @@ def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
     if len(q.scale) > 1:
         shape[q.axis] = len(q.scale)
     scale, zero = np.reshape(q.scale, shape), np.reshape(q.zero_point, shape)
-    if tensor.data.ndim == 0:
-        scale, zero = scale.reshape(()), zero.reshape(())
     with np.errstate(all="ignore"):  # an absurd scale gives infinities, as it would in any runtime
         result: NDArray[Any] = scale * (tensor.data.astype(np.float64) - zero)
         return result.astype(np.float32)

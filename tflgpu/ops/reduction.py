@@ -104,20 +104,22 @@ for _code, _function in REDUCERS.items():
     declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_reasons)(_reduction(_function))
 
 
-def _arg_axis(site: Site) -> int | None:
+def single_axis(site: Site) -> int | None:
+    """The one axis that input 1 names, None if it names none of input 0's."""
     axes = _axes(site)
     return axes[0] if len(axes) == 1 else None
 
 
-def _arg_reasons(site: Site) -> Iterator[str]:
+def single_axis_reasons(site: Site) -> Iterator[str]:
+    """Obstacles in the input that :func:`single_axis` reads."""
     yield from static(site, 1, "axis")
-    if site.constant(1) is not None and _arg_axis(site) is None:
+    if site.constant(1) is not None and single_axis(site) is None:
         yield f"its axis is no axis of its input {list(site.input(0).shape)}"
 
 
 def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
-        x, axis = site.input(0), _arg_axis(site)
+        x, axis = site.input(0), single_axis(site)
         assert axis is not None
         before, behind = x.shape[:axis], x.shape[axis + 1 :]
         attributes = ArgExtreme(axis, greatest)
@@ -128,7 +130,7 @@ def _arg_extreme(greatest: bool) -> Emit:
 
 
 for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
-    declare(_code, versions=3, inputs=2, integers=(1,), types=ANY, reasons=_arg_reasons)(_arg_extreme(_greatest))
+    declare(_code, versions=3, inputs=2, integers=(1,), types=ANY, reasons=single_axis_reasons)(_arg_extreme(_greatest))
 
 
 @declare("SOFTMAX", versions=3, inputs=1)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from tflgpu.ir import Tensor
 from tflgpu.ops.access import coordinates
-from tflgpu.ops.base import NUMBERS, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.base import NUMBERS, Emitter, Site, declare, static
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.reduction import single_axis, single_axis_reasons
 
 TYPES = frozenset(("float32", "int32", "int64"))
 
@@ -30,20 +31,9 @@ class TopK:
     result: Literal["values", "indices"]
 
 
-def _axis(site: Site) -> int | None:
-    axis = site.constant(1)
-    return None if axis is None or axis.size != 1 else normal_axis(int(axis.reshape(-1)[0]), len(site.input(0).shape))
-
-
-def _cumsum_reasons(site: Site) -> Iterator[str]:
-    yield from static(site, 1, "axis")
-    if site.constant(1) is not None and _axis(site) is None:
-        yield f"its axis is no axis of its input {list(site.input(0).shape)}"
-
-
-@declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=_cumsum_reasons)
+@declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
 def cumsum(site: Site, emit: Emitter) -> Tensor:
-    x, axis = site.input(0), _axis(site)
+    x, axis = site.input(0), single_axis(site)
     assert axis is not None
     exclusive, reverse = (bool(site.options.get(name)) for name in ("exclusive", "reverse"))
     return emit.node("cumulative_sum", [x], x.shape, CumulativeSum(axis, exclusive, reverse))

@@ -59,7 +59,7 @@ class Executor:
                 kernel.set_arg(2 * i + 1, np.uint64(place.offset // ITEM_BYTES[argument.type]))
             size = planned.kernel.local_size
             self._launches.append((kernel, (planned.kernel.tiles * size,), (size,)))
-        self._outputs = [np.empty(plan.graph[t].shape, HOST_DTYPES[plan.storage[t].type]) for t in plan.graph.outputs]
+        self._outputs = [(plan.graph[t].shape, HOST_DTYPES[plan.storage[t].type]) for t in plan.graph.outputs]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One inference: arrays in the order of the graph's inputs, fresh arrays back, both in the storage's type."""
@@ -91,7 +91,7 @@ class Executor:
         return arrays
 
     def _read(self) -> list[Array]:
-        outputs = [np.empty_like(o) for o in self._outputs]
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         for tensor, array in zip(self.plan.graph.outputs, outputs, strict=True):
             cl.enqueue_copy(self.session.queue, array, self._memory.tensor(tensor).buffer, is_blocking=False)
         self.session.queue.finish()
