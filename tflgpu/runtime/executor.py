@@ -1,176 +1,139 @@
-"""The launch executor: one kernel launch for each kernel of the plan, on one in-order queue."""
+"""The launch executor: an Executable's launches one after another, on one in-order queue."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
 
 from tflgpu.errors import DeviceError
-from tflgpu.ir import TensorId
-from tflgpu.layout import LANES
-from tflgpu.ops.kernel import Argument
-from tflgpu.plan import Plan
-from tflgpu.plan.arena import aligned
-from tflgpu.runtime.session import Session
-from tflgpu.target import ITEM_BYTES, ElementType
-
-Array = NDArray[Any]
-HOST_DTYPES: dict[ElementType, type[np.generic]] = {
-    "float": np.float32,
-    "half": np.float16,
-    "int": np.int32,
-    "short": np.int16,
-    "char": np.int8,
-    "uchar": np.uint8,
-}
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """A compiled program, and the name of the function that each kernel of the plan launches."""
-
-    program: cl.Program
-    names: tuple[str, ...]
+from tflgpu.executable import Array, DeviceBuffer, Executable
+from tflgpu.runtime.session import Session, profiling_queue
+from tflgpu.target import HOST_DTYPES, ElementType
 
 
 class Executor:
-    """Device memory and launches of one plan. Not thread-safe: the caller serializes :meth:`run`."""
+    """Device memory and launches of one executable. Not thread-safe: the caller serializes :meth:`run`."""
 
-    def __init__(self, plan: Plan, kernels: Kernels, session: Session, *, separate_buffers: bool = False) -> None:
-        """Upload constants and bind every argument.
-
-        separate_buffers: give every tensor memory of its own instead of a part of one arena, so that a checker of
-        memory accesses sees each tensor's true end.
-        """
-        self.plan = plan
+    def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
+        """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
+        self.executable = executable
         self.session = session
-        self._memory = _Memory(plan, session, separate_buffers)
+        # clSetKernelArg does not keep a buffer alive.
+        self._buffers = [self._allocate(b) for b in executable.buffers]
         self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
-        for planned, name in zip(plan.kernels, kernels.names, strict=True):
-            kernel = cl.Kernel(kernels.program, name)
-            for i, argument in enumerate(planned.arguments):
-                place = self._memory.place(argument)
-                kernel.set_arg(2 * i, place.buffer)
-                kernel.set_arg(2 * i + 1, np.uint64(place.offset // ITEM_BYTES[argument.type]))
-            size = planned.kernel.local_size
-            self._launches.append((kernel, (planned.kernel.tiles * size,), (size,)))
-        self._outputs = [(plan.graph[t].shape, HOST_DTYPES[plan.storage[t].type]) for t in plan.graph.outputs]
+        for launch in executable.launches:
+            kernel = cl.Kernel(program, launch.function)
+            for i, slot in enumerate(launch.arguments):
+                kernel.set_arg(2 * i, self._buffers[slot.buffer])
+                kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
+            self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
+        self.reset_state()
+
+    def warm_up(self) -> None:
+        """Run every launch once, on whatever the buffers hold; state is as before the first run afterwards."""
+        for launch in self._launches:
+            cl.enqueue_nd_range_kernel(self.session.queue, *launch)
+        self.session.queue.finish()
+        self.reset_state()
+
+    def reset_state(self) -> None:
+        """Put every variable back to its first value."""
+        queue, buffers = self.session.queue, self.executable.buffers
+        for state in self.executable.states:
+            buffer = self._buffers[state.buffer]
+            if state.initial is None:
+                cl.enqueue_fill(queue, buffer, np.zeros(1, np.uint8), buffers[state.buffer].bytes)
+            else:
+                cl.enqueue_copy(queue, buffer, state.initial)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One inference: arrays in the order of the graph's inputs, fresh arrays back, both in the storage's type."""
+        """One inference: arrays in the order and element types of the inputs, fresh arrays back."""
         try:
             held = self._write(inputs)
             queue = self.session.queue
             for kernel, global_size, local_size in self._launches:
                 cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
+            self._keep_states()
             results = self._read()
             del held  # the copies are done
             return results
         except cl.Error as error:
             raise DeviceError(f"{self.session.device.name} failed while running the model: {error}") from error
 
-    def profile(self, inputs: Sequence[Array]) -> list[float]:
-        """Seconds on the device of each kernel in one inference; the session must have been opened for profiling."""
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[float]:
+        """Median seconds on the device of each launch over ``runs`` inferences. State is as before afterwards."""
+        queue = profiling_queue(self.session)
+        states = [self._buffers[s.buffer] for s in self.executable.states]
+        kept = [np.empty(buffer.size, np.uint8) for buffer in states]
+        for buffer, array in zip(states, kept, strict=True):
+            cl.enqueue_copy(self.session.queue, array, buffer)
         held = self._write(inputs)
-        events = [cl.enqueue_nd_range_kernel(self.session.queue, *launch) for launch in self._launches]
         self.session.queue.finish()
+        times = []
+        for _ in range(runs + 1):  # the first run warms up
+            events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in self._launches]
+            queue.finish()
+            times.append([(e.profile.end - e.profile.start) * 1e-9 for e in events])
         del held
-        return [(e.profile.end - e.profile.start) * 1e-9 for e in events]
+        for buffer, array in zip(states, kept, strict=True):
+            cl.enqueue_copy(self.session.queue, buffer, array)
+        return [float(median) for median in np.median(times[1:], axis=0)]
+
+    def observe(
+        self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]
+    ) -> list[Array]:
+        """:meth:`run`, calling ``seen`` with the number of each launch and the elements that it has written.
+
+        written: type and number of the elements that each launch writes, which it does through its first argument.
+        """
+        held = self._write(inputs)
+        queue = self.session.queue
+        for number, (element, count) in enumerate(written):
+            cl.enqueue_nd_range_kernel(queue, *self._launches[number])
+            elements = np.empty(count, HOST_DTYPES[element])
+            slot = self.executable.launches[number].arguments[0]
+            cl.enqueue_copy(queue, elements, self._buffers[slot.buffer], src_offset=slot.offset * elements.itemsize)
+            seen(number, elements)
+        self._keep_states()
+        results = self._read()
+        del held
+        return results
+
+    def _keep_states(self) -> None:
+        """The value that a run has left to a variable becomes the one that the next run finds."""
+        for state in self.executable.states:
+            if state.next is not None:
+                cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
 
     def _write(self, inputs: Sequence[Array]) -> list[Array]:
         """Start copying; what comes back must live until the queue is done with it."""
-        types = (HOST_DTYPES[self.plan.storage[t].type] for t in self.plan.graph.inputs)
-        arrays = [np.ascontiguousarray(a, dtype) for a, dtype in zip(inputs, types, strict=True)]
-        for tensor, array in zip(self.plan.graph.inputs, arrays, strict=True):
-            cl.enqueue_copy(self.session.queue, self._memory.tensor(tensor).buffer, array, is_blocking=False)
+        ports = self.executable.inputs
+        arrays = [np.ascontiguousarray(a, HOST_DTYPES[p.element]) for a, p in zip(inputs, ports, strict=True)]
+        for port, array in zip(ports, arrays, strict=True):
+            cl.enqueue_copy(self.session.queue, self._buffers[port.buffer], array, is_blocking=False)
         return arrays
 
     def _read(self) -> list[Array]:
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
-        for tensor, array in zip(self.plan.graph.outputs, outputs, strict=True):
-            cl.enqueue_copy(self.session.queue, array, self._memory.tensor(tensor).buffer, is_blocking=False)
+        ports = self.executable.outputs
+        outputs = [np.empty(p.shape, HOST_DTYPES[p.element]) for p in ports]
+        for port, array in zip(ports, outputs, strict=True):
+            cl.enqueue_copy(self.session.queue, array, self._buffers[port.buffer], is_blocking=False)
         self.session.queue.finish()
-        return outputs
+        return [a.astype(p.dtype, copy=False) for a, p in zip(outputs, ports, strict=True)]
 
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a tensor or a constant lies: a buffer and bytes from its beginning."""
-
-    buffer: cl.Buffer
-    offset: int = 0
-
-
-class _Memory:
-    """Device memory of a plan: one arena, one block of constants, and a buffer for each input and output.
-
-    Kernels are given a buffer and an offset. Sub-buffers would say the same, but NVIDIA's driver 580 crashes when
-    overlapping ones are released. clSetKernelArg does not keep a buffer alive, so all of them are held here.
-    """
-
-    def __init__(self, plan: Plan, session: Session, separate: bool) -> None:
-        self.plan, self.session, self.separate = plan, session, separate
-        self._arena = None if separate or not plan.arena_bytes else self._allocate(plan.arena_bytes)
-        self._tensors: dict[TensorId, _Place] = {}
-        self._constants = self._upload_constants()
-
-    def place(self, argument: Argument) -> _Place:
-        return self._constants[id(argument.data)] if argument.tensor is None else self.tensor(argument.tensor)
-
-    def tensor(self, tensor: TensorId) -> _Place:
-        root = self.plan.roots[tensor]
-        if root not in self._tensors:
-            offset = self.plan.offsets.get(root)
-            if self._arena is not None and offset is not None:
-                self._tensors[root] = _Place(self._arena, offset)
-            else:
-                self._tensors[root] = _Place(self._allocate(self.plan.storage[root].bytes))
-        return self._tensors[root]
-
-    def _allocate(self, size: int) -> cl.Buffer:
-        """A buffer of zeros: lanes past the last channel of an input are never written."""
+    def _allocate(self, wanted: DeviceBuffer) -> cl.Buffer:
+        """A buffer of constants, or of zeros: lanes past the last channel of an input are never written."""
+        flags, context = cl.mem_flags, self.session.context
         try:
-            buffer = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)
-            cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), size)
+            if wanted.data is not None:
+                return cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=wanted.data)
+            buffer = cl.Buffer(context, flags.READ_WRITE, wanted.bytes)
+            cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), wanted.bytes)
         except cl.Error as error:
+            what = "activations" if wanted.data is None else "weights"
             raise DeviceError(
-                f"{self.session.device.name} has no {size} bytes left for activations: {error}"
+                f"{self.session.device.name} has no {wanted.bytes} bytes left for {what}: {error}"
             ) from error
         return buffer
-
-    def _upload_constants(self) -> dict[int, _Place]:
-        """Every distinct constant once, by the identity of its array."""
-        arrays = {id(a.data): _elements(a) for k in self.plan.kernels for a in k.arguments if a.data is not None}
-        if self.separate:
-            return {key: _Place(self._upload(array)) for key, array in arrays.items()}
-        offsets: dict[int, int] = {}
-        end = 0
-        for key, array in arrays.items():
-            offsets[key], end = end, end + aligned(array.nbytes)
-        block = np.zeros(max(end, 1), np.uint8)
-        for key, array in arrays.items():
-            block[offsets[key] : offsets[key] + array.nbytes] = array.view(np.uint8)
-        buffer = self._upload(block)
-        return {key: _Place(buffer, offset) for key, offset in offsets.items()}
-
-    def _upload(self, array: NDArray[np.generic]) -> cl.Buffer:
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        try:
-            return cl.Buffer(self.session.context, flags, hostbuf=array)
-        except cl.Error as error:
-            name = self.session.device.name
-            raise DeviceError(f"{name} has no {array.nbytes} bytes left for weights: {error}") from error
-
-
-def _elements(argument: Argument) -> NDArray[np.generic]:
-    """A constant as the device stores it, with room for a 16-lane access that begins at its last quad."""
-    assert argument.data is not None
-    elements = np.zeros(argument.data.size + 3 * LANES, HOST_DTYPES[argument.type])
-    with np.errstate(over="ignore"):  # beyond half precision's range is infinity, as on the device
-        elements[: argument.data.size] = argument.data.reshape(-1)
-    return elements

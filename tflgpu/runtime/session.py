@@ -19,14 +19,15 @@ class Session:
     queue: cl.CommandQueue
 
 
-def open_session(device: Device, *, profiling: bool = False) -> Session:
+def open_session(device: Device) -> Session:
     """Raises DeviceError if the driver refuses a context."""
     try:
         context = cl.Context([device.handle])
-        if profiling:
-            queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        else:
-            queue = cl.CommandQueue(context)
-        return Session(device, context, queue)
+        return Session(device, context, cl.CommandQueue(context))
     except cl.Error as error:
         raise DeviceError(f"{device.name} ({device.platform}) could not be opened: {error}") from error
+
+
+def profiling_queue(session: Session) -> cl.CommandQueue:
+    """One more queue of the session, which times what it runs."""
+    return cl.CommandQueue(session.context, properties=cl.command_queue_properties.PROFILING_ENABLE)

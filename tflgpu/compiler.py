@@ -1,0 +1,174 @@
+"""The cold path: the bytes of a .tflite file -> everything that running it takes, as data.
+
+Needs no device, only its :class:`Target`. A warm start imports nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tflgpu import interpreter
+from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, Part, TensorIndex
+from tflgpu.codegen import render
+from tflgpu.entry_point import EntryPoint, entry_point
+from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.ir import Graph
+from tflgpu.layout import Shape
+from tflgpu.link import link
+from tflgpu.lower import Entry, Lowered, lower
+from tflgpu.options import Options
+from tflgpu.partition import Piece, partition
+from tflgpu.passes import optimize
+from tflgpu.plan import Plan, make_plan
+from tflgpu.plan.boundary import add_conversions
+from tflgpu.report import Report
+from tflgpu.reporting import describe, make_report
+from tflgpu.resize import check_batch, requested_shapes
+from tflgpu.stopwatch import Stopwatch
+from tflgpu.submodel import submodel
+from tflgpu.target import Target
+from tflgpu.tensor_info import TensorInfo
+from tflgpu.tflite import FileTensor, read_model
+
+
+def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatch) -> Artifact:
+    """All stages but the device's own compiler.
+
+    Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
+    ValueError for options that do not fit the model.
+    """
+    frontend = Frontend(data, options)
+    pieces = frontend.pieces()
+    clock.lap("plan")
+    parts: list[Part] = []
+    plans: list[Plan] = []
+    for piece in pieces:
+        if not piece.on_device:
+            parts.append(CpuPart(piece.inputs, piece.outputs, submodel(data, frontend.entry.subgraph, piece)))
+            continue
+        lowered = frontend.lower_piece(piece)
+        plan = make_plan(optimize(lowered.graph), target)
+        clock.lap("plan")
+        source = render(plan)
+        clock.lap("render")
+        executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
+        parts.append(DevicePart(piece.inputs, piece.outputs, source.text, executable))
+        plans.append(plan)
+    inputs, outputs = frontend.interface()
+    return Artifact(inputs, outputs, tuple(parts), frontend.report(pieces, [p.graph for p in plans], plans))
+
+
+def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
+    """What a model is, what of it can run on a device, and why not the rest; with a target, what that takes.
+
+    Raises ModelError for a damaged model, ValueError for options that do not fit it.
+    """
+    frontend = Frontend(data, options)
+    pieces = frontend.cut()
+    graphs = [optimize(frontend.lower_piece(piece).graph) for piece in pieces if piece.on_device]
+    if target is None:
+        return frontend.report(pieces, [add_conversions(graph) for graph in graphs])
+    plans = [make_plan(graph, target) for graph in graphs]
+    return frontend.report(pieces, [plan.graph for plan in plans], plans)
+
+
+def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:
+    """The stages before code generation for a model that runs wholly on the device.
+
+    Raises UnsupportedError with every reason if it does not.
+    """
+    lowered = Frontend(data, options).lowered
+    if lowered.obstacles:
+        raise UnsupportedError(lowered.obstacles)
+    return lowered, make_plan(optimize(lowered.graph), target)
+
+
+class Frontend:
+    """A model read, and lowered as a whole: what decides which of its operators go to the device."""
+
+    def __init__(self, data: bytes, options: Options) -> None:
+        self.options = options
+        self.model = read_model(data)
+        self.entry = entry_point(self.model, options.signature, options.outputs)
+        self.subgraph = self.model.subgraphs[self.entry.subgraph]
+        self.shapes = requested_shapes(self.entry, options)
+        lowered = self._lower(self.entry)
+        self.lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
+        if options.batch is not None and self.shapes and not self.lowered.obstacles:
+            check_batch(self.lowered, options.batch)
+
+    def interface(self) -> tuple[Interface, Interface]:
+        """The model's inputs and outputs, with the shapes that they were compiled for."""
+        graph, entry = self.lowered.graph, self.entry
+        sides = ((entry.inputs, graph.inputs), (entry.outputs, graph.outputs))
+        inputs, outputs = (
+            tuple(_described(name, tensor, graph[t].shape) for (name, tensor), t in zip(*side, strict=True))
+            for side in sides
+        )
+        return inputs, outputs
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
+        if not self.lowered.obstacles:
+            return self.cut()
+        if self.lowered.unknown:
+            raise ModelError("; ".join(self.lowered.unknown))
+        if self.options.fallback == "forbid":
+            raise UnsupportedError(self.lowered.obstacles)
+        if not interpreter.is_installed():
+            raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {interpreter.ADVICE}"))
+        return self.cut()
+
+    def cut(self) -> tuple[Piece, ...]:
+        """One piece for the device if all of the model can go there, else as few as possible for both sides."""
+        inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
+        if not self.lowered.obstacles:
+            return (Piece(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
+        # What shapes the CPU's operators give for other input shapes is not known before they run.
+        capable = frozenset[int]() if self.shapes else self.lowered.capable
+        return partition(self.subgraph, capable, inputs, outputs)
+
+    def report(self, pieces: Sequence[Piece], graphs: Sequence[Graph], plans: Sequence[Plan] = ()) -> Report:
+        """graphs: of the pieces on the device, optimized and with their conversions; plans: of the same."""
+        inputs, outputs = ([info for _, info in side] for side in self.interface())
+        info = describe(self.model, self.entry, inputs, outputs)
+        return make_report(info, self.subgraph, self.lowered, pieces, graphs, plans)
+
+    def lower_piece(self, piece: Piece) -> Lowered:
+        """A piece for the device as a graph of its own."""
+        if len(piece.operators) == len(self.entry.operators):
+            return self.lowered
+        part = self._lower(self.entry.piece(self.subgraph, piece))
+        assert not part.obstacles, part.obstacles
+        return part
+
+    def _lower(self, entry: EntryPoint) -> Lowered:
+        return lower(self.model, entry, simulate=self.options.quantized == "simulate", shapes=self.shapes)
+
+
+def _described(name: str, tensor: FileTensor, shape: Shape) -> tuple[TensorIndex, TensorInfo]:
+    free = tuple(i for i, d in enumerate(tensor.signature) if d == -1)
+    return tensor.index, TensorInfo(name, shape, tensor.dtype, tensor.quantization, free)
+
+
+def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]) -> tuple[Entry, ...]:
+    """The entries with a reason more for each operator that the caller wants on the CPU.
+
+    Raises ValueError for an operator that the model does not have.
+    """
+    known = {e.code for e in entries} | {e.index for e in entries}
+    indices: set[str | int] = set()
+    for item in wanted:
+        each = list(item) if isinstance(item, range) else [item]
+        missing = [i for i in each if i not in known]
+        if missing:
+            raise ValueError(
+                f"Options.cpu_ops names {missing[0]!r}, but the model has {len(entries)} operators: "
+                f"{', '.join(sorted({e.code for e in entries}))}"
+            )
+        indices.update(each)
+    sent = "Options.cpu_ops sends it to the CPU"
+    return tuple(
+        replace(e, reasons=(*e.reasons, sent)) if e.code in indices or e.index in indices else e for e in entries
+    )

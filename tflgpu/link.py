@@ -1,0 +1,134 @@
+"""Plan -> Executable: every tensor and constant gets its place, every kernel the name of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.executable import DeviceBuffer, Executable, Launch, Port, Slot, StateBuffer
+from tflgpu.ir import Array, State, TensorId
+from tflgpu.layout import LANES, pack
+from tflgpu.ops.kernel import Argument
+from tflgpu.plan import Plan
+from tflgpu.plan.arena import aligned
+from tflgpu.target import HOST_DTYPES, ITEM_BYTES
+
+
+def link(
+    plan: Plan, functions: Sequence[str], output_types: Sequence[str] | None = None, *, separate: bool = False
+) -> Executable:
+    """``functions`` names the function of each kernel.
+
+    output_types: numpy types that callers get the outputs in, by default those of the plan's graph.
+    separate: give every tensor and constant a buffer of its own instead of a part of a shared one, so that a checker
+    of memory accesses sees where each ends.
+    """
+    memory = _Memory(plan, separate)
+    launches = tuple(
+        Launch(
+            name,
+            planned.kernel.tiles,
+            planned.kernel.local_size,
+            tuple(map(memory.slot, planned.arguments)),
+            planned.node.sources,
+            planned.kernel.macs,
+        )
+        for planned, name in zip(plan.kernels, functions, strict=True)
+    )
+    inputs = tuple(memory.port(t, plan.graph[t].dtype) for t in plan.graph.inputs)
+    types = output_types or [plan.graph[t].dtype for t in plan.graph.outputs]
+    outputs = tuple(map(memory.port, plan.graph.outputs, types))
+    states = tuple(map(memory.state, plan.graph.states))
+    return Executable(tuple(memory.buffers), launches, inputs, outputs, states)
+
+
+class _Memory:
+    """One arena, one block of constants, and a buffer for each input, output and state.
+
+    Slots are a buffer and an offset. Sub-buffers would say the same, but NVIDIA's driver 580 crashes when overlapping
+    ones are released.
+    """
+
+    def __init__(self, plan: Plan, separate: bool) -> None:
+        self.plan, self.separate = plan, separate
+        self.buffers: list[DeviceBuffer] = []
+        self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
+        self._constants = self._place_constants()
+        self._arena = None if separate or not plan.arena_bytes else self._new(DeviceBuffer(plan.arena_bytes))
+
+    def slot(self, argument: Argument) -> Slot:
+        constant = argument.tensor is None
+        buffer, offset = self._constants[id(argument.data)] if constant else self._place(argument.tensor)
+        return Slot(buffer, offset // ITEM_BYTES[argument.type])
+
+    def port(self, tensor: TensorId, dtype: str) -> Port:
+        buffer, offset = self._place(tensor)
+        assert offset == 0, "inputs and outputs are not in the arena"
+        return Port(buffer, self.plan.graph[tensor].shape, self.plan.storage[tensor].type, dtype)
+
+    def state(self, state: State) -> StateBuffer:
+        buffer, offset = self._place(state.read)
+        next_buffer, next_offset = self._place(state.written)
+        assert offset == next_offset == 0, "states are not in the arena"
+        initial = None if state.initial is None else self._stored(state)
+        return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial)
+
+    def _stored(self, state: State) -> NDArray[np.uint8]:
+        """A state's first value as its whole buffer holds it."""
+        assert state.initial is not None
+        storage = self.plan.storage[state.read]
+        value = Argument("state", storage.type, data=pack(state.initial))
+        block = np.zeros(storage.bytes, np.uint8)
+        _store(value, block)
+        return block
+
+    def _new(self, buffer: DeviceBuffer) -> int:
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
+
+    def _place(self, tensor: TensorId | None) -> tuple[int, int]:
+        assert tensor is not None
+        root = self.plan.roots[tensor]
+        if root not in self._places:
+            offset = self.plan.offsets.get(root)
+            if self._arena is not None and offset is not None:
+                self._places[root] = (self._arena, offset)
+            else:
+                self._places[root] = (self._new(DeviceBuffer(self.plan.storage[root].bytes)), 0)
+        return self._places[root]
+
+    def _place_constants(self) -> dict[int, tuple[int, int]]:
+        """Every distinct constant once, by the identity of its array."""
+        arguments = {id(a.data): a for k in self.plan.kernels for a in k.arguments if a.data is not None}
+        places: dict[int, tuple[int, int]] = {}
+        if self.separate:
+            for key, argument in arguments.items():
+                block = np.zeros(_padded_bytes(argument), np.uint8)
+                _store(argument, block)
+                places[key] = (self._new(DeviceBuffer(block.size, block)), 0)
+            return places
+        offsets: dict[int, int] = {}
+        end = 0
+        for key, argument in arguments.items():
+            offsets[key], end = end, end + aligned(_padded_bytes(argument))
+        if end:
+            block = np.zeros(end, np.uint8)
+            number = self._new(DeviceBuffer(end, block))
+            for key, argument in arguments.items():
+                _store(argument, block[offsets[key] :])
+                places[key] = (number, offsets[key])
+        return places
+
+
+def _padded_bytes(argument: Argument) -> int:
+    """Size of a constant with room for a 16-lane access that begins at its last quad."""
+    return argument.bytes + 3 * LANES * ITEM_BYTES[argument.type]
+
+
+def _store(argument: Argument, block: Array) -> None:
+    """Write a constant, as the device stores it, to the beginning of ``block``."""
+    assert argument.data is not None
+    with np.errstate(over="ignore"):  # beyond half precision's range is infinity, as on the device
+        block[: argument.bytes].view(HOST_DTYPES[argument.type])[:] = argument.data.reshape(-1)
