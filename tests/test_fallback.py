@@ -9,7 +9,7 @@ import pytest
 
 import tflgpu
 from tflgpu.partition import Piece, partition
-from tflgpu.tflite import read_model
+from tflgpu.tflite import Subgraph, read_model
 from tflgpu.writer import ModelBuilder
 
 from .conftest import missing
@@ -92,18 +92,40 @@ def test_constants_are_computed_on_both_sides() -> None:
     assert model.report.crossing_bytes == 0
 
 
-def test_state_keeps_its_operators_together() -> None:
-    """Handles of variables live in one interpreter: what uses them is not split."""
+def stateful() -> tuple[Subgraph, dict[str, int]]:
+    """A variable between a RELU and a TANH; its new value is the old one behind a NEG, plus the RELU's result."""
     builder = ModelBuilder()
     x, handle = builder.input((1, 4), name="x"), builder.tensor((1,), "resource", name="handle")
-    y, z = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), name="z")
+    names = ("y", "old", "negative", "new", "end")
+    t = {name: builder.tensor((1, 4), name=name) for name in names}
     builder.op("VAR_HANDLE", [], [handle], {"shared_name": "state"})
-    builder.op("RELU", [x], [y])
-    builder.op("ASSIGN_VARIABLE", [handle, y], [])
-    builder.op("READ_VARIABLE", [handle], [z])
-    subgraph = read_model(builder.finish([z])).subgraphs[0]
-    pieces = partition(subgraph, {1}, subgraph.inputs, subgraph.outputs)
-    assert pieces == (Piece(False, (0, 1, 2, 3), subgraph.inputs, subgraph.outputs),)
+    builder.op("READ_VARIABLE", [handle], [t["old"]])
+    builder.op("RELU", [x], [t["y"]])
+    builder.op("NEG", [t["old"]], [t["negative"]])
+    builder.op("ADD", [t["negative"], t["y"]], [t["new"]], {"fused_activation_function": "NONE"})
+    builder.op("ASSIGN_VARIABLE", [handle, t["new"]], [])
+    builder.op("TANH", [t["old"]], [t["end"]])
+    return read_model(builder.finish([t["end"]])).subgraphs[0], t
+
+
+def test_what_uses_a_variable_waits_for_all_that_it_needs() -> None:
+    """READ_VARIABLE could run at once, but not on the device without the ADD, which needs the CPU's result."""
+    subgraph, t = stateful()
+    pieces = partition(subgraph, {0, 1, 3, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
+    assert pieces == (
+        Piece(False, (2,), subgraph.inputs, (t["y"],)),
+        Piece(True, (0, 1, 3, 4, 5, 6), (t["y"],), subgraph.outputs),
+    )
+
+
+def test_what_lies_between_reading_and_assigning_goes_along() -> None:
+    subgraph, t = stateful()
+    pieces = partition(subgraph, {0, 1, 2, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
+    assert pieces == (
+        Piece(True, (2,), subgraph.inputs, (t["y"],)),
+        Piece(False, (0, 1, 3, 4, 5), (t["y"],), (t["old"],)),
+        Piece(True, (6,), (t["old"],), subgraph.outputs),
+    )
 
 
 def test_a_real_detector_has_one_partition(shared: Path) -> None:

@@ -298,3 +298,12 @@ def test_bad_tensors_are_refused() -> None:
     twin = builder.tensor((1,), name="x")
     with pytest.raises(ValueError, match="distinct tensor names"):
         builder.finish([x, twin], signature="serving_default")
+
+
+def test_subgraphs_do_not_nest() -> None:
+    builder, inner, innermost = ModelBuilder(), ModelBuilder(), ModelBuilder()
+    inner.subgraph(innermost)
+    with pytest.raises(ValueError, match="a subgraph cannot have subgraphs"):
+        builder.subgraph(inner)
+    with pytest.raises(ValueError, match="no tensor 0"):
+        builder.subgraph(innermost, outputs=[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import flatbuffers
@@ -68,6 +68,15 @@ class _Operator:
     custom_options: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Subgraph:
+    name: str
+    tensors: Sequence[_Tensor]
+    operators: Sequence[_Operator]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+
+
 class _OperatorCode(NamedTuple):
     name: str
     version: int
@@ -76,7 +85,8 @@ class _OperatorCode(NamedTuple):
 class ModelBuilder:
     """Writes a .tflite file, tensor by tensor.
 
-    Methods that make a tensor return its index, which is how operators name it. The model has one subgraph.
+    Methods that make a tensor return its index, which is how operators name it. They make the main subgraph;
+    :meth:`subgraph` adds others, which operators call.
     """
 
     def __init__(self, description: str = "") -> None:
@@ -86,6 +96,7 @@ class ModelBuilder:
         self._opcodes: dict[_OperatorCode, int] = {}
         self._operators: list[_Operator] = []
         self._inputs: list[int] = []
+        self._called: list[_Subgraph] = []
 
     def input(
         self,
@@ -179,6 +190,31 @@ class ModelBuilder:
             )
         )
 
+    def subgraph(self, other: ModelBuilder, outputs: Sequence[int] = ()) -> int:
+        """Add what ``other`` has built as one more subgraph. Returns its index, by which operators call it.
+
+        Raises:
+            ValueError: ``other`` has no such output, or subgraphs of its own.
+        """
+        if other._called:
+            raise ValueError("a subgraph cannot have subgraphs: add them to the model")
+        for index in outputs:
+            other._check_tensor(index, "subgraph output")
+        shift = len(self._buffers) - 1  # both have an empty buffer 0
+        self._buffers += other._buffers[1:]
+        codes = [self._opcodes.setdefault(code, len(self._opcodes)) for code in other._opcodes]
+        number = len(self._called) + 1
+        self._called.append(
+            _Subgraph(
+                f"subgraph_{number}",
+                [replace(t, buffer=t.buffer + shift if t.buffer else 0) for t in other._tensors],
+                [replace(o, opcode=codes[o.opcode]) for o in other._operators],
+                other._inputs,
+                outputs,
+            )
+        )
+        return number
+
     def finish(self, outputs: Sequence[int], *, signature: str | None = None) -> bytes:
         """The model file; ``signature`` is the key of a signature over all inputs and these outputs.
 
@@ -189,7 +225,8 @@ class ModelBuilder:
             self._check_tensor(index, "model output")
         builder = flatbuffers.Builder(sum(map(len, self._buffers)) + 1024 * (1 + len(self._tensors)))
         buffers = _offset_vector(builder, [_write_buffer(builder, data) for data in self._buffers])
-        subgraphs = _offset_vector(builder, [self._write_subgraph(builder, outputs)])
+        main = _Subgraph("main", self._tensors, self._operators, self._inputs, outputs)
+        subgraphs = _offset_vector(builder, [_write_subgraph(builder, graph) for graph in (main, *self._called)])
         opcodes = _offset_vector(builder, [_write_opcode(builder, opcode) for opcode in self._opcodes])
         signatures = [] if signature is None else [self._write_signature(builder, signature, outputs)]
         signature_defs = _offset_vector(builder, signatures)
@@ -233,20 +270,6 @@ class ModelBuilder:
     def _check_tensor(self, index: int, role: str) -> None:
         if not 0 <= index < len(self._tensors):
             raise ValueError(f"{role}: no tensor {index}; the model has {len(self._tensors)}")
-
-    def _write_subgraph(self, builder: Any, outputs: Sequence[int]) -> int:
-        tensors = _offset_vector(builder, [_write_tensor(builder, tensor) for tensor in self._tensors])
-        operators = _offset_vector(builder, [_write_operator(builder, op) for op in self._operators])
-        input_indices = _int32_vector(builder, self._inputs)
-        output_indices = _int32_vector(builder, outputs)
-        name = builder.CreateString("main")
-        tflite.SubGraphStart(builder)
-        tflite.SubGraphAddTensors(builder, tensors)
-        tflite.SubGraphAddInputs(builder, input_indices)
-        tflite.SubGraphAddOutputs(builder, output_indices)
-        tflite.SubGraphAddOperators(builder, operators)
-        tflite.SubGraphAddName(builder, name)
-        return int(tflite.SubGraphEnd(builder))
 
     def _write_signature(self, builder: Any, key: str, outputs: Sequence[int]) -> int:
         input_maps = self._write_tensor_maps(builder, self._inputs)
@@ -338,6 +361,21 @@ def _write_tensor(builder: Any, tensor: _Tensor) -> int:
     if quantization is not None:
         tflite.TensorAddQuantization(builder, quantization)
     return int(tflite.TensorEnd(builder))
+
+
+def _write_subgraph(builder: Any, graph: _Subgraph) -> int:
+    tensors = _offset_vector(builder, [_write_tensor(builder, tensor) for tensor in graph.tensors])
+    operators = _offset_vector(builder, [_write_operator(builder, op) for op in graph.operators])
+    input_indices = _int32_vector(builder, graph.inputs)
+    output_indices = _int32_vector(builder, graph.outputs)
+    name = builder.CreateString(graph.name)
+    tflite.SubGraphStart(builder)
+    tflite.SubGraphAddTensors(builder, tensors)
+    tflite.SubGraphAddInputs(builder, input_indices)
+    tflite.SubGraphAddOutputs(builder, output_indices)
+    tflite.SubGraphAddOperators(builder, operators)
+    tflite.SubGraphAddName(builder, name)
+    return int(tflite.SubGraphEnd(builder))
 
 
 def _write_operator(builder: Any, op: _Operator) -> int:
