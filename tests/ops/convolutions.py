@@ -15,10 +15,10 @@ from .strategies import ACTIVATION, BOOL, CHANNELS, PADDING, feature_map, shapes
 NO_BIAS = np.zeros(1)
 
 
-def conv_2d(net: Net, grouped: bool = False) -> Tensor:
+def conv_2d(net: Net, grouped: bool = False, runtime: bool = False) -> Tensor:
     x = _grouped_map(net) if grouped else feature_map(net)
     groups = _divisor(net, x.shape[3]) if grouped else 1
-    return convolve(net, x, window(net, x.shape, max_dilation=3), groups)
+    return convolve(net, x, window(net, x.shape, max_dilation=3), groups, runtime)
 
 
 def conv_2d_1x1(net: Net) -> Tensor:
@@ -26,12 +26,12 @@ def conv_2d_1x1(net: Net) -> Tensor:
     return convolve(net, x, Window((1, 1)))
 
 
-def convolve(net: Net, x: Tensor, w: Window, groups: int = 1) -> Tensor:
+def convolve(net: Net, x: Tensor, w: Window, groups: int = 1, runtime: bool = False) -> Tensor:
     inputs = x.shape[3] // groups
     outputs = groups * net.draw(st.integers(1, 8)) if groups > 1 else net.draw(CHANNELS)
     terms = inputs * w.kernel[0] * w.kernel[1]
-    filters = weights(net, (outputs, *w.kernel, inputs), terms)
-    bias = net.constant(net.normal((outputs,)))  # CONV_2D and DEPTHWISE_CONV_2D have no form without
+    filters = weights(net, (outputs, *w.kernel, inputs), terms, runtime)
+    bias = _bias(net, outputs, runtime)
     return net.op(
         "CONV_2D",
         [x, filters, bias],
@@ -44,13 +44,13 @@ def convolve(net: Net, x: Tensor, w: Window, groups: int = 1) -> Tensor:
     )
 
 
-def depthwise_conv_2d(net: Net) -> Tensor:
+def depthwise_conv_2d(net: Net, runtime: bool = False) -> Tensor:
     x = feature_map(net)
     w = window(net, x.shape, max_dilation=3)
     multiplier = net.draw(st.sampled_from((1, 1, 2, 3, 4, 8)))
     terms = w.kernel[0] * w.kernel[1]
-    filters = weights(net, (1, *w.kernel, x.shape[3] * multiplier), terms)
-    bias = net.constant(net.normal((x.shape[3] * multiplier,)))
+    filters = weights(net, (1, *w.kernel, x.shape[3] * multiplier), terms, runtime)
+    bias = _bias(net, x.shape[3] * multiplier, runtime)
     return net.op(
         "DEPTHWISE_CONV_2D",
         [x, filters, bias],
@@ -63,7 +63,7 @@ def depthwise_conv_2d(net: Net) -> Tensor:
     )
 
 
-def transpose_conv(net: Net, activation: st.SearchStrategy[str] = ACTIVATION) -> Tensor:
+def transpose_conv(net: Net, activation: st.SearchStrategy[str] = ACTIVATION, runtime: bool = False) -> Tensor:
     x = feature_map(net)
     kernel = net.draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
     stride = net.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
@@ -71,12 +71,13 @@ def transpose_conv(net: Net, activation: st.SearchStrategy[str] = ACTIVATION) ->
     size = _transposed_size(net, x.shape[1], w, 0), _transposed_size(net, x.shape[2], w, 1)
     outputs = net.draw(CHANNELS)
     terms = x.shape[3] * kernel[0] * kernel[1]
-    filters = weights(net, (outputs, *kernel, x.shape[3]), terms)
-    bias = net.constant(net.normal((outputs,))) if net.draw(BOOL) else None
+    filters = weights(net, (outputs, *kernel, x.shape[3]), terms, runtime)
+    bias = _bias(net, outputs, runtime) if net.draw(BOOL) else None
+    shape = np.array([x.shape[0], *size, outputs], np.int32)
     fused = net.draw(activation)
     return net.op(
         "TRANSPOSE_CONV",
-        [net.integers([x.shape[0], *size, outputs]), filters, x, *([bias] if bias else [])],
+        [net.input(shape) if runtime else net.constant(shape), filters, x, *([bias] if bias else [])],
         reference.transpose_conv(x.value, filters.value, bias.value if bias else NO_BIAS, w, size),
         _window_options(w),
         activation=fused,
@@ -94,7 +95,7 @@ def fully_connected(net: Net) -> Tensor:
     terms = int(np.prod(x.shape[-flattened:]))
     outputs = net.draw(CHANNELS)
     matrix = weights(net, (outputs, terms), terms) if net.draw(BOOL) else net.input(net.normal((outputs, terms)))
-    bias = net.constant(net.normal((outputs,))) if net.draw(BOOL) else None
+    bias = _bias(net, outputs, net.draw(BOOL)) if net.draw(BOOL) else None
     leave_out = bias is None and net.draw(BOOL)  # instead of an input that is absent
     return net.op(
         "FULLY_CONNECTED",
@@ -106,6 +107,11 @@ def fully_connected(net: Net) -> Tensor:
         terms=terms,
         magnitude=largest(x.value) * largest(matrix.value),
     )
+
+
+def _bias(net: Net, channels: int, runtime: bool) -> Tensor:
+    """A bias, which CONV_2D and DEPTHWISE_CONV_2D have no form without; an input of the model if ``runtime``."""
+    return (net.input if runtime else net.constant)(net.normal((channels,)))
 
 
 def _window_options(w: Window) -> dict[str, object]:
@@ -138,7 +144,11 @@ ROWS = (
     Row("conv_2d_1x1", "CONV_2D", conv_2d_1x1),
     Row("conv_2d", "CONV_2D", conv_2d),
     Row("conv_2d_grouped", "CONV_2D", partial(conv_2d, grouped=True)),
+    Row("conv_2d_runtime_weights", "CONV_2D", partial(conv_2d, runtime=True)),
+    Row("conv_2d_grouped_runtime_weights", "CONV_2D", partial(conv_2d, grouped=True, runtime=True)),
     Row("depthwise_conv_2d", "DEPTHWISE_CONV_2D", depthwise_conv_2d),
+    Row("depthwise_conv_2d_runtime_weights", "DEPTHWISE_CONV_2D", partial(depthwise_conv_2d, runtime=True)),
     Row("transpose_conv", "TRANSPOSE_CONV", transpose_conv),
+    Row("transpose_conv_runtime_weights", "TRANSPOSE_CONV", partial(transpose_conv, runtime=True)),
     Row("fully_connected", "FULLY_CONNECTED", fully_connected),
 )

@@ -1,4 +1,4 @@
-"""Rows of MediaPipe's custom operators, whose options are C structs of 32-bit integers."""
+"""Rows of MediaPipe's custom operators. Their options, where they have any, are C structs of 32-bit integers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from . import reference
-from .case import Net, Row, Tensor
+from .case import Net, Row, Tensor, largest
 from .reference import Array, Window
-from .strategies import CHANNELS, feature_map
+from .strategies import BOOL, CHANNELS, SMALL, feature_map
 from .tolerance import EXACT
 
 PADDINGS = {"SAME": 1, "VALID": 2}  # TfLitePadding
@@ -51,6 +51,17 @@ def pool_and_unpool(net: Net) -> Tensor:
     return net.op("MaxUnpooling2D", outputs, value, custom_options=options)
 
 
+def resampler(net: Net) -> Tensor:
+    """At eighths of pixels, which half precision holds; some up to two pixels outside the image."""
+    x = feature_map(net)
+    places = (x.shape[0], *net.draw(st.lists(SMALL, max_size=3)), 2)
+    limits = 8 * (np.array(x.shape[2:0:-1]) + 2)
+    warp = (net.rng.integers(-16, limits, places) / 8).astype(np.float32)
+    where = net.input(warp) if net.draw(BOOL) else net.constant(warp)
+    value = reference.resampler(x.value, where.value)
+    return net.op("Resampler", [x, where], value, magnitude=largest(x.value))
+
+
 def _distinct_in_windows(
     net: Net, batch: int, rows: int, columns: int, kernel: tuple[int, int], channels: int
 ) -> NDArray[np.float32]:
@@ -70,4 +81,5 @@ ROWS = (
     Row("transpose_convolution_with_bias", "Convolution2DTransposeBias", transpose_convolution_with_bias),
     Row("max_pooling_with_argmax", "MaxPoolingWithArgmax2D", pool_and_unpool, EXACT),
     Row("max_unpooling", "MaxUnpooling2D", pool_and_unpool, EXACT),
+    Row("resampler", "Resampler", resampler, litert=False),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -44,15 +45,16 @@ def pad_by(net: Net, x: Tensor, margins: list[tuple[int, int]]) -> Tensor:
     return net.op("PAD", [x, net.integers(margins)], value, version=4 if len(margins) > 4 else 1)
 
 
-def padv2(net: Net) -> Tensor:
+def padv2(net: Net, runtime: bool = False) -> Tensor:
     x = net.input(net.normal(net.draw(UP_TO_RANK_FOUR)))
-    margins = [net.draw(_MARGIN) for _ in x.shape]
+    margins = np.array([net.draw(_MARGIN) for _ in x.shape], np.int32)
     fill = net.draw(st.sampled_from((1.5, 0.0, -2.0)))
     value = np.pad(x.value, margins, constant_values=fill)
-    return net.op("PADV2", [x, net.integers(margins), net.constant(np.array([fill], np.float32))], value)
+    paddings = (net.input if runtime else net.constant)(margins)
+    return net.op("PADV2", [x, paddings, net.constant(np.array([fill], np.float32))], value)
 
 
-def slice_(net: Net) -> Tensor:
+def slice_(net: Net, runtime: bool = False) -> Tensor:
     x = net.input(net.normal(net.draw(shapes())))
     begin, size = [], []
     for extent in x.shape:
@@ -60,7 +62,14 @@ def slice_(net: Net) -> Tensor:
         size.append(net.draw(st.one_of(st.just(-1), st.integers(1, extent - begin[-1]))))  # -1: all that is left
     ends = (None if s == -1 else b + s for b, s in zip(begin, size, strict=True))
     value = x.value[tuple(map(slice, begin, ends))]
-    return net.op("SLICE", [x, net.integers(begin), net.integers(size)], value)
+    bounds = [_bound(net, numbers, runtime) for numbers in (begin, size)]
+    return net.op("SLICE", [x, *bounds], value)
+
+
+def _bound(net: Net, numbers: list[int], runtime: bool) -> Tensor:
+    """Numbers of which each says something about one axis; if ``runtime``, the model may learn them as an input."""
+    value = np.array(numbers, np.int32)
+    return net.input(value) if runtime and net.draw(BOOL) else net.constant(value)
 
 
 def transpose(net: Net) -> Tensor:
@@ -88,12 +97,15 @@ def squeeze(net: Net) -> Tensor:
     return net.op("SQUEEZE", [x], np.squeeze(x.value, tuple(listed) or None), {"squeeze_dims": listed})
 
 
-def strided_slice(net: Net, shape: Shapes = UP_TO_RANK_FOUR, masks: st.SearchStrategy[bool] = BOOL) -> Tensor:
+def strided_slice(
+    net: Net, shape: Shapes = UP_TO_RANK_FOUR, masks: st.SearchStrategy[bool] = BOOL, runtime: bool = False
+) -> Tensor:
     x = net.input(net.normal(net.draw(shape)))
     spec = _slice_spec(net, x.shape, net.draw(masks))
+    begin, end = (_bound(net, numbers, runtime) for numbers in (spec.begin, spec.end))
     return net.op(
         "STRIDED_SLICE",
-        [x, net.integers(spec.begin), net.integers(spec.end), net.integers(spec.strides)],
+        [x, begin, end, net.integers(spec.strides)],
         reference.strided_slice(x.value, spec),
         {
             "begin_mask": spec.begin_mask,
@@ -176,9 +188,12 @@ ROWS = (
     Row("concatenation", "CONCATENATION", concatenation, EXACT),
     Row("pad", "PAD", pad, EXACT),
     Row("padv2", "PADV2", padv2, EXACT),
+    Row("padv2_runtime", "PADV2", partial(padv2, runtime=True), EXACT),
     Row("reshape", "RESHAPE", reshape, EXACT),
     Row("slice", "SLICE", slice_, EXACT),
+    Row("slice_runtime", "SLICE", partial(slice_, runtime=True), EXACT),
     Row("squeeze", "SQUEEZE", squeeze, EXACT),
     Row("strided_slice", "STRIDED_SLICE", strided_slice, EXACT),
+    Row("strided_slice_runtime", "STRIDED_SLICE", partial(strided_slice, runtime=True), EXACT),
     Row("transpose", "TRANSPOSE", transpose, EXACT),
 )

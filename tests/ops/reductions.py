@@ -56,6 +56,26 @@ def reduction(
     )
 
 
+def runtime_axes(net: Net) -> Tensor:
+    """The axes are an input: the shape of the result tells which they are, or their number, or that there are none."""
+    x = net.input(around_one(net, net.draw(st.tuples(*[st.integers(2, 9)] * net.draw(st.integers(1, 4)))), "float32"))
+    rank, keep_dims = len(x.shape), net.draw(BOOL)
+    over = axes(net, rank) if keep_dims else net.draw(st.permutations(range(rank))) if net.draw(BOOL) else []
+    value = x.value.sum(axis=tuple(over), keepdims=keep_dims)
+    terms = int(np.prod([x.shape[a] for a in over]))
+    listed = net.input(np.array(over, np.int32))
+    return net.op("SUM", [x, listed], value, {"keep_dims": keep_dims}, terms=terms, magnitude=largest(x.value))
+
+
+def sum_of_nothing(net: Net) -> Tensor:
+    """Over an axis without elements."""
+    shape = list(net.draw(UP_TO_RANK_FOUR))
+    along = axis(net, len(shape))
+    shape[along] = 0
+    x = net.input(np.zeros(shape, np.float32))
+    return net.op("SUM", [x, net.integers([along])], x.value.sum(along), {"keep_dims": False})
+
+
 def arg_extreme(net: Net, code: str, function: Callable[[NDArray[Any], int], NDArray[Any]]) -> Tensor:
     """Of numbers among which there are ties, which the first wins."""
     x = net.input(numbers(net, net.draw(shapes(max_rank=4)), net.draw(st.sampled_from(("float32", "int32")))))
@@ -128,6 +148,8 @@ ROWS: tuple[Row, ...] = (
     _row("REDUCE_PROD", np.prod, _NUMBERS, signs, False),
     _row("REDUCE_ANY", np.any, ("bool",), mostly(False), True),
     _row("REDUCE_ALL", np.all, ("bool",), mostly(True), True),
+    Row("sum_runtime_axes", "SUM", runtime_axes),
+    Row("sum_of_nothing", "SUM", sum_of_nothing, EXACT),
     Row("arg_max", "ARG_MAX", partial(arg_extreme, code="ARG_MAX", function=np.argmax), EXACT),
     Row("arg_min", "ARG_MIN", partial(arg_extreme, code="ARG_MIN", function=np.argmin), EXACT),
     Row("cumsum", "CUMSUM", cumsum),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.ir import Input, Step, Tensor, Value
+from tflgpu.layout import Shape
 from tflgpu.ops.base import Emitter, Site, declare, static
 from tflgpu.ops.matmul import MatMul
 from tflgpu.ops.shaping import reshape_node
@@ -15,7 +16,10 @@ from tflgpu.ops.window import Window, window_of, window_reasons
 
 @dataclass(frozen=True)
 class Convolution:
-    """Inputs: image NHWC, weights [out, kh, kw, in / groups], perhaps bias [out]."""
+    """Inputs: image NHWC, weights [out, kh, kw, in / groups], perhaps bias [out].
+
+    Weights that are no constants are packed by a node of their own before kernels are chosen (``packed_weights.py``).
+    """
 
     window: Window
     groups: int = 1
@@ -34,22 +38,40 @@ class Depthwise:
 
 @dataclass(frozen=True)
 class TransposeConvolution:
-    """Inputs: image NHWC, weights [out, kh, kw, in], perhaps bias. ``window`` leads from output back to input."""
+    """Inputs: image NHWC, weights [out, kh, kw, in] (as for a convolution), perhaps bias.
+
+    ``window`` leads from output back to input.
+    """
 
     window: Window
 
 
-def _bias_reasons(site: Site, index: int, channels: int) -> Iterator[str]:
+def bias_reasons(site: Site, index: int, channels: int) -> Iterator[str]:
+    """Obstacles in the bias that :func:`convolution_node` takes."""
     bias = site.optional(index)
-    if bias is not None:
-        yield from static(site, index, "bias")
-        if bias.size != channels:
-            yield f"its bias has {bias.size} values for {channels} output channels"
+    if bias is not None and bias.size != channels:
+        yield f"its bias has {bias.size} values for {channels} output channels"
+
+
+def convolution_node(
+    site: Site,
+    emit: Emitter,
+    kind: str,
+    operands: tuple[Tensor, Tensor, Tensor | None],
+    shape: Shape,
+    attributes: Convolution | Depthwise | TransposeConvolution | None,
+) -> Tensor:
+    """A node of ``kind`` for image, weights and bias. A bias that is no constant is its first step, an addition."""
+    bias = operands[2]
+    if bias is None or bias.is_constant:
+        return emit.node(kind, operands, shape, attributes, emit.activation(site))
+    values = reshape_node(emit, bias, shape[-1:])
+    steps = (Step("add", (Value(0), Input(2))), *emit.activation(site, after=1))
+    return emit.node(kind, [*operands[:2], values], shape, attributes, steps)
 
 
 def _conv_reasons(site: Site) -> Iterator[str]:
     image, weights = site.input(0), site.input(1)
-    yield from static(site, 1, "weights")
     if len(weights.shape) != 4:
         yield f"its weights have shape {list(weights.shape)}; [out, height, width, in] was expected"
         return
@@ -58,7 +80,7 @@ def _conv_reasons(site: Site) -> Iterator[str]:
     channels = image.shape[-1] if image.shape else 1
     if depth == 0 or out == 0 or channels % depth or out % (channels // depth or 1):
         yield f"its weights {list(weights.shape)} do not fit {channels} input channels"
-    yield from _bias_reasons(site, 2, out)
+    yield from bias_reasons(site, 2, out)
 
 
 @declare("CONV_2D", versions=8, inputs=(2, 3), reasons=_conv_reasons)
@@ -68,12 +90,11 @@ def conv_2d(site: Site, emit: Emitter) -> Tensor:
     window = window_of(site, (kh, kw), image.shape)
     shape = (image.shape[0], *window.output(*image.shape[1:3]), out)
     attributes = Convolution(window, image.shape[3] // depth)
-    return emit.node("convolution", [image, weights, bias], shape, attributes, emit.activation(site))
+    return convolution_node(site, emit, "convolution", (image, weights, bias), shape, attributes)
 
 
 def _depthwise_reasons(site: Site) -> Iterator[str]:
     image, weights = site.input(0), site.input(1)
-    yield from static(site, 1, "weights")
     if len(weights.shape) != 4 or weights.shape[0] != 1:
         yield f"its weights have shape {list(weights.shape)}; [1, height, width, channels] was expected"
         return
@@ -81,7 +102,7 @@ def _depthwise_reasons(site: Site) -> Iterator[str]:
     channels = image.shape[-1] if image.shape else 1
     if channels == 0 or weights.shape[3] == 0 or weights.shape[3] % channels:
         yield f"its {weights.shape[3]} output channels are no multiple of {channels} input channels"
-    yield from _bias_reasons(site, 2, weights.shape[3])
+    yield from bias_reasons(site, 2, weights.shape[3])
 
 
 @declare("DEPTHWISE_CONV_2D", versions=7, inputs=(2, 3), reasons=_depthwise_reasons)
@@ -92,16 +113,21 @@ def depthwise_conv_2d(site: Site, emit: Emitter) -> Tensor:
     shape = (image.shape[0], *window.output(*image.shape[1:3]), out)
     # The depth_multiplier option is redundant, and absent in some files: the shapes say it.
     attributes = Depthwise(window, out // image.shape[3])
-    return emit.node("depthwise", [image, weights, bias], shape, attributes, emit.activation(site))
+    return convolution_node(site, emit, "depthwise", (image, weights, bias), shape, attributes)
+
+
+def _transposed_shape(site: Site) -> Shape | None:
+    """The output shape that input 0 asks for; if that is computed at run time, the one that the file declares."""
+    shape = site.constant(0)
+    return site.output_shapes[0] if shape is None else tuple(map(int, shape.reshape(-1)))
 
 
 def _transpose_reasons(site: Site) -> Iterator[str]:
-    weights, image = site.input(1), site.input(2)
-    yield from static(site, 0, "output shape")
-    yield from static(site, 1, "weights")
-    shape = site.constant(0)
-    if shape is not None and (shape.size != 4 or shape.min() < 1):
-        yield f"its output shape {shape.tolist()} is not [batch, height, width, channels]"
+    weights, image, shape = site.input(1), site.input(2), _transposed_shape(site)
+    if shape is None:
+        yield from static(site, 0, "output shape")
+    elif len(shape) != 4 or min(shape) < 1:
+        yield f"its output shape {list(shape)} is not [batch, height, width, channels]"
         return
     if len(weights.shape) != 4 or len(image.shape) != 4 or weights.shape[3] != image.shape[3]:
         yield f"its weights {list(weights.shape)} do not fit its input {list(image.shape)}"
@@ -109,27 +135,20 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
     if min(site.options.get("stride_h", 0), site.options.get("stride_w", 0)) < 1:
         yield "its strides must be positive"
         return
-    if shape is not None and (int(shape[3]) != weights.shape[0] or int(shape[0]) != image.shape[0]):
-        yield f"its output shape {shape.tolist()} does not fit weights {list(weights.shape)}, input {list(image.shape)}"
-    elif shape is not None and _transposed_window(site).output(*map(int, shape[1:3])) != image.shape[1:3]:
-        yield f"its output shape {shape.tolist()} does not lead back to the input's {list(image.shape)}"
-    yield from _bias_reasons(site, 3, weights.shape[0])
+    if shape is not None and (shape[3] != weights.shape[0] or shape[0] != image.shape[0]):
+        yield f"its output shape {list(shape)} does not fit weights {list(weights.shape)}, input {list(image.shape)}"
+    elif shape is not None and window_of(site, weights.shape[1:3], shape).output(*shape[1:3]) != image.shape[1:3]:
+        yield f"its output shape {list(shape)} does not lead back to the input's {list(image.shape)}"
+    yield from bias_reasons(site, 3, weights.shape[0])
 
 
-def _transposed_window(site: Site) -> Window:
-    weights, shape = site.input(1), site.constant(0)
+@declare("TRANSPOSE_CONV", versions=5, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)
+def transpose_conv(site: Site, emit: Emitter) -> Tensor:
+    weights, image, bias, shape = site.input(1), site.input(2), site.optional(3), _transposed_shape(site)
     assert shape is not None
     _, kh, kw, _ = weights.shape
-    return window_of(site, (kh, kw), tuple(map(int, shape)))
-
-
-@declare("TRANSPOSE_CONV", versions=4, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)
-def transpose_conv(site: Site, emit: Emitter) -> Tensor:
-    weights, image, bias, shape = site.input(1), site.input(2), site.optional(3), site.constant(0)
-    assert shape is not None
-    attributes = TransposeConvolution(_transposed_window(site))
-    inputs = [image, weights, bias]
-    return emit.node("transpose_convolution", inputs, tuple(map(int, shape)), attributes, emit.activation(site))
+    attributes = TransposeConvolution(window_of(site, (kh, kw), shape))
+    return convolution_node(site, emit, "transpose_convolution", (image, weights, bias), shape, attributes)
 
 
 def _fully_connected_reasons(site: Site) -> Iterator[str]:
@@ -141,10 +160,10 @@ def _fully_connected_reasons(site: Site) -> Iterator[str]:
         return
     if site.options.get("keep_num_dims") and x.shape[-1:] != weights.shape[1:]:
         yield f"it keeps dimensions, but its input {list(x.shape)} does not end with {weights.shape[1]} channels"
-    yield from _bias_reasons(site, 2, weights.shape[0])
+    yield from bias_reasons(site, 2, weights.shape[0])
 
 
-@declare("FULLY_CONNECTED", versions=12, inputs=(2, 3), reasons=_fully_connected_reasons)
+@declare("FULLY_CONNECTED", versions=13, inputs=(2, 3), reasons=_fully_connected_reasons)
 def fully_connected(site: Site, emit: Emitter) -> Tensor:
     x, weights, bias = site.input(0), site.input(1), site.optional(2)
     out, depth = weights.shape
@@ -155,7 +174,7 @@ def fully_connected(site: Site, emit: Emitter) -> Tensor:
     if declared is not None and prod(declared) == prod(final):
         final = declared  # files before version 5 of the operator keep dimensions without saying so
     if weights.is_constant:
-        y = emit.node("fully_connected", [rows, weights, bias], result, None, emit.activation(site))
+        y = convolution_node(site, emit, "fully_connected", (rows, weights, bias), result, None)
         return reshape_node(emit, y, final)
     y = emit.node("matmul", [rows, weights], result, MatMul(adjoint_left=False, adjoint_right=True))
     if bias is not None:

@@ -11,11 +11,15 @@ from tflgpu.ir import Array
 from tflgpu.layout import LANES, Geometry
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.kernel import Argument, Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
 # Pixels of a CPU block by its vectors of output channels: the accumulators and the weights of one input channel
 # stay in registers, of which AVX-512 has 32.
 CPU_PIXELS = {1: 8, 2: 6}
+# Pixels and slices of a GPU's block: large ones use each value more often, small ones leave more work-items.
+GPU_BLOCKS = ((4, 4), (4, 2), (2, 2), (2, 1), (1, 1))
+RUNTIME_GPU_BLOCKS = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
 
 
 def _bias(request: Request, channels: int, padded: int) -> Array:
@@ -27,100 +31,71 @@ def _bias(request: Request, channels: int, padded: int) -> Array:
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """Weights of a convolution as [block][kh][kw][slice][lane][channel of the block].
+    """Weights as an argument, and which input slices their blocks are for."""
 
-    slices: how many input slices every block reads. first_slice: the first of them, a C expression of the block ``ob``.
-    """
+    argument: Argument
+    read: BlockInputs
 
-    data: Array
-    blocks: int
-    slices: int
-    first_slice: str
+    @property
+    def blocks(self) -> int:
+        return len(self.read.first)
 
 
-def _pack(request: Request, block: int) -> PackedWeights:
+def _packed_weights(request: Request, block: int) -> PackedWeights:
     """The weights of a convolution node for blocks of ``block`` output channels."""
-    attributes, weights, src = request.node.attributes, request.constant(1), request.input(0)
+    attributes, src, weights = request.node.attributes, request.input(0), request.value(1)
     assert isinstance(attributes, Convolution)
-    blocks = tile_count(weights.shape[0], block)
-    lanes = src.geometry.channels if src.linear else LANES
+    read = block_inputs(request.output.geometry.channels, attributes.groups, block, src.geometry)
+    if weights is None:
+        return PackedWeights(_runtime_weights(request), read)
+    inputs = read.slices * (src.geometry.channels if src.linear else LANES)
     if attributes.groups == 1:
-        slices = src.geometry.slices
-        return PackedWeights(_dense_weights(weights, blocks, block, slices * lanes), blocks, slices, "0")
-    first, slices = _block_inputs(weights, attributes.groups, block, blocks, src.geometry)
-    packed = _grouped_weights(weights, attributes.groups, block, first, slices * lanes)
-    return PackedWeights(packed, blocks, slices, _first_slice(first))
+        packed = pack_dense(weights, block, inputs)
+    else:
+        packed = pack_grouped(weights, attributes.groups, block, read, inputs)
+    return PackedWeights(request.weights("weights", packed), read)
 
 
-def _grouped_weights(weights: Array, groups: int, block: int, first: list[int], inputs: int) -> Array:
-    """[out, kh, kw, in / groups] -> packed: ``inputs`` channels from slice ``first[b]`` on, zeros for other groups'."""
-    out, kh, kw, depth = weights.shape
-    packed = np.zeros((len(first), kh, kw, inputs, block), np.float32)
-    per_group = out // groups
-    for o in range(out):
-        b, channel = divmod(o, block)
-        begin = o // per_group * depth - first[b] * LANES
-        packed[b, :, :, begin : begin + depth, channel] = weights[o]
-    return packed
-
-
-def _dense_weights(weights: Array, blocks: int, block: int, inputs: int) -> Array:
-    """[out, kh, kw, in] -> packed, for one group, where whole arrays can be moved at once."""
-    out, kh, kw, depth = weights.shape
-    packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)
-    packed[:out, ..., :depth] = weights
-    return np.ascontiguousarray(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
-
-
-def _block_inputs(weights: Array, groups: int, block: int, blocks: int, source: Geometry) -> tuple[list[int], int]:
-    """The first input slice that each block of output channels reads, and how many slices all of them read."""
-    out, depth = weights.shape[0], weights.shape[3]
-    per_group = out // groups
-    spans = []
-    for b in range(blocks):
-        low, high = b * block // per_group, (min((b + 1) * block, out) - 1) // per_group
-        spans.append((low * depth // LANES, -(-(high + 1) * depth // LANES)))
-    count = max(end - begin for begin, end in spans)
-    return [min(begin, source.slices - count) for begin, _ in spans], count
-
-
-def _first_slice(first: list[int]) -> str:
-    """A C expression of the tile's block ``ob``: the first input slice it reads."""
-    step = first[1] - first[0] if len(first) > 1 else 0
-    if first == [step * b for b in range(len(first))]:
-        return f"ob * {step}" if step else "0"
-    chain = "".join(f"ob == {b} ? {f} : " for b, f in enumerate(first[:-1]))
-    return f"({chain}{first[-1]})"
+def _runtime_weights(request: Request) -> Argument:
+    """Weights that ``passes/weights.py`` had packed."""
+    assert request.shape(1).shape[1:] == (RUNTIME_BLOCK,), f"the weights of {request.node.kind} are not packed"
+    return request.activation("weights", 1)
 
 
 def _is_vector_product(request: Request) -> bool:
     """Whether a convolution is a fully connected layer: every image is one pixel, and one pixel is all it reads."""
     attributes, src, dst = request.node.attributes, request.input(0), request.output
     assert isinstance(attributes, Convolution)
-    pointwise = attributes.window.is_pointwise and attributes.groups == 1
+    pointwise = attributes.window.is_pointwise and attributes.groups == 1 and request.value(1) is not None
     return pointwise and src.geometry.plane == dst.geometry.plane == 1 and not src.linear
+
+
+def _macs(request: Request) -> int:
+    """Multiplications of a convolution node, those with padding included."""
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, Convolution)
+    return g.pixels * g.channels * prod(attributes.window.kernel) * request.input(0).channels // attributes.groups
 
 
 @variant("convolution", "cpu")
 def convolution_cpu(request: Request) -> Kernel:
     if _is_vector_product(request):
         return fully_connected_cpu(request)
-    attributes, weights = request.node.attributes, request.constant(1)
+    attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
-    src, dst = request.input(0), request.output
-    g, window, (out, kh, kw, depth) = dst.geometry, attributes.window, weights.shape
-    vectors = 2 if attributes.groups == 1 and out % (2 * VECTOR) == 0 else 1
+    src, g, window = request.input(0), request.output.geometry, attributes.window
+    runtime = request.value(1) is None
+    vectors = 2 if attributes.groups == 1 and g.channels % (2 * VECTOR) == 0 and not runtime else 1
     block = vectors * VECTOR
-    packed = _pack(request, block)
+    weights = _packed_weights(request, block)
     # Where output pixels read just their own place, the image is one long row.
     flat = window.is_pointwise and not src.linear
     height, width = (1, g.plane) if flat else (g.height, g.width)
     pixels = _pixels_per_block(width, CPU_PIXELS[vectors])
     per_row = tile_count(width, pixels)
-    macs = g.pixels * out * kh * kw * depth
     pixel_blocks = per_row * height
-    cost = 2 * pixels * packed.data[0].size
-    per_tile = _blocks_per_tile(pixel_blocks, packed.blocks * g.batch, cost, request.target.compute_units)
+    cost = 2 * pixels * block * prod(window.kernel) * weights.read.slices * LANES
+    per_tile = _blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target.compute_units)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         "convolution_cpu",
@@ -128,23 +103,23 @@ def convolution_cpu(request: Request) -> Kernel:
             "window": window,
             "vectors": vectors,
             "pixels": pixels,
-            "slices": packed.slices,
-            "first_slice": packed.first_slice,
-            "out_blocks": packed.blocks,
+            "slices": weights.read.slices,
+            "first_slice": weights.read.expression,
+            "out_blocks": weights.blocks,
             "chunks": chunks,
             "blocks_per_tile": per_tile,
             "rows": {"height": height, "width": width},
             "src": src,
-            "weights_type": request.target.storage,
+            "weights_type": weights.argument.type,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed.data),
-            Argument("bias", "float", None, _bias(request, out, packed.blocks * block)),
+            weights.argument,
+            Argument("bias", "float", None, _bias(request, g.channels, weights.blocks * block)),
         ),
-        tiles=g.batch * chunks * packed.blocks,
+        tiles=g.batch * chunks * weights.blocks,
         local_size=1,
-        macs=macs,
+        macs=_macs(request),
     )
 
 
@@ -166,60 +141,51 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
 def convolution_gpu(request: Request) -> Kernel:
     if _is_vector_product(request):
         return fully_connected_gpu(request)
-    attributes, weights = request.node.attributes, request.constant(1)
+    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, Convolution)
-    src, dst = request.input(0), request.output
-    g, (out, kh, kw, depth) = dst.geometry, weights.shape
-    pixels, slices_out = _gpu_block(g, request.target.compute_units)
+    runtime = request.value(1) is None
+    candidates = RUNTIME_GPU_BLOCKS if runtime else tuple(b for b in GPU_BLOCKS if b[1] <= g.slices)
+    pixels, slices_out = _gpu_block(g, request.target.compute_units, candidates)
     block = slices_out * LANES
-    packed = _pack(request, block)
-    items = g.batch * packed.blocks * tile_count(g.plane, pixels)
+    weights = _packed_weights(request, block)
+    items = g.batch * weights.blocks * tile_count(g.plane, pixels)
     return Kernel(
         "convolution_gpu",
         {
             "window": attributes.window,
             "pixels": pixels,
             "slices_out": slices_out,
-            "slices": packed.slices,
-            "first_slice": packed.first_slice,
-            "out_blocks": packed.blocks,
+            "slices": weights.read.slices,
+            "first_slice": weights.read.expression,
+            "out_blocks": weights.blocks,
             "per_tile": request.target.local_size,
             "src": src,
-            "weights_type": request.target.storage,
+            "weights_type": weights.argument.type,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed.data),
-            Argument("bias", "float", None, _bias(request, out, packed.blocks * block)),
+            weights.argument,
+            Argument("bias", "float", None, _bias(request, g.channels, weights.blocks * block)),
         ),
         tiles=tile_count(items, request.target.local_size),
         local_size=request.target.local_size,
-        macs=g.pixels * out * kh * kw * depth,
+        macs=_macs(request),
     )
 
 
-def _gpu_block(g: Geometry, compute_units: int) -> tuple[int, int]:
-    """Pixels and slices of one work-item: the largest block that still leaves some warps to every compute unit."""
-    for pixels, slices in ((4, 4), (4, 2), (2, 2), (2, 1)):
-        if (
-            slices <= g.slices
-            and g.batch * tile_count(g.plane, pixels) * tile_count(g.slices, slices) >= compute_units * 256
-        ):
+def _gpu_block(g: Geometry, compute_units: int, blocks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+    """Pixels and slices of one work-item: the first of ``blocks`` that leaves some warps to every compute unit."""
+    for pixels, slices in blocks:
+        if g.batch * tile_count(g.plane, pixels) * tile_count(g.slices, slices) >= compute_units * 256:
             return pixels, slices
-    return 1, 1
+    return blocks[-1]
 
 
-def _depthwise_arguments(request: Request) -> tuple[Argument, ...]:
-    weights, channels = request.constant(1), request.output.geometry.channels
-    slices, (_, kh, kw, _) = request.output.geometry.slices, weights.shape
-    padded = np.zeros((kh, kw, slices * LANES), np.float32)
-    padded[..., :channels] = weights[0]
-    packed = np.ascontiguousarray(padded.reshape(kh * kw, slices, LANES).transpose(1, 0, 2))
-    return (
-        request.activation("src", 0),
-        request.weights("weights", packed),
-        Argument("bias", "float", None, _bias(request, channels, slices * LANES)),
-    )
+def _depthwise_arguments(request: Request) -> tuple[Argument, Argument, Argument]:
+    """Image, weights and bias; weights [1, kh, kw, channels] in PHWC4 are what the kernels want."""
+    g = request.output.geometry
+    bias = _bias(request, g.channels, g.slices * LANES)
+    return request.activation("src", 0), request.operand("weights", 1), Argument("bias", "float", None, bias)
 
 
 @variant("depthwise", "cpu")
@@ -233,16 +199,17 @@ def depthwise_cpu(request: Request) -> Kernel:
     rows = items_per_tile(g.height * g.slices * g.batch, request.target, 2 * taps * LANES * g.width)
     rows = min(g.height, rows)
     chunks = tile_count(g.height, rows)
+    arguments = _depthwise_arguments(request)
     parameters = {
         "window": attributes.window,
         "chunks": chunks,
         "rows_per_tile": rows,
         "src": request.input(0),
-        "weights_type": request.target.storage,
+        "weights_type": arguments[1].type,
     }
     tiles = g.batch * g.slices * chunks
     macs = taps * g.pixels * g.channels
-    return Kernel("depthwise_cpu", parameters, _depthwise_arguments(request), tiles, local_size=1, macs=macs)
+    return Kernel("depthwise_cpu", parameters, arguments, tiles, local_size=1, macs=macs)
 
 
 @variant("depthwise", "gpu")
@@ -251,27 +218,32 @@ def depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)
     per_tile = items_per_tile(g.quads, target, 2 * taps * LANES)
+    arguments = _depthwise_arguments(request)
     parameters = {
         "window": attributes.window,
         "multiplier": attributes.multiplier,
         "per_tile": per_tile,
         "src": request.input(0),
-        "weights_type": target.storage,
+        "weights_type": arguments[1].type,
     }
     tiles = tile_count(g.quads, per_tile)
     macs = taps * g.pixels * g.channels
-    return Kernel("depthwise", parameters, _depthwise_arguments(request), tiles, target.local_size, macs=macs)
+    return Kernel("depthwise", parameters, arguments, tiles, target.local_size, macs=macs)
 
 
 @variant("transpose_convolution")
 def transpose_convolution(request: Request) -> Kernel:
-    attributes, weights, target = request.node.attributes, request.constant(1), request.target
+    attributes, constant, target = request.node.attributes, request.value(1), request.target
     assert isinstance(attributes, TransposeConvolution)
-    g, source, (out, kh, kw, depth) = request.output.geometry, request.input(0).geometry, weights.shape
-    slices_out = min(4 if target.family == "cpu" else 2, g.slices)
+    g, source = request.output.geometry, request.input(0).geometry
+    slices_out = min(4 if target.family == "cpu" else 2, g.slices) if constant is not None else RUNTIME_BLOCK // LANES
     blocks = tile_count(g.slices, slices_out)
     block = slices_out * LANES
-    macs = source.pixels * out * kh * kw * depth
+    if constant is None:
+        weights = _runtime_weights(request)
+    else:
+        weights = request.weights("weights", pack_dense(constant, block, source.slices * LANES))
+    macs = source.pixels * g.channels * prod(attributes.window.kernel) * source.channels
     items = g.batch * blocks * g.plane
     per_tile = items_per_tile(items, target, 2 * macs // items)
     return Kernel(
@@ -282,12 +254,12 @@ def transpose_convolution(request: Request) -> Kernel:
             "out_blocks": blocks,
             "per_tile": per_tile,
             "src": request.input(0),
-            "weights_type": target.storage,
+            "weights_type": weights.type,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", _dense_weights(weights, blocks, block, source.slices * LANES)),
-            Argument("bias", "float", None, _bias(request, out, blocks * block)),
+            weights,
+            Argument("bias", "float", None, _bias(request, g.channels, blocks * block)),
         ),
         tiles=tile_count(items, per_tile),
         local_size=target.local_size,
@@ -302,7 +274,7 @@ def fully_connected_cpu(request: Request) -> Kernel:
     out, depth = weights.shape
     vectors = min(4, tile_count(out, VECTOR))
     blocks = tile_count(out, vectors * VECTOR)
-    packed = _dense_weights(weights[:, None, None, :], blocks, vectors * VECTOR, source.slices * LANES)
+    packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
     return Kernel(
         "fully_connected_cpu",
         {"vectors": vectors, "out_blocks": blocks, "src": request.input(0), "weights_type": request.target.storage},
@@ -323,7 +295,7 @@ def fully_connected_gpu(request: Request) -> Kernel:
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
     local_size = request.target.local_size
-    packed = _dense_weights(weights[:, None, None, :], g.slices, LANES, source.slices * LANES)
+    packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
     return Kernel(
         "fully_connected_gpu",
         {"src": request.input(0), "weights_type": request.target.storage},

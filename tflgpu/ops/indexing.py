@@ -47,7 +47,7 @@ def _gather_reasons(site: Site) -> Iterator[str]:
         yield from _range_reasons(site.constant(1), np.array(x[axes[0]] - 1))
 
 
-@declare("GATHER", versions=7, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons)
+@declare("GATHER", versions=8, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons)
 def gather(site: Site, emit: Emitter) -> Tensor:
     axes = _gather_axes(site)
     assert axes is not None
@@ -73,7 +73,7 @@ def _embedding_reasons(site: Site) -> Iterator[str]:
         yield from _range_reasons(site.constant(0), np.array(table[0] - 1))
 
 
-@declare("EMBEDDING_LOOKUP", versions=4, inputs=2, integers=(0,), types=ANY, reasons=_embedding_reasons)
+@declare("EMBEDDING_LOOKUP", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_embedding_reasons)
 def embedding_lookup(site: Site, emit: Emitter) -> Tensor:
     return _gather_node(emit, site.input(1), site.input(0), 0, 0)
 
@@ -87,7 +87,7 @@ def _gather_nd_reasons(site: Site) -> Iterator[str]:
         yield from _range_reasons(site.constant(1), np.array(x[: indices[-1]]) - 1)
 
 
-@declare("GATHER_ND", versions=5, inputs=2, integers=(1,), types=ANY, reasons=_gather_nd_reasons)
+@declare("GATHER_ND", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_gather_nd_reasons)
 def gather_nd(site: Site, emit: Emitter) -> Tensor:
     """The last axis of the indices holds coordinates along the first axes of ``x``."""
     x, indices = site.input(0), site.input(1)
@@ -137,7 +137,7 @@ def _update_reasons(site: Site) -> Iterator[str]:
         yield f"its start indices have shape {list(start.shape)}; [{len(x.shape)}] was expected"
 
 
-@declare("DYNAMIC_UPDATE_SLICE", versions=4, inputs=3, integers=(2,), types=ANY, reasons=_update_reasons)
+@declare("DYNAMIC_UPDATE_SLICE", versions=6, inputs=3, integers=(2,), types=ANY, reasons=_update_reasons)
 def dynamic_update_slice(site: Site, emit: Emitter) -> Tensor:
     """Starts are clamped so that the whole update fits, as XLA's operator of this name does."""
     x, update, start = site.input(0), site.input(1), site.input(2)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tflgpu.ir import Tensor
 from tflgpu.layout import Shape
-from tflgpu.ops.base import Emitter, Site, declare, static
-from tflgpu.ops.convolution import TransposeConvolution
+from tflgpu.ops.base import Emitter, Site, declare
+from tflgpu.ops.convolution import TransposeConvolution, bias_reasons, convolution_node
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.pooling import Pool
 from tflgpu.ops.window import Padding, Window, same_padding
@@ -59,14 +59,12 @@ def _upsampled(padding: int, stride: tuple[int, int], kernel: tuple[int, int], i
 
 def _transpose_reasons(site: Site) -> Iterator[str]:
     image, weights, options = site.input(0), site.input(1), _integers(site, 3)
-    yield from static(site, 1, "weights")
-    yield from static(site, 2, "bias")
     if options is None or options[0] not in (SAME, VALID) or min(options[1:]) < 1:
         yield "its options are not a padding and two positive strides"
     if len(image.shape) != 4 or len(weights.shape) != 4 or weights.shape[3] != image.shape[3]:
         yield f"its weights {list(weights.shape)} do not fit its input {list(image.shape)}"
-    elif site.input(2).size != weights.shape[0]:
-        yield f"its bias has {site.input(2).size} values for {weights.shape[0]} output channels"
+    else:
+        yield from bias_reasons(site, 2, weights.shape[0])
 
 
 @declare("Convolution2DTransposeBias", versions=1, inputs=3, reasons=_transpose_reasons)
@@ -78,7 +76,7 @@ def transpose_convolution_with_bias(site: Site, emit: Emitter) -> Tensor:
     height, width = _upsampled(padding, stride, (kh, kw), image.shape)
     shape = (image.shape[0], height, width, out)
     attributes = TransposeConvolution(_window(padding, stride, (kh, kw), shape))
-    return emit.node("transpose_convolution", [image, weights, site.input(2)], shape, attributes)
+    return convolution_node(site, emit, "transpose_convolution", (image, weights, site.input(2)), shape, attributes)
 
 
 def _option_reasons(site: Site) -> Iterator[str]:

@@ -44,7 +44,7 @@ def _pack_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {site.options['axis']} has no place in inputs of shape {list(*shapes)}"
 
 
-@declare("PACK", versions=4, inputs=(1, 120), types=ANY, reasons=_pack_reasons)
+@declare("PACK", versions=5, inputs=(1, 120), types=ANY, reasons=_pack_reasons)
 def pack(site: Site, emit: Emitter) -> Tensor:
     parts, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
     assert axis is not None
@@ -65,7 +65,7 @@ def _unpack_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {site.options.get('axis', 0)} of an input of shape {list(shape)} does not fall into {count}"
 
 
-@declare("UNPACK", versions=4, inputs=1, types=ANY, reasons=_unpack_reasons)
+@declare("UNPACK", versions=6, inputs=1, types=ANY, reasons=_unpack_reasons)
 def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
     x, axis = site.input(0), _unpack_axis(site)
     assert axis is not None
@@ -80,11 +80,14 @@ def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
 
 
 def _parts(emit: Emitter, x: Tensor, axis: int, sizes: Sequence[int]) -> list[Tensor]:
-    """Consecutive slices of ``x`` along ``axis``."""
+    """Consecutive slices of ``x`` along ``axis``; one without elements is a constant."""
 
     def part(start: int, size: int) -> Tensor:
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        if size == 0:
+            return emit.constant(np.empty(shape, x.dtype))
         axes = tuple(AxisMap(i, start if i == axis else 0) for i in range(len(x.shape)))
-        return emit.node("rearrange", [x], (*x.shape[:axis], size, *x.shape[axis + 1 :]), Rearrange(axes))
+        return emit.node("rearrange", [x], shape, Rearrange(axes))
 
     starts = np.cumsum([0, *sizes[:-1]]).tolist()
     return [part(start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -103,7 +106,7 @@ def _split_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {numbers(site, 0)[0]} of an input of shape {list(shape)} has no {count} equal parts"
 
 
-@declare("SPLIT", versions=4, inputs=2, integers=(0,), types=ANY, reasons=_split_reasons)
+@declare("SPLIT", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_split_reasons)
 def split(site: Site, emit: Emitter) -> Sequence[Tensor]:
     x, count = site.input(1), len(site.output_shapes)
     axis = _split_axis(site, 0, x)
@@ -119,7 +122,7 @@ def _split_v(site: Site) -> tuple[int, list[int]] | None:
         return None
     rest = x.shape[axis] - sum(s for s in sizes if s != -1)
     sizes = [rest if s == -1 else s for s in sizes]
-    return (axis, sizes) if min(sizes) > 0 and sum(sizes) == x.shape[axis] else None
+    return (axis, sizes) if min(sizes) >= 0 and sum(sizes) == x.shape[axis] else None
 
 
 def _split_v_reasons(site: Site) -> Iterator[str]:
@@ -127,10 +130,10 @@ def _split_v_reasons(site: Site) -> Iterator[str]:
     yield from missing
     if not missing and _split_v(site) is None:
         axis, sizes, shape = numbers(site, 2)[0], numbers(site, 1), site.input(0).shape
-        yield f"its axis {axis} of an input of shape {list(shape)} does not fall into non-empty parts of {sizes}"
+        yield f"its axis {axis} of an input of shape {list(shape)} does not fall into parts of {sizes}"
 
 
-@declare("SPLIT_V", versions=2, inputs=3, integers=(1, 2), types=ANY, reasons=_split_v_reasons)
+@declare("SPLIT_V", versions=3, inputs=3, integers=(1, 2), types=ANY, reasons=_split_v_reasons)
 def split_v(site: Site, emit: Emitter) -> Sequence[Tensor]:
     found = _split_v(site)
     assert found is not None
@@ -221,7 +224,7 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} does not broadcast to {numbers(site, 1)}"
 
 
-@declare("BROADCAST_TO", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
+@declare("BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
 def broadcast_to(site: Site, emit: Emitter) -> Tensor:
     return emit.node("map", [site.input(0)], tuple(numbers(site, 1)))
 
@@ -236,7 +239,7 @@ def _reverse_reasons(site: Site) -> Iterator[str]:
         yield f"its axes {numbers(site, 1)} are not all axes of its input {list(site.input(0).shape)}"
 
 
-@declare("REVERSE_V2", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_reverse_reasons)
+@declare("REVERSE_V2", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_reverse_reasons)
 def reverse(site: Site, emit: Emitter) -> Tensor:
     x, reversed_axes = site.input(0), _reverse_axes(site)
     axes = (AxisMap(i, d - 1, -1) if i in reversed_axes else AxisMap(i) for i, d in enumerate(x.shape))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from tflgpu.ir import Step, Tensor
-from tflgpu.layout import LANES
+from tflgpu.layout import LANES, Shape
 from tflgpu.ops.access import access
-from tflgpu.ops.base import ANY, NUMBERS, Emit, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.base import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.shaping import reshape_node
 
@@ -45,6 +50,7 @@ COMBINATIONS = {
     "all": Combination("%s & %s", ("1", "1")),
 }
 REDUCERS = {
+    "MEAN": "mean",
     "SUM": "sum",
     "REDUCE_MAX": "max",
     "REDUCE_MIN": "min",
@@ -52,6 +58,19 @@ REDUCERS = {
     "REDUCE_ANY": "any",
     "REDUCE_ALL": "all",
 }
+# The reductions of no elements that have a value; TFLite knows no infinities here.
+OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
+    "sum": lambda _: 0,
+    "prod": lambda _: 1,
+    "any": lambda _: 0,
+    "all": lambda _: 1,
+    "max": lambda dtype: _limits(dtype).min,
+    "min": lambda dtype: _limits(dtype).max,
+}
+
+
+def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
+    return np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
 
 
 @dataclass(frozen=True)
@@ -70,24 +89,52 @@ class ArgExtreme:
     greatest: bool
 
 
-def _axes(site: Site) -> list[int | None]:
-    axes = site.constant(1)
-    return [] if axes is None else [normal_axis(int(a), len(site.input(0).shape)) for a in axes.reshape(-1)]
+def _listed_axes(site: Site) -> list[int | None]:
+    """The axes that input 1, a constant, lists; None for each that input 0 does not have."""
+    return [normal_axis(a, len(site.input(0).shape)) for a in numbers(site, 1)]
 
 
-def _reasons(site: Site) -> Iterator[str]:
-    yield from static(site, 1, "axes")
-    if None in _axes(site):
-        yield f"its axes are not all axes of its input {list(site.input(0).shape)}"
+def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
+    """The shape of input 0 reduced over ``axes``, with or without axes of size 1 in their places."""
+    shape = enumerate(site.input(0).shape)
+    if site.options.get("keep_dims"):
+        return tuple(1 if i in axes else d for i, d in shape)
+    return tuple(d for i, d in shape if i not in axes)
+
+
+def _axes(site: Site) -> tuple[int, ...] | None:
+    """The axes to reduce over, sorted; None if they are not known or not all axes of the input.
+
+    Axes that are computed at run time are known by their number (TensorFlow lets none be listed twice) and by the
+    result's shape, if no others lead to that shape.
+    """
+    if site.constant(1) is not None:
+        axes = {a for a in _listed_axes(site) if a is not None}
+        return tuple(sorted(axes)) if None not in _listed_axes(site) else None
+    declared, rank = site.output_shapes[0], len(site.input(0).shape)
+    candidates = combinations(range(rank), site.input(1).size)
+    fitting = [c for c in candidates if declared is None or _reduced_shape(site, c) == declared]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _reasons(site: Site, function: str) -> Iterator[str]:
+    shape, axes = site.input(0).shape, _axes(site)
+    if axes is None and site.constant(1) is None:
+        yield "its axes (input 1) are computed at run time, and the shape of its result does not tell which they are"
+    elif axes is None:
+        yield f"its axes {numbers(site, 1)} are not all axes of its input {list(shape)}"
+    elif 0 in shape and (0 in _reduced_shape(site, axes) or function not in OF_NOTHING):
+        yield f"its {function} of an input of shape {list(shape)} has no value"
 
 
 def _reduction(function: str) -> Emit:
     def emit_reduction(site: Site, emit: Emitter) -> Tensor:
-        x, axes = site.input(0), tuple(sorted({a for a in _axes(site) if a is not None}))
-        y = reduce_node(emit, x, function, axes)
-        if site.options.get("keep_dims"):
-            return y
-        return reshape_node(emit, y, tuple(d for i, d in enumerate(x.shape) if i not in axes))
+        x, axes = site.input(0), _axes(site)
+        assert axes is not None
+        shape = _reduced_shape(site, axes)
+        if x.size == 0:
+            return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
+        return reshape_node(emit, reduce_node(emit, x, function, axes), shape)
 
     return emit_reduction
 
@@ -98,15 +145,17 @@ def reduce_node(emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], 
     return emit.node("reduce", [x], kept, Reduce(function, axes), steps)
 
 
-declare("MEAN", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_reasons)(_reduction("mean"))
 for _code, _function in REDUCERS.items():
     _types = frozenset(("bool",)) if _function in ("any", "all") else NUMBERS
-    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_reasons)(_reduction(_function))
+    _obstacles = partial(_reasons, function=_function)
+    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, empty=True, reasons=_obstacles)(
+        _reduction(_function)
+    )
 
 
 def single_axis(site: Site) -> int | None:
-    """The one axis that input 1 names, None if it names none of input 0's."""
-    axes = _axes(site)
+    """The one axis that input 1, a constant, names, None if it names none of input 0's."""
+    axes = _listed_axes(site)
     return axes[0] if len(axes) == 1 else None
 
 
@@ -130,10 +179,12 @@ def _arg_extreme(greatest: bool) -> Emit:
 
 
 for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
-    declare(_code, versions=3, inputs=2, integers=(1,), types=ANY, reasons=single_axis_reasons)(_arg_extreme(_greatest))
+    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=single_axis_reasons)(
+        _arg_extreme(_greatest)
+    )
 
 
-@declare("SOFTMAX", versions=3, inputs=1)
+@declare("SOFTMAX", versions=4, inputs=1)
 def softmax(site: Site, emit: Emitter) -> Tensor:
     x = site.input(0)
     return emit.node("softmax", [x], x.shape, Softmax(float(site.options.get("beta", 1.0))))

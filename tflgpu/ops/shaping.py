@@ -1,4 +1,4 @@
-"""Operators that move elements and compute nothing: reshapes, pads, slices, transposes and concatenation."""
+"""Operators that move elements and compute nothing: reshapes, transposes and concatenation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ def _target_shape(site: Site) -> Shape | None:
     known = prod(d for d in wanted if d != -1)
     if wanted.count(-1) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (known == 0 or x.size % known)):
         return None
-    return tuple(x.size // known if d == -1 else int(d) for d in wanted)
+    shape = tuple(x.size // known if d == -1 else int(d) for d in wanted)
+    image = prod(shape[1:])
+    if site.resized and prod(shape) != x.size and image and x.size % image == 0:
+        return (x.size // image, *shape[1:])  # converters write the batch into the constant
+    return shape
 
 
 def _reshape_reasons(site: Site) -> Iterator[str]:
@@ -92,38 +96,6 @@ def squeeze(site: Site, emit: Emitter) -> Tensor:
     return emit.node("reshape", [site.input(0)], shape)
 
 
-def _pad_reasons(site: Site) -> Iterator[str]:
-    yield from static(site, 1, "paddings")
-    paddings, rank = site.constant(1), len(site.input(0).shape)
-    if paddings is not None and (paddings.shape != (rank, 2) or paddings.min(initial=0) < 0):
-        yield f"its paddings have shape {list(paddings.shape)}; {rank} pairs of non-negative numbers were expected"
-
-
-def _emit_pad(site: Site, emit: Emitter, fill: float) -> Tensor:
-    x, paddings = site.input(0), site.constant(1)
-    assert paddings is not None
-    shape = tuple(int(d + a + b) for d, (a, b) in zip(x.shape, paddings.tolist(), strict=True))
-    axes = tuple(AxisMap(i, -int(before)) for i, before in enumerate(paddings[:, 0].tolist()))
-    return emit.node("rearrange", [x], shape, Rearrange(axes, fill))
-
-
-@declare("PAD", versions=5, inputs=2, integers=(1,), types=ANY, reasons=_pad_reasons)
-def pad(site: Site, emit: Emitter) -> Tensor:
-    return _emit_pad(site, emit, 0.0)
-
-
-def _padv2_reasons(site: Site) -> Iterator[str]:
-    yield from _pad_reasons(site)
-    yield from static(site, 2, "fill value")
-
-
-@declare("PADV2", versions=5, inputs=3, integers=(1,), types=ANY, reasons=_padv2_reasons)
-def padv2(site: Site, emit: Emitter) -> Tensor:
-    value = site.constant(2)
-    assert value is not None
-    return _emit_pad(site, emit, float(value.reshape(-1)[0]))
-
-
 def _transpose_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "permutation")
     order, rank = site.constant(1), len(site.input(0).shape)
@@ -131,125 +103,13 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
 
 
-@declare("TRANSPOSE", versions=7, inputs=2, integers=(1,), types=ANY, reasons=_transpose_reasons)
+@declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
     x, order = site.input(0), site.constant(1)
     assert order is not None
     source = [int(o) % len(x.shape) for o in order]
     axes = tuple(AxisMap(source.index(i)) for i in range(len(source)))
     return emit.node("rearrange", [x], tuple(x.shape[i] for i in source), Rearrange(axes))
-
-
-def _slice_bounds(site: Site) -> tuple[list[int], list[int]]:
-    begin, size = site.constant(1), site.constant(2)
-    assert begin is not None and size is not None
-    starts = begin.reshape(-1).tolist()
-    extents = [
-        d - b if s == -1 else s for d, b, s in zip(site.input(0).shape, starts, size.reshape(-1).tolist(), strict=True)
-    ]
-    return starts, extents
-
-
-def _slice_reasons(site: Site) -> Iterator[str]:
-    yield from static(site, 1, "begin")
-    yield from static(site, 2, "size")
-    begin, size, shape = site.constant(1), site.constant(2), site.input(0).shape
-    if begin is None or size is None:
-        return
-    if begin.size != len(shape) or size.size != len(shape):
-        yield f"its begin and size have {begin.size} and {size.size} values for {len(shape)} axes"
-    elif any(b < 0 or s < 1 or b + s > d for b, s, d in zip(*_slice_bounds(site), shape, strict=True)):
-        yield f"its range begins at {begin.tolist()} with size {size.tolist()} in an input of shape {list(shape)}"
-
-
-@declare("SLICE", versions=7, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons)
-def slice_(site: Site, emit: Emitter) -> Tensor:
-    starts, extents = _slice_bounds(site)
-    axes = tuple(AxisMap(i, start) for i, start in enumerate(starts))
-    return emit.node("rearrange", [site.input(0)], tuple(extents), Rearrange(axes))
-
-
-def _strided(site: Site) -> tuple[Rearrange, Shape]:
-    """TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) with its masks expanded."""
-    x = site.input(0)
-    begin, end, strides = (_values(site.constant(i)) for i in (1, 2, 3))
-    masks = {
-        name: site.options.get(f"{name}_mask", 0) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    }
-
-    def has(name: str, i: int) -> bool:
-        return bool(masks[name] >> i & 1)
-
-    ellipsis = next((i for i in range(len(begin)) if has("ellipsis", i)), None)
-    consumed = sum(1 for i in range(len(begin)) if i != ellipsis and not has("new_axis", i))
-    axes: list[AxisMap] = []
-    shape: list[int] = []
-
-    def keep(start: int, step: int, extent: int) -> None:
-        axes.append(AxisMap(len(shape), start, step))
-        shape.append(extent)
-
-    for i in range(len(begin)):
-        if i == ellipsis:
-            for _ in range(len(x.shape) - consumed):
-                keep(0, 1, x.shape[len(axes)])
-        elif has("new_axis", i):
-            shape.append(1)
-        elif has("shrink_axis", i):
-            axes.append(AxisMap(None, begin[i] % x.shape[len(axes)]))
-        else:
-            bounds = slice(None if has("begin", i) else begin[i], None if has("end", i) else end[i], strides[i])
-            selected = range(*bounds.indices(x.shape[len(axes)]))
-            keep(selected.start, selected.step, len(selected))
-    while len(axes) < len(x.shape):
-        keep(0, 1, x.shape[len(axes)])
-    return Rearrange(tuple(axes)), tuple(shape)
-
-
-def _values(array: Array | None) -> list[int]:
-    assert array is not None
-    return [int(v) for v in array.reshape(-1)]
-
-
-def _strided_reasons(site: Site) -> Iterator[str]:
-    bounds = [site.constant(i) for i in (1, 2, 3)]
-    missing = [text for i in (1, 2, 3) for text in static(site, i, ("begin", "end", "strides")[i - 1])]
-    yield from missing
-    if missing:
-        return
-    begin, end, strides = map(_values, bounds)
-    shape, options = site.input(0).shape, site.options
-    new, ellipsis = options.get("new_axis_mask", 0), options.get("ellipsis_mask", 0)
-    spec = [i for i in range(len(begin)) if not (ellipsis >> i & 1)]
-    if not len(begin) == len(end) == len(strides):
-        yield "its begin, end and strides have different lengths"
-    elif 0 in strides:
-        yield "its strides contain 0"
-    elif bin(ellipsis & (1 << len(begin)) - 1).count("1") > 1:
-        yield "its ellipsis mask has more than one bit"
-    elif sum(not (new >> i & 1) for i in spec) > len(shape):
-        yield f"it indexes more axes than its input {list(shape)} has"
-    elif options.get("offset"):
-        yield "its end is an offset from begin; only absolute ends are supported"
-    else:
-        yield from _empty_or_outside(site)
-
-
-def _empty_or_outside(site: Site) -> Iterator[str]:
-    try:
-        rearrange, shape = _strided(site)
-    except ZeroDivisionError:
-        yield "it takes an element of an empty axis"
-        return
-    if 0 in shape:
-        yield f"its result {list(shape)} is empty"
-    del rearrange
-
-
-@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
-def strided_slice(site: Site, emit: Emitter) -> Tensor:
-    attributes, shape = _strided(site)
-    return emit.node("rearrange", [site.input(0)], shape, attributes)
 
 
 def _concat_axis(site: Site) -> int | None:
@@ -264,7 +124,7 @@ def _concat_reasons(site: Site) -> Iterator[str]:
         yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
 
 
-@declare("CONCATENATION", versions=4, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
+@declare("CONCATENATION", versions=7, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
     axis, parts = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None

@@ -12,6 +12,7 @@ from tflgpu.passes.fold import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.padding import merge_padding
 from tflgpu.passes.simplify import simplify
+from tflgpu.passes.weights import pack_weights
 
 Pass = Callable[[Graph], Graph]
 
@@ -22,6 +23,7 @@ PASSES: tuple[Pass, ...] = (
     fold_affine,
     inline_shared_source,
     fuse_elementwise,
+    pack_weights,
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.ir import Array, Graph, Input, Node, Step, Tensor, Value
+from tflgpu.ir import Array, Graph, Input, Node, Step, Tensor, Value, joint_sources
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 
 _CHANNEL_AXIS = {Convolution: 0, TransposeConvolution: 0, Depthwise: 3}
@@ -43,7 +43,7 @@ def fold_affine(graph: Graph) -> Graph:
             inputs=(producer.inputs[0], new[0].id, new[1].id),
             output=reader.output,
             steps=_without_first(reader.steps),
-            sources=(*producer.sources, *reader.sources),
+            sources=joint_sources(producer, reader),
         )
     order = {n.output: n for n in graph.nodes}
     return graph.with_nodes((nodes[o] for o in order if o in nodes), tensors)

@@ -18,7 +18,7 @@ def fold_constants(graph: Graph) -> Graph:
         value = value_of(node, [tensors[i] for i in node.inputs], output)
         if value is None:
             kept.append(node)
-        elif node.output in graph.outputs:  # somebody has to write it
+        elif node.output in graph.wanted:  # somebody has to write it
             constant = replace(output, id=next(fresh), data=value)
             tensors[constant.id] = constant
             kept.append(Node("map", (constant.id,), node.output, sources=node.sources))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Input, Node, Operand, Step, TensorId, Value
+from tflgpu.ir import Graph, Input, Node, Operand, Step, TensorId, Value, joint_sources
 
 # A kernel takes this many tensors at most; some drivers stop at 64 arguments.
 MAX_INPUTS = 16
@@ -45,7 +45,7 @@ def _inlined(node: Node, position: int, inner: Node) -> Node:
 
     steps = tuple(replace(s, operands=tuple(map(moved, s.operands))) for s in node.steps)
     inputs = node.inputs[:position] + node.inputs[position + 1 :]
-    return replace(node, inputs=inputs, steps=inner.steps + steps, sources=(*inner.sources, *node.sources))
+    return replace(node, inputs=inputs, steps=inner.steps + steps, sources=joint_sources(inner, node))
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
@@ -97,5 +97,5 @@ def _fused(producer: Node, node: Node, joint: int) -> Node:
         inputs=tuple(inputs),
         output=node.output,
         steps=producer.steps + steps,
-        sources=(*producer.sources, *node.sources),
+        sources=joint_sources(producer, node),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Node
+from tflgpu.ir import Graph, Node, joint_sources
 from tflgpu.ops.convolution import Convolution, Depthwise
 from tflgpu.ops.shaping import Rearrange
 from tflgpu.ops.window import Padding
@@ -28,7 +28,7 @@ def merge_padding(graph: Graph) -> Graph:
             reader,
             inputs=(node.inputs[0], *reader.inputs[1:]),
             attributes=attributes,
-            sources=(*node.sources, *reader.sources),
+            sources=joint_sources(node, reader),
         )
         dropped.add(node.output)
     return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes if n.output not in dropped)

@@ -17,7 +17,7 @@ def simplify(graph: Graph) -> Graph:
     for original in graph.nodes:
         node = replace(original, inputs=tuple(alias.get(i, i) for i in original.inputs))
         source = node.inputs[0] if node.inputs else None
-        if source is not None and _is_identity(graph, node) and node.output not in graph.outputs:
+        if source is not None and _is_identity(graph, node) and node.output not in graph.wanted:
             alias[node.output] = source
         elif node.kind == "reshape" and keeps_bytes(graph[node.inputs[0]].shape, graph[node.output].shape):
             kept.append(replace(node, kind="view"))

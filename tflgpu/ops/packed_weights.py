@@ -1,0 +1,95 @@
+"""How kernels want the weights of a convolution: [block][kh][kw][slice][lane][output channel of the block].
+
+A block is the output channels that one work-item computes together. Constants are packed in numpy; weights that are
+computed at run time by gather nodes whose result, a matrix with a block's channels in each row, is the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.ir import Array, Tensor
+from tflgpu.layout import LANES, Geometry
+from tflgpu.ops.base import Emitter
+from tflgpu.ops.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.kernel import tile_count
+from tflgpu.ops.shaping import AxisMap
+
+RUNTIME_BLOCK = 16  # the block of weights packed at run time, which the kernels of both families can take
+
+
+@dataclass(frozen=True)
+class BlockInputs:
+    """The input slices that blocks of output channels read: ``slices`` of them each, block b from ``first[b]`` on."""
+
+    first: tuple[int, ...]
+    slices: int
+
+    @property
+    def expression(self) -> str:
+        """A C expression of the tile's block ``ob``: the first input slice it reads."""
+        step = self.first[1] - self.first[0] if len(self.first) > 1 else 0
+        if self.first == tuple(step * b for b in range(len(self.first))):
+            return f"ob * {step}" if step else "0"
+        chain = "".join(f"ob == {b} ? {f} : " for b, f in enumerate(self.first[:-1]))
+        return f"({chain}{self.first[-1]})"
+
+
+def block_inputs(out: int, groups: int, block: int, source: Geometry) -> BlockInputs:
+    """What blocks of ``block`` out of ``out`` output channels read of ``source``, whose channels form ``groups``."""
+    blocks = tile_count(out, block)
+    if groups == 1:
+        return BlockInputs((0,) * blocks, source.slices)
+    depth, per_group = source.channels // groups, out // groups
+    spans = []
+    for b in range(blocks):
+        low, high = b * block // per_group, (min((b + 1) * block, out) - 1) // per_group
+        spans.append((low * depth // LANES, -(-(high + 1) * depth // LANES)))
+    count = max(end - begin for begin, end in spans)
+    return BlockInputs(tuple(min(begin, source.slices - count) for begin, _ in spans), count)
+
+
+def _shifts(read: BlockInputs, out: int, groups: int, depth: int, block: int) -> Array:
+    """By output channel: the first channel that its block reads, counted from the first channel of its own group."""
+    channel = np.arange(out)
+    return np.array(read.first)[channel // block] * LANES - channel // (out // groups) * depth
+
+
+def pack_dense(weights: Array, block: int, inputs: int) -> Array:
+    """[out, kh, kw, in] -> packed; ``inputs`` channels, those that ``weights`` does not have are zero."""
+    out, kh, kw, depth = weights.shape
+    blocks = tile_count(out, block)
+    packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)
+    packed[:out, ..., :depth] = weights
+    return np.ascontiguousarray(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
+
+
+def pack_grouped(weights: Array, groups: int, block: int, read: BlockInputs, inputs: int) -> Array:
+    """[out, kh, kw, in / groups] -> packed; of the ``inputs`` channels of a block, those of other groups are zero."""
+    out, kh, kw, depth = weights.shape
+    aligned = np.zeros((out, kh, kw, inputs), np.float32)
+    for o, shift in enumerate(_shifts(read, out, groups, depth, block)):
+        aligned[o, :, :, -shift : depth - shift] = weights[o]
+    return pack_dense(aligned, block, inputs)
+
+
+def packing_nodes(emit: Emitter, weights: Tensor, groups: int, source: Geometry) -> Tensor:
+    """Nodes that pack ``weights`` of a convolution of ``source`` in blocks of ``RUNTIME_BLOCK``."""
+    (out, kh, kw, depth), precise = weights.shape, weights.precise
+    read = block_inputs(out, groups, RUNTIME_BLOCK, source)
+    inputs, blocks = read.slices * LANES, len(read.first)
+    if groups > 1:  # each output channel gets all the inputs of its block
+        shifts = emit.constant(_shifts(read, out, groups, depth, RUNTIME_BLOCK).astype(np.int32))
+        channel = Position((Digit(3), Lookup(1, (AxisMap(0),), None)))
+        align = Gather((follow(0), follow(1), follow(2), channel), fill=0.0)
+        weights = emit.node("gather", [weights, shifts], (out, kh, kw, inputs), align, precise=precise)
+    positions = (
+        Position((Digit(0, step=RUNTIME_BLOCK, divisor=kh * kw * inputs), Digit(1))),
+        Position((Digit(0, divisor=kw * inputs, modulus=kh),)),
+        Position((Digit(0, divisor=inputs, modulus=kw),)),
+        Position((Digit(0, modulus=inputs),)),
+    )
+    shape = (blocks * kh * kw * inputs, RUNTIME_BLOCK)
+    return emit.node("gather", [weights], shape, Gather(positions, fill=0.0), precise=precise)
