@@ -23,13 +23,17 @@ TensorId = int
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value of the graph. ``data`` is set for constants, row-major and of ``shape``."""
+    """A value of the graph. ``data`` is set for constants, row-major and of ``shape``.
+
+    precise: kept in float in every precision; half has fewer digits than the values may have.
+    """
 
     id: TensorId
     name: str
     shape: Shape
     dtype: str = "float32"
     data: Array | None = field(default=None, compare=False, repr=False)
+    precise: bool = False
 
     @property
     def is_constant(self) -> bool:
@@ -87,6 +91,25 @@ class Node:
 
 
 @dataclass(frozen=True)
+class State:
+    """A variable, which keeps its value from one run to the next.
+
+    read: the tensor that holds the value when a run starts. written: the one whose value is the next run's ``read``; a
+    node of its own computes it, and nothing else is it or reads it. initial: row-major, None for zeros.
+    """
+
+    name: str
+    read: TensorId
+    written: TensorId
+    initial: Array | None = field(default=None, compare=False, repr=False)
+
+
+def joint_sources(*nodes: Node) -> tuple[int, ...]:
+    """The operators that several nodes compute, each once, in the nodes' order."""
+    return tuple(dict.fromkeys(source for node in nodes for source in node.sources))
+
+
+@dataclass(frozen=True)
 class Graph:
     """Nodes in execution order over tensors by id."""
 
@@ -94,9 +117,20 @@ class Graph:
     nodes: tuple[Node, ...]
     inputs: tuple[TensorId, ...]
     outputs: tuple[TensorId, ...]
+    states: tuple[State, ...] = ()
 
     def __getitem__(self, tensor: TensorId) -> Tensor:
         return self.tensors[tensor]
+
+    @cached_property
+    def given(self) -> frozenset[TensorId]:
+        """The tensors that hold a value before the first node runs, constants aside."""
+        return frozenset((*self.inputs, *(s.read for s in self.states)))
+
+    @cached_property
+    def wanted(self) -> frozenset[TensorId]:
+        """The tensors that somebody reads after the last node."""
+        return frozenset((*self.outputs, *(s.written for s in self.states)))
 
     @cached_property
     def producer(self) -> Mapping[TensorId, Node]:
@@ -114,7 +148,7 @@ class Graph:
     def sole_consumer(self, tensor: TensorId) -> Node | None:
         """The one node that reads ``tensor``, if it is read exactly once and nobody outside sees it."""
         readers = self.consumers.get(tensor, ())
-        return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
+        return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
 
     def constant(self, tensor: TensorId) -> Array | None:
         return self.tensors[tensor].data
@@ -123,7 +157,7 @@ class Graph:
         """The same graph with other nodes; tensors that nothing mentions any more are dropped."""
         nodes = tuple(nodes)
         known = dict(self.tensors) | {t.id: t for t in new_tensors}
-        alive = {*self.inputs, *self.outputs, *(n.output for n in nodes), *(i for n in nodes for i in n.inputs)}
+        alive = {*self.given, *self.wanted, *(n.output for n in nodes), *(i for n in nodes for i in n.inputs)}
         return replace(self, tensors={i: t for i, t in known.items() if i in alive}, nodes=nodes)
 
     def fresh_ids(self) -> Iterator[TensorId]:
@@ -132,8 +166,8 @@ class Graph:
 
 
 def remove_dead(graph: Graph) -> Graph:
-    """Drop the nodes whose result reaches no output."""
-    wanted, kept = set(graph.outputs), []
+    """Drop the nodes whose result reaches no output and no state."""
+    wanted, kept = set(graph.wanted), []
     for node in reversed(graph.nodes):
         if node.output in wanted:
             kept.append(node)
@@ -149,7 +183,10 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 def verify(graph: Graph) -> None:
     """Check what every pass must keep; an AssertionError here is a bug in the pass before, never in the model."""
-    defined = {*graph.inputs, *(t.id for t in graph.tensors.values() if t.is_constant)}
+    constants = {t.id for t in graph.tensors.values() if t.is_constant}
+    assert len(graph.given) == len(graph.inputs) + len(graph.states), "two of inputs and states are one tensor"
+    assert not graph.given & constants, "an input or a state's value is a constant"
+    defined = {*graph.given, *constants}
     for tensor in graph.tensors.values():
         assert tensor.data is None or tensor.data.shape == tensor.shape, f"constant {tensor} has data of another shape"
     for node in graph.nodes:
@@ -166,3 +203,14 @@ def verify(graph: Graph) -> None:
                     assert broadcasts_to(*shapes), f"step {k} of {node.kind} cannot broadcast {shapes}"
         defined.add(node.output)
     assert all(t in defined for t in graph.outputs), "an output of the graph is never written"
+    for state in graph.states:
+        _verify_state(graph, state)
+
+
+def _verify_state(graph: Graph, state: State) -> None:
+    read, written = graph[state.read], graph[state.written]
+    assert (read.shape, read.dtype) == (written.shape, written.dtype), f"state {state.name} becomes another type"
+    assert state.initial is None or state.initial.shape == read.shape, f"state {state.name} begins in another shape"
+    assert state.written in graph.producer, f"no node computes the next value of state {state.name}"
+    uses = [s.written for s in graph.states].count(state.written) + graph.outputs.count(state.written)
+    assert uses == 1 and state.written not in graph.consumers, f"the next value of state {state.name} is not its alone"

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from types import MappingProxyType
 
 import numpy as np
 
+from tflgpu.entry_point import EntryPoint, entry_point
 from tflgpu.errors import ModelError
-from tflgpu.ir import Array, Graph, Node, Step, Tensor, remove_dead
+from tflgpu.ir import Array, Graph, Node, State, Step, Tensor, remove_dead
 from tflgpu.layout import Shape
 from tflgpu.ops import REGISTRY, Emit, Emitter, Site
 from tflgpu.ops.evaluate import value_of
-from tflgpu.partition import Piece
 from tflgpu.quantization import (
     KEEPS_QUANTA,
+    Grid,
     dequantize_step,
     dequantized,
+    grid_of,
     is_quantized,
     quantize_step,
     simulate_step,
     view_dtype,
 )
-from tflgpu.tflite import FileTensor, Model, Operator, Signature, Subgraph
+from tflgpu.tflite import FileTensor, Model, Operator
+from tflgpu.variables import VARIABLE_OPERATORS, Variables
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
 EVALUATORS: dict[str, Callable[..., Array]] = {
@@ -37,7 +41,6 @@ KNOWN_CUSTOM = frozenset(
         "Convolution2DTransposeBias",
         "MaxPoolingWithArgmax2D",
         "MaxUnpooling2D",
-        "Resampler",
         "TFLite_Detection_PostProcess",
     )
 )
@@ -85,80 +88,34 @@ class Lowered:
         return frozenset(e.index for e in self.entries if not e.reasons)
 
 
-@dataclass(frozen=True)
-class EntryPoint:
-    """What is to be run of a model: a subgraph, its operators, and the tensors in and out under callers' names."""
-
-    subgraph: int
-    operators: tuple[Operator, ...]
-    inputs: tuple[tuple[str, FileTensor], ...]
-    outputs: tuple[tuple[str, FileTensor], ...]
-
-    def piece(self, graph: Subgraph, piece: Piece) -> EntryPoint:
-        """A part of it, its tensors under the names of the file."""
-        inputs, outputs = (tuple((f"{t}", graph.tensors[t]) for t in side) for side in (piece.inputs, piece.outputs))
-        return EntryPoint(self.subgraph, tuple(graph.operators[i] for i in piece.operators), inputs, outputs)
-
-
-def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str] | None = None) -> EntryPoint:
-    """One signature of ``model`` (by default the first, or the main subgraph), perhaps with other outputs.
-
-    Raises ValueError for an unknown signature or output name.
-    """
-    chosen = _signature(model, signature)
-    index = chosen.subgraph if chosen else 0
-    subgraph = model.subgraphs[index]
-    inputs = _named(subgraph, chosen.inputs if chosen else {}, subgraph.inputs, "input")
-    own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
-    if outputs is None:
-        return EntryPoint(index, subgraph.operators, inputs, own)
-    known = {t.name: t for t in subgraph.tensors if t.data is None} | dict(own)
-    missing = [name for name in outputs if name not in known]
-    if missing:
-        raise ValueError(f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them")
-    return EntryPoint(index, subgraph.operators, inputs, tuple((name, known[name]) for name in outputs))
-
-
-def lower(model: Model, entry: EntryPoint | None = None, *, simulate: bool = True) -> Lowered:
+def lower(
+    model: Model,
+    entry: EntryPoint | None = None,
+    *,
+    simulate: bool = True,
+    shapes: Mapping[int, Shape] = MappingProxyType({}),
+) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
     simulate: round every quantized activation to the values its type can hold, as integer kernels would.
+    shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
+        tensor's shape is then not believed.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model.subgraphs[entry.subgraph], entry, simulate).run()
-
-
-def _signature(model: Model, key: str | None) -> Signature | None:
-    if key is None:
-        return model.signatures[0] if model.signatures and model.signatures[0].subgraph == 0 else None
-    found = next((s for s in model.signatures if s.key == key), None)
-    if found is None:
-        known = ", ".join(repr(s.key) for s in model.signatures) or "none"
-        raise ValueError(f"the model has no signature {key!r}; it has: {known}")
-    return found
-
-
-def _named(
-    subgraph: Subgraph, arguments: Mapping[str, int], indices: Sequence[int], side: str
-) -> tuple[tuple[str, FileTensor], ...]:
-    """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number."""
-    names = {index: name for name, index in arguments.items()}
-    named: dict[str, FileTensor] = {}
-    for position, index in enumerate(indices):
-        tensor = subgraph.tensors[index]
-        name = names.get(index, tensor.name) or f"{side}_{position}"
-        named[name if name not in named else f"{name}_{position}"] = tensor
-    return tuple(named.items())
+    return _Lowering(model, entry, simulate, shapes).run()
 
 
 class _Lowering:
-    def __init__(self, subgraph: Subgraph, entry: EntryPoint, simulate: bool) -> None:
-        self.subgraph = subgraph
+    def __init__(self, model: Model, entry: EntryPoint, simulate: bool, shapes: Mapping[int, Shape]) -> None:
+        self.model = model
+        self.subgraph = model.subgraphs[entry.subgraph]
         self.entry = entry
         self.simulate = simulate
+        self.shapes = shapes
         self.ids = count()
         self.env: dict[int, Tensor] = {}  # tensor of the file -> tensor of the graph
+        self.variables = Variables(self.ids)
         self.tensors: dict[int, Tensor] = {}
         self.nodes: list[Node] = []
 
@@ -168,8 +125,13 @@ class _Lowering:
                 self._bind(tensor.index, self._tensor(tensor))
         inputs = tuple(self._input(t) for _, t in self.entry.inputs)
         entries = tuple(self._entry(o) for o in self.entry.operators)
+        for _, tensor in self.entry.outputs:
+            if tensor.dtype == "resource":
+                raise ModelError(f"output {tensor.name!r} is the handle of a variable, which has no value")
+            self._read(tensor.index)  # perhaps a variable tensor that no operator touches
+        states = tuple(self._states())
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
-        graph = Graph(self.tensors, tuple(self.nodes), inputs, outputs)
+        graph = Graph(self.tensors, tuple(self.nodes), inputs, outputs, states)
         return Lowered(remove_dead(graph), entries, self.entry.inputs, self.entry.outputs)
 
     def _tensor(self, tensor: FileTensor) -> Tensor:
@@ -179,28 +141,49 @@ class _Lowering:
             data = None  # strings and packed numbers: nothing here can read them
         if data is not None and is_quantized(tensor):
             data = dequantized(tensor)
-        return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data)
+        precise = is_quantized(tensor) and grid_of(tensor).outgrows_half
+        return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data, precise)
 
     def _input(self, tensor: FileTensor) -> int:
         """Bind a graph input; a quantized one is dequantized by the first node that touches it."""
+        tensor = replace(tensor, shape=self.shapes.get(tensor.index, tensor.shape))
         given = replace(self._tensor(tensor), dtype=tensor.dtype)
         self.tensors[given.id] = given
         if is_quantized(tensor):
-            self._bind(
-                tensor.index, self._map(given, replace(self._tensor(tensor), data=None), dequantize_step(tensor))
-            )
+            seen = replace(self._tensor(tensor), data=None)
+            self._bind(tensor.index, self._map(given, seen, dequantize_step(grid_of(tensor))))
         else:
             self.env[tensor.index] = given
         return given.id
 
     def _output(self, tensor: FileTensor) -> int:
-        value = self.env[tensor.index]
+        value = self.tensors[self.env[tensor.index].id]
         if not is_quantized(tensor):
             # A graph output is written by a node, even if its value is known.
             return self._map(value, replace(value, id=next(self.ids), data=None)).id if value.is_constant else value.id
         return self._map(
-            value, Tensor(next(self.ids), tensor.name, value.shape, tensor.dtype), quantize_step(tensor)
+            value, Tensor(next(self.ids), tensor.name, value.shape, tensor.dtype), quantize_step(grid_of(tensor))
         ).id
+
+    def _states(self) -> Iterator[State]:
+        """The variables whose value at the start of a run matters. One that nothing assigns is a constant."""
+        for variable in self.variables.known.values():
+            start, value = variable.start, variable.value
+            if start is None or value is None:
+                continue
+            if value.id == start.id:
+                first = np.zeros(start.shape, start.dtype) if variable.initial is None else variable.initial
+                self.tensors[start.id] = replace(start, data=first)
+                continue
+            if value.shape != start.shape:
+                shapes = f"{list(start.shape)} takes a value of shape {list(value.shape)}"
+                raise ModelError(f"variable {variable.name!r} of shape {shapes}")
+            # Rounding to half precision in every run would add up.
+            self.tensors[value.id] = value = replace(self.tensors[value.id], precise=True)
+            # The value may also be a constant, an input, an output or another variable's: the state gets a copy, which
+            # fuses into the node that computes the value if the state alone wants it.
+            written = self._map(value, replace(start, id=next(self.ids)))
+            yield State(variable.name, start.id, written.id, variable.initial)
 
     def _map(self, source: Tensor, result: Tensor, *steps: Step, operator: int | None = None) -> Tensor:
         """Add an elementwise node from ``source`` to ``result``."""
@@ -212,11 +195,13 @@ class _Lowering:
     def _bind(self, index: int, tensor: Tensor) -> None:
         self.env[index] = tensor
         self.tensors[tensor.id] = tensor
+        self.variables.assign_tensor(index, tensor)
 
     def _read(self, index: int) -> Tensor | None:
-        """An input of an operator; None if it is absent. State variables and empty constants come into being here."""
+        """An input of an operator; None if it is absent. Variable tensors and empty constants come into being here."""
         if index >= 0 and index not in self.env:
-            self._bind(index, self._tensor(self.subgraph.tensors[index]))
+            tensor = self.subgraph.tensors[index]
+            self._bind(index, self.variables.read_tensor(tensor) if tensor.is_variable else self._tensor(tensor))
         return self.env[index] if index >= 0 else None
 
     def _entry(self, operator: Operator) -> Entry:
@@ -231,6 +216,8 @@ class _Lowering:
         return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), operator.is_custom)
 
     def _lower(self, operator: Operator) -> list[str]:
+        if operator.code in VARIABLE_OPERATORS:
+            return list(self._use_variables(operator))
         site = self._site(operator)
         if self._evaluate(operator, site):
             return []
@@ -244,9 +231,48 @@ class _Lowering:
             self._emit(operator, op.emit, site)
         return reasons
 
+    def _use_variables(self, operator: Operator) -> Iterator[str]:
+        """Do one of the operators of variables; yields the obstacles."""
+        wanted, found = VARIABLE_OPERATORS[operator.code], (len(operator.inputs), len(operator.outputs))
+        if found != wanted or -1 in operator.inputs:
+            yield f"it has {found[0]} inputs and {found[1]} outputs where {wanted[0]} and {wanted[1]} are expected"
+            return
+        tensors = [self.subgraph.tensors[t] for t in (*operator.inputs, *operator.outputs)]
+        match operator.code:
+            case "VAR_HANDLE":
+                self.variables.define_handle(operator)
+            case "READ_VARIABLE":
+                value = self.variables.read(tensors[0].index, tensors[1])
+                if isinstance(value, str):
+                    yield value
+                else:
+                    self._bind(tensors[1].index, replace(value, name=tensors[1].name))
+            case "ASSIGN_VARIABLE":
+                source = self._read(tensors[1].index)
+                assert source is not None
+                refusal = self.variables.assign(tensors[0].index, source, tensors[1])
+                if refusal is not None:
+                    yield refusal
+            case "CALL_ONCE":
+                yield from self._call_once(operator.options.get("init_subgraph_index", 0))
+
+    def _call_once(self, index: int) -> Iterator[str]:
+        """Lower the subgraph that gives variables their first values, all of which must be known now."""
+        if not 0 < index < len(self.model.subgraphs):
+            raise ModelError(f"a CALL_ONCE calls subgraph {index} of {len(self.model.subgraphs)}")
+        operators = self.model.subgraphs[index].operators
+        if any(o.code == "CALL_ONCE" for o in operators):
+            yield f"its subgraph {index} has a CALL_ONCE of its own"
+            return
+        first = _Lowering(self.model, EntryPoint(index, operators, (), ()), self.simulate, {})
+        obstacles = first.run().obstacles
+        yield from (f"in its subgraph {index}, {obstacle}" for obstacle in obstacles)
+        if not obstacles:
+            yield from self.variables.initialize(first.variables)
+
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:
-            unknown = -1 in tensor.signature or not tensor.shape
+            unknown = self.shapes or -1 in tensor.signature or not tensor.shape
             return None if unknown else tensor.shape
 
         return Site(
@@ -256,8 +282,16 @@ class _Lowering:
             tuple(self._read(t) for t in operator.inputs),
             tuple(open_or_declared(self.subgraph.tensors[t]) for t in operator.outputs),
             tuple(view_dtype(self.subgraph.tensors[t]) for t in operator.outputs),
+            tuple(map(self._grid, operator.inputs)),
+            tuple(map(self._grid, operator.outputs)),
             {"custom_options": operator.custom_options} if operator.is_custom else operator.options,
+            resized=bool(self.shapes),
         )
+
+    def _grid(self, index: int) -> Grid | None:
+        """What rounds a tensor of an operator, if anything does."""
+        tensor = self.subgraph.tensors[index] if index >= 0 else None
+        return grid_of(tensor) if self.simulate and tensor is not None and is_quantized(tensor) else None
 
     def _evaluate(self, operator: Operator, site: Site) -> bool:
         """Compute an operator whose inputs are all constants, if there is an evaluator for it."""
@@ -279,7 +313,7 @@ class _Lowering:
         where = f"operator {operator.index} {operator.code}"
         if len(results) != len(operator.outputs):
             raise ModelError(f"{where} has {len(operator.outputs)} outputs; {len(results)} were expected")
-        self._add(emitter)
+        self._add(emitter, any(g is not None and g.outgrows_half for g in (*site.input_grids, *site.output_grids)))
         for index, result, declared in zip(operator.outputs, results, site.output_shapes, strict=True):
             target = self.subgraph.tensors[index]
             if declared is not None and declared != result.shape:
@@ -289,10 +323,13 @@ class _Lowering:
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
             self._bind(target.index, self._rounded(operator, self.tensors[result.id], target))
+        for position, value in emitter.assigned.items():
+            target = self.subgraph.tensors[operator.inputs[position]]
+            self._bind(target.index, self._rounded(operator, self.tensors[value.id], target))
 
-    def _add(self, emitter: Emitter) -> None:
+    def _add(self, emitter: Emitter, precise: bool) -> None:
         """Add an operator's nodes. What constants alone decide is computed: later operators may need to know it."""
-        self.tensors |= {t.id: t for t in emitter.tensors}
+        self.tensors |= {t.id: replace(t, precise=precise or t.precise) for t in emitter.tensors}
         for node in emitter.nodes:
             output = self.tensors[node.output]
             value = value_of(node, [self.tensors[i] for i in node.inputs], output)
@@ -305,5 +342,5 @@ class _Lowering:
         """``result`` under the file's name, and simulated if the file has it quantized."""
         if not self.simulate or not is_quantized(target) or operator.code in KEEPS_QUANTA:
             return replace(result, name=target.name)
-        simulated = Tensor(next(self.ids), target.name, result.shape)
-        return self._map(result, simulated, simulate_step(target), operator=operator.index)
+        simulated = Tensor(next(self.ids), target.name, result.shape, precise=result.precise)
+        return self._map(result, simulated, simulate_step(grid_of(target)), operator=operator.index)

@@ -6,6 +6,7 @@ have held (*simulated*), so that a model computes what its authors measured. Inp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,27 @@ from tflgpu.ir import Step, Value
 from tflgpu.tflite import FileTensor
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The numbers that a quantized activation can hold: ``scale * (q - zero)`` for the integers q of ``dtype``."""
+
+    dtype: str
+    scale: float
+    zero: float
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest q."""
+        limits = np.iinfo(self.dtype)
+        return float(limits.min), float(limits.max)
+
+    @property
+    def outgrows_half(self) -> bool:
+        """Whether the numbers are more than half precision, with its 11 digits, can tell apart."""
+        return self.dtype == "int16"
+
 
 # Operators whose results are some of their inputs' values: rounding them again would change nothing.
 KEEPS_QUANTA = frozenset(
@@ -70,26 +92,20 @@ def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
         return result.astype(np.float32)
 
 
-def dequantize_step(tensor: FileTensor) -> Step:
-    scale, zero = _parameters(tensor)
-    return Step("dequantize", (Value(0),), (scale, zero))
-
-
-def quantize_step(tensor: FileTensor) -> Step:
-    return Step("quantize", (Value(0),), (*_parameters(tensor), *_limits(tensor)))
-
-
-def simulate_step(tensor: FileTensor) -> Step:
-    """Clamp to the range of the integer type and round to its grid."""
-    return Step("simulate", (Value(0),), (*_parameters(tensor), *_limits(tensor)))
-
-
-def _limits(tensor: FileTensor) -> tuple[float, float]:
-    limits = np.iinfo(tensor.dtype)
-    return float(limits.min), float(limits.max)
-
-
-def _parameters(tensor: FileTensor) -> tuple[float, float]:
-    """Scale and zero point of an activation, which has one pair."""
+def grid_of(tensor: FileTensor) -> Grid:
+    """The grid of a quantized activation, which has one scale and zero point."""
     assert tensor.quantization is not None
-    return tensor.quantization.scale[0], float(tensor.quantization.zero_point[0])
+    return Grid(tensor.dtype, tensor.quantization.scale[0], float(tensor.quantization.zero_point[0]))
+
+
+def dequantize_step(grid: Grid) -> Step:
+    return Step("dequantize", (Value(0),), (grid.scale, grid.zero))
+
+
+def quantize_step(grid: Grid) -> Step:
+    return Step("quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
+
+
+def simulate_step(grid: Grid) -> Step:
+    """Clamp to the range of the integer type and round to its grid."""
+    return Step("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tflgpu.errors import ModelError
 from tflgpu.layout import Shape
 from tflgpu.sparsity import densify
+from tflgpu.tensor_info import Quantization
 
 Buffer = bytes | bytearray | memoryview
 Array = NDArray[np.generic]
@@ -35,15 +36,6 @@ _DTYPES = {
     for name, value in vars(tflite.TensorType).items()
     if not name.startswith("_") and isinstance(value, int)
 }
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """``real = scale * (q - zero_point)``, one pair for the tensor or one for each index along ``axis``."""
-
-    scale: tuple[float, ...]
-    zero_point: tuple[int, ...]
-    axis: int
 
 
 @dataclass(frozen=True)
@@ -252,9 +244,11 @@ class _Reader:
 
 
 def _check_order(index: int, subgraph: Subgraph) -> None:
-    """Every tensor is written once, and before it is read: the order in the file is the order of execution."""
+    """Every tensor is written once, and before it is read: the order in the file is the order of execution.
+
+    Variable tensors have a value from the start and may be written often.
+    """
     ready = {*subgraph.inputs, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
-    written: set[int] = set()
     for operator in subgraph.operators:
         for tensor in operator.inputs:
             if tensor >= 0 and tensor not in ready:
@@ -266,12 +260,11 @@ def _check_order(index: int, subgraph: Subgraph) -> None:
                         "before any operator writes it"
                     )
         for tensor in operator.outputs:
-            if tensor in written or (tensor in ready and not subgraph.tensors[tensor].is_variable):
+            if tensor in ready and not subgraph.tensors[tensor].is_variable:
                 raise ModelError(
                     f"subgraph {index}, operator {operator.index} {operator.code} writes tensor {tensor}, "
                     "which is an input, a constant, or written already"
                 )
-            written.add(tensor)
             ready.add(tensor)
     missing = [t for t in subgraph.outputs if t not in ready]
     if missing:

@@ -1,7 +1,8 @@
 """``exceptions.csv``: every case that does not pass today, and why.
 
 A row names a case, or with ``*`` all cases of a zip that share what the row does name. Regenerate it with
-``python -m tests.conformance.run --write-exceptions``.
+``python -m tests.conformance.run --write-exceptions``, which keeps the causes: those are written by hand, in plain
+words, for what a tolerance alone does not explain.
 """
 
 from __future__ import annotations
@@ -42,10 +43,18 @@ class Key(NamedTuple):
                 yield Key(self.zip, case_id, kind, precision)
 
 
+class Row(NamedTuple):
+    """What is to be seen, and what it comes from."""
+
+    outcome: Verdict
+    reason: str
+    cause: str = ""
+
+
 class Exceptions:
     """The rows by what they speak of."""
 
-    def __init__(self, rows: Mapping[Key, tuple[Verdict, str]]) -> None:
+    def __init__(self, rows: Mapping[Key, Row]) -> None:
         self.rows = dict(rows)
 
     @classmethod
@@ -53,12 +62,12 @@ class Exceptions:
         if not file.exists():
             return cls({})
         with file.open(newline="") as lines:
-            return cls({Key(*row[:4]): (_verdict(row[4]), row[5]) for row in list(csv.reader(lines))[1:]})
+            return cls({Key(*row[:4]): Row(_verdict(row[4]), *row[5:]) for row in list(csv.reader(lines))[1:]})
 
     def write(self, file: Path = FILE) -> None:
         with file.open("w", newline="") as lines:
             writer = csv.writer(lines, lineterminator="\n")
-            writer.writerow((*Key._fields, "outcome", "reason"))
+            writer.writerow((*Key._fields, *Row._fields))
             writer.writerows((*key, *row) for key, row in sorted(self.rows.items()))
 
     def covering(self, entry: Entry, precision: Precision) -> Key | None:
@@ -67,16 +76,24 @@ class Exceptions:
 
     def expected(self, entry: Entry, precision: Precision) -> Verdict:
         key = self.covering(entry, precision)
-        return "pass" if key is None else self.rows[key][0]
+        return "pass" if key is None else self.rows[key].outcome
 
     def updated(self, results: Results) -> Exceptions:
-        """With new rows for the zips in ``results``, which must hold all cases of these zips in both precisions."""
+        """With new rows for the zips in ``results``, which must hold all cases of these zips in both precisions.
+
+        Where a row speaks of the same cases as before, and of the same outcome, its cause stays.
+        """
         zips = {entry.zip for entry, _ in results}
         kept = {key: row for key, row in self.rows.items() if key.zip not in zips}
-        return Exceptions(kept | dict(_summarized(results)))
+        new = {key: row._replace(cause=self._cause(key, row.outcome)) for key, row in _summarized(results)}
+        return Exceptions(kept | new)
+
+    def _cause(self, key: Key, outcome: Verdict) -> str:
+        before = self.rows.get(key)
+        return before.cause if before is not None and before.outcome == outcome else ""
 
 
-def _summarized(results: Results) -> Iterator[tuple[Key, tuple[Verdict, str]]]:
+def _summarized(results: Results) -> Iterator[tuple[Key, Row]]:
     """As few rows as tell the outcomes apart. Only unsupported cases share one: each fault is to be seen."""
     groups: defaultdict[Key, list[Outcome]] = defaultdict(list)
     for job, outcome in results.items():
@@ -87,7 +104,7 @@ def _summarized(results: Results) -> Iterator[tuple[Key, tuple[Verdict, str]]]:
         if outcome.verdict != "pass":
             chosen.add(next(key for key in Key.of(*job).widened() if _alike(key, groups[key])))
     for key in chosen:
-        yield key, (groups[key][0].verdict, _reason(groups[key]))
+        yield key, Row(groups[key][0].verdict, _reason(groups[key]))
 
 
 def _alike(key: Key, outcomes: Iterable[Outcome]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .cases import Entry, Kind, index, load
-from .exceptions import Exceptions, Key, Results
+from .exceptions import Exceptions, Key, Results, Row
 from .judge import Precision
 from .outcome import Outcome, Verdict
 from .worker import Worker
@@ -86,14 +86,31 @@ def test_exceptions_tell_every_outcome_apart(tmp_path: Path) -> None:
 
 def test_exceptions_share_rows_for_what_is_unsupported() -> None:
     assert Exceptions({}).updated(RESULTS).rows == {
-        Key("all.zip", "*", "*", "*"): ("unsupported", "why 1 | why 2"),
-        Key("half.zip", "*", "*", "fp16"): ("unsupported", "why 1 | why 2"),
-        Key("kind.zip", "*", "int8", "*"): ("unsupported", "why 2 | why 3"),
-        Key("mixed.zip", "1", "float", "fp32"): ("unsupported", "why 1"),
-        Key("mixed.zip", "2", "float", "fp16"): ("wrong", "why 2"),
-        Key("mixed.zip", "3", "float", "*"): ("unsupported", "why 3"),
-        Key("wrong.zip", "1", "float", "*"): ("wrong", "why 1"),
-        Key("wrong.zip", "2", "float", "*"): ("wrong", "why 2"),
+        Key("all.zip", "*", "*", "*"): Row("unsupported", "why 1 | why 2"),
+        Key("half.zip", "*", "*", "fp16"): Row("unsupported", "why 1 | why 2"),
+        Key("kind.zip", "*", "int8", "*"): Row("unsupported", "why 2 | why 3"),
+        Key("mixed.zip", "1", "float", "fp32"): Row("unsupported", "why 1"),
+        Key("mixed.zip", "2", "float", "fp16"): Row("wrong", "why 2"),
+        Key("mixed.zip", "3", "float", "*"): Row("unsupported", "why 3"),
+        Key("wrong.zip", "1", "float", "*"): Row("wrong", "why 1"),
+        Key("wrong.zip", "2", "float", "*"): Row("wrong", "why 2"),
+    }
+
+
+def test_update_keeps_causes_of_what_is_as_before() -> None:
+    known = Exceptions({key: row._replace(cause="known") for key, row in Exceptions({}).updated(RESULTS).rows.items()})
+    assert {row.cause for row in known.updated(RESULTS).rows.values()} == {"known"}
+    changed = known.updated(
+        results_of(
+            ("wrong.zip", "1", "float", "unsupported", "wrong"),
+            ("wrong.zip", "2", "float", "wrong", "wrong"),
+        )
+    )
+    causes = {tuple(key)[1:]: row.cause for key, row in changed.rows.items() if key.zip == "wrong.zip"}
+    assert causes == {
+        ("1", "float", "fp32"): "",
+        ("1", "float", "fp16"): "",
+        ("2", "float", "*"): "known",
     }
 
 

@@ -82,6 +82,10 @@ class Net:
         """A tensor that the model holds; floats are float32."""
         return Tensor(self._builder.constant(value), exact(value))
 
+    def variable(self, shape: Sequence[int]) -> Tensor:
+        """A tensor that keeps its value from one run to the next, zeros at first; operators change it in place."""
+        return Tensor(self._builder.tensor(shape, is_variable=True), np.zeros(shape))
+
     def integers(self, values: Any) -> Tensor:
         """An int32 constant: axes, sizes, paddings."""
         return self.constant(np.array(values, np.int32))
@@ -98,6 +102,7 @@ class Net:
         terms: int = 1,
         magnitude: float = 0.0,
         custom_options: bytes = b"",
+        dtype: str | None = None,
     ) -> Tensor:
         """Append operator ``code``, whose output is ``value`` before its fused activation, and of its type.
 
@@ -105,6 +110,7 @@ class Net:
             activation: the fused activation; None if the operator has no such option.
             terms: number of terms in each sum of the operator.
             magnitude: size of the largest term that it adds, where terms may cancel each other.
+            dtype: element type of the output in the file, by default that of the value, and float32 for floats.
         """
         options = dict(options or {})
         if activation is not None:
@@ -115,7 +121,7 @@ class Net:
         self._terms = max(self._terms, terms)
         self._log.append(f"{code}{[x and x.shape for x in inputs]} {options} -> {value.shape}")
         result = np.asarray(ACTIVATIONS[activation](value) if activation else value)
-        output = self._builder.tensor(result.shape, _dtype(result))
+        output = self._builder.tensor(result.shape, dtype or _dtype(result))
         indices = [ABSENT if x is None else x.index for x in inputs]
         self._builder.op(code, indices, [output], options or None, version=version, custom_options=custom_options)
         return Tensor(output, result)
@@ -137,8 +143,14 @@ class Net:
         self._builder.op(code, *indices, options, custom_options=custom_options)
         return outputs
 
-    def quantized(self, code: str, x: Tensor, value: NDArray[Any], dtype: str, scale: float, zero: int) -> Tensor:
-        """Append operator ``code`` whose output the file holds as integers that stand for ``value``."""
+    def quantized(
+        self, code: str, x: Tensor, value: NDArray[Any], dtype: str, scale: float, zero: int, *, magnitude: float = 0.0
+    ) -> Tensor:
+        """Append operator ``code`` whose output the file holds as integers that stand for ``value``.
+
+        magnitude: the largest number that it can hold, if results may be off by one of the integers.
+        """
+        self._magnitude = max(self._magnitude, magnitude)
         self._log.append(f"{code}[{x.shape}] -> {dtype}, scale {scale}, zero point {zero}")
         output = self._builder.tensor(x.shape, dtype, quantization=Quantization([scale], [zero]))
         self._builder.op(code, [x.index], [output])
@@ -178,12 +190,16 @@ Build = Callable[[Net], Tensor]
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: ``build`` draws a small network around ``op`` and returns its (last) output."""
+    """One row of the table: ``build`` draws a small network around ``op`` and returns its (last) output.
+
+    litert: whether LiteRT has a kernel for the operator.
+    """
 
     name: str
     op: str
     build: Build = field(repr=False)
     tolerance: Tolerance = ARITHMETIC
+    litert: bool = True
 
     def case(self, fused: bool) -> st.SearchStrategy[Case]:
         """Cases of the operator alone, or with a chain of elementwise operators that can be fused into it."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from . import reference
-from .case import Net, Row, Tensor
+from .case import Net, Row, Tensor, exact
 from .elementwise import eighths, positive
 from .strategies import BOOL, CLAMP, FEATURE_MAP, broadcast_shapes, shapes
 from .tolerance import EXACT
@@ -22,7 +22,7 @@ _ANY_SHAPE = st.one_of(FEATURE_MAP, shapes())
 
 def numbers(net: Net, shape: Sequence[int], dtype: str = "float32") -> NDArray[Any]:
     """Few different numbers, so that some are equal; all are exact in half precision. Truth values for ``bool``."""
-    low, high = (0, 2) if dtype == "bool" else (-9, 10)
+    low, high = (0, 2) if dtype == "bool" else (0 if dtype.startswith("uint") else -9, 10)
     return np.asarray(net.rng.integers(low, high, shape), dtype)
 
 
@@ -78,21 +78,82 @@ def select_v2(net: Net) -> Tensor:
     return net.op("SELECT_V2", [condition, x, y], np.where(condition.value, x.value, y.value))
 
 
-_CAST_TYPES = ("float32", "int32", "int64", "int16", "int8", "uint8", "bool")
+_CAST_TYPES = (
+    "float32",
+    "int32",
+    "int64",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "uint16",
+    "uint32",
+    "float16",
+    "float64",
+)
+_FLOATS = ("float32", "float16", "float64")
 
 
 def cast(net: Net) -> Tensor:
     """Floats lose their fraction, integers the bits that the result has no room for."""
     source, target = net.draw(st.sampled_from(_CAST_TYPES)), net.draw(st.sampled_from(_CAST_TYPES))
     shape = net.draw(_ANY_SHAPE)
-    if source == "float32":
-        value = np.abs(eighths(net, shape)) if target == "uint8" else eighths(net, shape)
+    if source in _FLOATS:
+        value = np.abs(eighths(net, shape)) if target.startswith("uint") else eighths(net, shape)
     else:
-        value = net.rng.integers(0, 2 if source == "bool" else 1000, shape).astype(source)
-    x = net.input(value)
-    types = {"in_data_type": source, "out_data_type": target}
-    result = x.value.astype(np.float64 if target == "float32" else target)
-    return net.op("CAST", [x], result, types)
+        value = net.rng.integers(0, 2 if source == "bool" else 1000, shape)
+    x = net.input(value.astype(source))
+    result = net.op("CAST", [x], exact(x.value.astype(target)), _cast_types(source, target), dtype=target)
+    if target in ("float16", "float64"):  # rows give float32
+        result = net.op("CAST", [result], result.value, _cast_types(target, "float32"))
+    return result
+
+
+def cast_to_half(net: Net) -> Tensor:
+    """And back: the numbers are rounded, whatever precision the model runs in."""
+    x = net.input(net.normal(net.draw(_ANY_SHAPE)))
+    rounded = exact(x.value.astype(np.float16))
+    half = net.op("CAST", [x], rounded, _cast_types("float32", "float16"), dtype="float16")
+    return net.op("CAST", [half], rounded, _cast_types("float16", "float32"))
+
+
+def cast_unsigned(net: Net) -> Tensor:
+    """Of numbers that a signed integer would hold as negative ones; then made small enough for half precision."""
+    value = net.rng.integers(0, 2**32, net.draw(_ANY_SHAPE), np.uint32)
+    x = net.op("CAST", [net.input(value)], exact(value.astype(np.float32)), _cast_types("uint32", "float32"))
+    factor = net.constant(np.array(2.0**-24, np.float32))
+    return net.op("MUL", [x, factor], x.value * factor.value, activation="NONE")
+
+
+def _cast_types(source: str, target: str) -> dict[str, object]:
+    return {"in_data_type": source, "out_data_type": target}
+
+
+def sign_of_doubles(net: Net) -> Tensor:
+    x = net.input(eighths(net, net.draw(_ANY_SHAPE)).astype(np.float64))
+    y = net.op("SIGN", [x], np.sign(x.value), dtype="float64")
+    return net.op("CAST", [y], y.value, _cast_types("float64", "float32"))
+
+
+def clamped_nan(net: Net, code: str) -> Tensor:
+    """A clamp lets NaN pass."""
+    values = net.normal(net.draw(_ANY_SHAPE), 4)
+    values[net.rng.random(values.shape) < 0.3] = np.nan
+    y = net.op(code, [net.input(values)], values)
+    return net.op("NOT_EQUAL", [y, y], np.isnan(values))
+
+
+def extreme_of_nan(net: Net, code: str, function: Function) -> Tensor:
+    """NaN as the second operand is the result, as the first it is not."""
+    shape, share = net.draw(_ANY_SHAPE), net.draw(st.sampled_from((0.4, 0.0)))
+    x, y = net.normal(shape), net.normal(shape)
+    x[net.rng.random(shape) < share] = np.nan
+    y[net.rng.random(shape) < share] = np.nan
+    if share:
+        net.litert_differs = "its vectorized kernels choose the other operand"
+    value = np.where(function(x, y), x, y)
+    result = net.op(code, [net.input(x), net.input(y)], value)
+    return net.op("NOT_EQUAL", [result, result], np.isnan(value))
 
 
 def gelu(net: Net) -> Tensor:
@@ -127,7 +188,7 @@ def atan2(net: Net) -> Tensor:
 _BINARY_INTEGERS: tuple[tuple[str, Function, tuple[str, ...], Callable[..., NDArray[Any]]], ...] = (
     ("ADD", np.add, ("int32", "int64"), numbers),
     ("SUB", np.subtract, ("int32", "int64"), numbers),
-    ("MUL", np.multiply, ("int32", "int64"), numbers),
+    ("MUL", np.multiply, ("int32", "int64", "uint32"), numbers),
     ("DIV", reference.truncated_div, ("int32",), divisors),
     ("MAXIMUM", np.maximum, ("int32", "int64"), numbers),
     ("MINIMUM", np.minimum, ("int32", "int64"), numbers),
@@ -136,7 +197,7 @@ _BINARY_INTEGERS: tuple[tuple[str, Function, tuple[str, ...], Callable[..., NDAr
     ("FLOOR_MOD", np.mod, ("float32", "int32", "int64"), divisors),
     ("POW", np.power, ("int32",), powers),
 )
-_COMPARISONS: tuple[tuple[str, Function], ...] = (
+COMPARISONS: tuple[tuple[str, Function], ...] = (
     ("EQUAL", np.equal),
     ("NOT_EQUAL", np.not_equal),
     ("GREATER", np.greater),
@@ -164,7 +225,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *(
         Row(code.lower(), code, partial(binary, code=code, function=f, dtypes=("float32", "int32", "int64")), EXACT)
-        for code, f in _COMPARISONS
+        for code, f in COMPARISONS
     ),
     Row(
         "logical_and",
@@ -179,6 +240,16 @@ ROWS: tuple[Row, ...] = (
     Row("select", "SELECT", select, EXACT),
     Row("select_v2", "SELECT_V2", select_v2, EXACT),
     Row("cast", "CAST", cast, EXACT),
+    Row("cast_to_half", "CAST", cast_to_half, EXACT),
+    Row("cast_unsigned", "CAST", cast_unsigned, EXACT),
+    Row("sign_integers", "SIGN", partial(unary_integers, code="SIGN", function=np.sign, dtypes=("int32",)), EXACT),
+    Row("sign_of_doubles", "SIGN", sign_of_doubles, EXACT),
+    *(
+        Row(f"{code.lower()}_of_nan", code, partial(clamped_nan, code=code), EXACT)
+        for code in ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
+    ),
+    Row("maximum_of_nan", "MAXIMUM", partial(extreme_of_nan, code="MAXIMUM", function=np.greater), EXACT),
+    Row("minimum_of_nan", "MINIMUM", partial(extreme_of_nan, code="MINIMUM", function=np.less), EXACT),
     Row("gelu", "GELU", gelu),
     Row("add_n", "ADD_N", add_n),
     Row("pow", "POW", power),

@@ -345,3 +345,18 @@ def dynamic_update_slice(x: Array, update: Array, start: NDArray[np.integer]) ->
     result = x.copy()
     result[tuple(slice(f, f + size) for f, size in zip(first, update.shape, strict=True))] = update
     return result
+
+
+def resampler(images: Array, warp: Array) -> Array:
+    """Bilinear, at (x, y) in images that lie in zeros, as tfa.image.resampler is documented."""
+    height, width = images.shape[1:3]
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    result = np.zeros((*warp.shape[:-1], images.shape[3]))
+    for place in np.ndindex(*warp.shape[:-1]):
+        x, y = warp[place] + 1
+        if 0 < x < width + 1 and 0 < y < height + 1:
+            left, top = int(x), int(y)
+            around = padded[place[0], top : top + 2, left : left + 2]
+            columns, rows = (left + 1 - x, x - left), (top + 1 - y, y - top)
+            result[place] = np.einsum("y,x,yxc->c", rows, columns, around)
+    return result

@@ -93,6 +93,9 @@ def _prime_factors(size: int) -> list[int]:
     return [size] if size > 1 else []
 
 
-def weights(net: Net, shape: tuple[int, ...], terms: int) -> Tensor:
-    """Weights that bring a sum of ``terms`` products to order 3, where the fused activations bend."""
-    return net.constant(net.normal(shape, 3 / np.sqrt(terms)))
+def weights(net: Net, shape: tuple[int, ...], terms: int, runtime: bool = False) -> Tensor:
+    """Weights that bring a sum of ``terms`` products to order 3, where the fused activations bend.
+
+    runtime: they are not the model's own but an input of it.
+    """
+    return (net.input if runtime else net.constant)(net.normal(shape, 3 / np.sqrt(terms)))

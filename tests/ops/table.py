@@ -11,6 +11,7 @@ from . import (
     movement,
     quantized,
     rearranging,
+    recurrent,
     reductions,
     regressions,
     spatial,
@@ -27,6 +28,7 @@ ROWS: tuple[Row, ...] = (
     *movement.ROWS,
     *quantized.ROWS,
     *rearranging.ROWS,
+    *recurrent.ROWS,
     *reductions.ROWS,
     *regressions.ROWS,
 )

@@ -16,13 +16,17 @@ from numpy.typing import NDArray
 from tflgpu.ir import Input, Node, Operand, Step, Tensor, Value
 from tflgpu.layout import Shape
 from tflgpu.ops.steps import ACTIVATIONS
+from tflgpu.quantization import Grid
 
 Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True)
 class Site:
-    """One operator of the model as its declaration sees it."""
+    """One operator of the model as its declaration sees it.
+
+    resized: whether the model's inputs have other shapes than the file gives them.
+    """
 
     index: int
     code: str
@@ -30,7 +34,10 @@ class Site:
     inputs: tuple[Tensor | None, ...]
     output_shapes: tuple[Shape | None, ...]  # as the file declares them; None where it leaves them open
     output_types: tuple[str, ...]  # as the file declares them, in the float view
+    input_grids: tuple[Grid | None, ...]  # what rounds an input, None if it is not quantized
+    output_grids: tuple[Grid | None, ...]
     options: Mapping[str, Any]
+    resized: bool = False
 
     def input(self, index: int) -> Tensor:
         """Input ``index``, known to be present."""
@@ -42,9 +49,11 @@ class Site:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def constant(self, index: int) -> Array | None:
-        """The value of input ``index`` if it is known at compile time."""
+        """The value of input ``index`` if it is known at compile time; that of an empty list of integers always is."""
         tensor = self.optional(index)
-        return None if tensor is None else tensor.data
+        if tensor is None:
+            return None
+        return np.zeros(tensor.shape, tensor.dtype) if tensor.size == 0 and tensor.dtype in INDICES else tensor.data
 
 
 class Emitter:
@@ -53,6 +62,7 @@ class Emitter:
     def __init__(self, ids: Iterator[int], source: int) -> None:
         self.nodes: list[Node] = []
         self.tensors: list[Tensor] = []
+        self.assigned: dict[int, Tensor] = {}
         self._ids = ids
         self._source = source
 
@@ -69,14 +79,19 @@ class Emitter:
         attributes: object = None,
         steps: tuple[Step, ...] = (),
         dtype: str | None = None,
+        precise: bool = False,
     ) -> Tensor:
         """Add one node; absent inputs are left out. Returns its output, by default of the first input's type."""
         first = next(t for t in inputs if t is not None)
-        output = Tensor(next(self._ids), "", shape, dtype or first.dtype)
+        output = Tensor(next(self._ids), "", shape, dtype or first.dtype, precise=precise)
         self.tensors.append(output)
         present = tuple(t.id for t in inputs if t is not None)
         self.nodes.append(Node(kind, present, output.id, attributes, steps, (self._source,)))
         return output
+
+    def assign(self, index: int, value: Tensor) -> None:
+        """The operator leaves ``value`` in its input ``index``, a variable tensor."""
+        self.assigned[index] = value
 
     def activation(self, site: Site, after: int = 0) -> tuple[Step, ...]:
         """The operator's fused activation as steps on value ``after``."""
@@ -95,6 +110,7 @@ class Op:
     versions: the greatest operator version whose meaning ``emit`` covers.
     integers: positions of inputs that are integers (shapes, axes).
     types: the element types that all other inputs may have.
+    empty: whether inputs without elements are for ``reasons`` to judge; else they are an obstacle.
     """
 
     code: str
@@ -102,6 +118,7 @@ class Op:
     inputs: tuple[int, int]
     integers: tuple[int, ...]
     types: frozenset[str]
+    empty: bool
     emit: Emit
     reasons: Callable[[Site], Iterable[str]]
 
@@ -122,7 +139,8 @@ class Op:
             types = INDICES if i in self.integers else self.types
             if tensor.dtype not in types:
                 found.append(f"input {i} has element type {tensor.dtype}; {' or '.join(sorted(types))} was expected")
-            if 0 in tensor.shape and i not in self.integers:  # the shape of a scalar has no elements, and is fine
+            # The shape of a scalar has no elements, and is fine.
+            if 0 in tensor.shape and i not in self.integers and not self.empty:
                 found.append(f"input {i} of shape {list(tensor.shape)} is empty")
         return found or list(self.reasons(site))
 
@@ -131,10 +149,11 @@ REGISTRY: dict[str, Op] = {}
 
 FLOATS = frozenset(("float32",))
 INDICES = frozenset(("int16", "int32", "int64", "uint8"))
-# The element types that kernels take in and give back; 64-bit integers have 32 bits on the device.
+# The element types that kernels compute with; 64-bit integers have 32 bits on the device.
 INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8"))
 NUMBERS = FLOATS | INTEGERS
-ANY = NUMBERS | {"bool"}
+# The element types that kernels move. A uint32 is the int of the same bits there, a float64 a float.
+ANY = NUMBERS | {"bool", "float16", "float64", "uint16", "uint32"}
 
 
 def nothing(_: Site) -> Iterable[str]:
@@ -149,6 +168,7 @@ def declare(
     inputs: int | tuple[int, int],
     integers: tuple[int, ...] = (),
     types: frozenset[str] = FLOATS,
+    empty: bool = False,
     reasons: Callable[[Site], Iterable[str]] = nothing,
 ) -> Callable[[Emit], Emit]:
     """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them."""
@@ -156,7 +176,7 @@ def declare(
 
     def register(emit: Emit) -> Emit:
         assert code not in REGISTRY, f"{code} is declared twice"
-        REGISTRY[code] = Op(code, versions, arity, integers, types, emit, reasons)
+        REGISTRY[code] = Op(code, versions, arity, integers, types, empty, emit, reasons)
         return emit
 
     return register

@@ -19,7 +19,7 @@ def _fill_reasons(site: Site) -> Iterator[str]:
         yield f"its value has shape {list(site.input(1).shape)}; one number was expected"
 
 
-@declare("FILL", versions=4, inputs=2, integers=(0,), types=ANY, reasons=_fill_reasons)
+@declare("FILL", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_fill_reasons)
 def fill(site: Site, emit: Emitter) -> Tensor:
     return emit.node("map", [reshape_node(emit, site.input(1), ())], tuple(numbers(site, 0)))
 

@@ -10,6 +10,7 @@ from tflgpu.ir import Step, Tensor, Value, broadcasts_to
 from tflgpu.ops.access import access
 from tflgpu.ops.base import FLOATS, Emit, Emitter, Site, declare, operands_of
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.lookup import TABULATED, lookup_node
 
 UNARY = {
     "RELU": "relu",
@@ -49,6 +50,31 @@ BINARY = {
     "FLOOR_MOD": "floor_mod",
 }
 
+# The greatest versions of operators that have more than one; they differ in element types and ranks.
+VERSIONS = {
+    "ABS": 5,
+    "COS": 2,
+    "EXP": 2,
+    "LOG": 2,
+    "LOGISTIC": 3,
+    "RELU": 3,
+    "RELU6": 3,
+    "RSQRT": 3,
+    "SIGN": 2,
+    "SIN": 2,
+    "SQRT": 2,
+    "TANH": 3,
+    "ADD": 6,
+    "DIV": 2,
+    "FLOOR_DIV": 3,
+    "FLOOR_MOD": 2,
+    "MAXIMUM": 4,
+    "MINIMUM": 4,
+    "MUL": 8,
+    "SQUARED_DIFFERENCE": 2,
+    "SUB": 5,
+}
+
 # Operators that compute with integers too: sums and products wrap around, DIV truncates.
 _INTEGERS = frozenset(("int16", "int32", "int64"))
 INTEGER_TYPES = {
@@ -64,13 +90,20 @@ INTEGER_TYPES = {
     "POW": _INTEGERS,
     "FLOOR_DIV": _INTEGERS | {"int8"},
     "FLOOR_MOD": _INTEGERS | {"int8"},
+    "SIGN": frozenset(("int32",)),
+}
+# On the device a float64 is a float, and a uint32 an int of the same bits, as it is for sums and products.
+OTHER_TYPES = {
+    "ADD": frozenset(("uint32",)),
+    "SUB": frozenset(("uint32",)),
+    "MUL": frozenset(("uint32",)),
+    "SIGN": frozenset(("float64",)),
+    "ATAN2": frozenset(("float64",)),
 }
 TANH = 4  # of the schema's ActivationFunctionType
 
 
-def map_node(
-    site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None
-) -> Tensor:
+def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None) -> Tensor:
     """One step over broadcast operands, then the fused activation; of the last operand's type, or ``dtype``.
 
     The kernel walks a *primary* input: a computed one of the full shape if there is one, so that it can be
@@ -102,33 +135,44 @@ def _binary_reasons(site: Site) -> Iterator[str]:
     if x.dtype != y.dtype:
         yield f"its inputs have different element types, {x.dtype} and {y.dtype}"
     elif x.dtype not in FLOATS:
-        if site.options.get("fused_activation_function") == TANH:
+        if x.dtype == "uint32" and site.options.get("fused_activation_function", 0):
+            yield "its fused activation function does not apply to uint32"
+        elif site.options.get("fused_activation_function") == TANH:
             yield "its fused activation function TANH does not apply to integers"
         if site.code == "POW" and y.data is not None and y.data.min() < 0:
             yield "it raises integers to negative powers"
 
 
-def _unary(function: str) -> Emit:
-    return lambda site, emit: map_node(site, emit, function, [site.input(0)])
+def _unary(code: str, function: str) -> Emit:
+    def emit_unary(site: Site, emit: Emitter) -> Tensor:
+        x, grid, result = site.input(0), site.input_grids[0], site.output_grids[0]
+        if code in TABULATED and grid and result and grid.dtype == result.dtype == "int16":
+            return lookup_node(emit, x, grid, result, TABULATED[code])
+        return map_node(site, emit, function, [x])
+
+    return emit_unary
 
 
 def _binary(function: str) -> Emit:
     return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)])
 
 
+def _types_of(code: str) -> frozenset[str]:
+    return FLOATS | INTEGER_TYPES.get(code, frozenset()) | OTHER_TYPES.get(code, frozenset())
+
+
 for _code, _function in UNARY.items():
-    _types = FLOATS | INTEGER_TYPES.get(_code, frozenset())
-    declare(_code, versions=3, inputs=1, types=_types)(_unary(_function))
+    declare(_code, versions=VERSIONS.get(_code, 1), inputs=1, types=_types_of(_code))(_unary(_code, _function))
 for _code, _function in BINARY.items():
-    _types = FLOATS | INTEGER_TYPES.get(_code, frozenset())
-    declare(_code, versions=7, inputs=2, types=_types, reasons=_binary_reasons)(_binary(_function))
+    _most = VERSIONS.get(_code, 1)
+    declare(_code, versions=_most, inputs=2, types=_types_of(_code), reasons=_binary_reasons)(_binary(_function))
 
 
-@declare("QUANTIZE", versions=4, inputs=1)
-@declare("DEQUANTIZE", versions=6, inputs=1)
+@declare("QUANTIZE", versions=6, inputs=1)
+@declare("DEQUANTIZE", versions=9, inputs=1, types=FLOATS | {"float16"})
 def requantize(site: Site, emit: Emitter) -> Tensor:
     """Nothing to compute in the float view: the output's own quantization is simulated by the lowering."""
-    return emit.node("map", [site.input(0)], site.input(0).shape)
+    return emit.node("map", [site.input(0)], site.input(0).shape, dtype="float32")
 
 
 def _prelu_reasons(site: Site) -> Iterator[str]:
@@ -149,7 +193,7 @@ def leaky_relu(site: Site, emit: Emitter) -> Tensor:
     return emit.node("map", [x], x.shape, steps=(step,))
 
 
-@declare("GELU", versions=2, inputs=1)
+@declare("GELU", versions=3, inputs=1)
 def gelu(site: Site, emit: Emitter) -> Tensor:
     return map_node(site, emit, "gelu_approximate" if site.options.get("approximate") else "gelu", [site.input(0)])
 

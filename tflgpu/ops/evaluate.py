@@ -37,7 +37,14 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
             base = np.broadcast_to(arrays[0], output.shape)
         case _:
             return None
-    return np.array(run_steps(node, base, arrays), output.dtype, order="C")
+    return _converted(run_steps(node, base, arrays), output.dtype)
+
+
+def _converted(values: Array, dtype: str) -> Array:
+    """``values`` in C order; integers that ``dtype`` has no room for wrap around, as on the device."""
+    if np.dtype(dtype).kind in "iu" and values.dtype.kind == "f":
+        values = values.astype(np.int64)
+    return np.array(values, dtype, order="C")
 
 
 def run_steps(node: Node, base: Array, inputs: list[Array]) -> Array:

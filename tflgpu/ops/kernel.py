@@ -88,9 +88,13 @@ class Request:
     def input(self, index: int) -> Storage:
         return self.storage[self.node.inputs[index]]
 
+    def value(self, index: int) -> Array | None:
+        """The value of input ``index`` if it is a constant."""
+        return self.graph[self.node.inputs[index]].data
+
     def constant(self, index: int) -> Array:
         """The value of input ``index``, a constant."""
-        data = self.graph[self.node.inputs[index]].data
+        data = self.value(index)
         assert data is not None, f"input {index} of {self.node.kind} is no constant"
         return data
 
@@ -112,7 +116,7 @@ class Request:
 
         Vectors and scalars stay in float: they cost nothing, and half precision loses small ones (an epsilon of 1e-5).
         """
-        data = self.graph[self.node.inputs[index]].data
+        data = self.value(index)
         if data is None:
             return self.activation(name, index)
         if data.dtype.kind != "f":

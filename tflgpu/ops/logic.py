@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import frexp
 
 from tflgpu.ir import Step, Tensor, Value
 from tflgpu.ops.base import ANY, FLOATS, NUMBERS, Emit, Emitter, Site, declare
 from tflgpu.ops.elementwise import broadcast_reasons, map_node
 from tflgpu.ops.shaping import reshape_node
+from tflgpu.quantization import Grid
 
 COMPARISONS = {
     "EQUAL": "equal",
@@ -18,6 +20,10 @@ COMPARISONS = {
     "LESS_EQUAL": "less_equal",
 }
 BOOL = frozenset(("bool",))
+_REAL = FLOATS | {"float16", "float64"}
+
+
+_COMPARISON_UNIT = 2.0**-8  # of TFLite's 8-bit comparisons
 
 
 def _comparison_reasons(site: Site) -> Iterator[str]:
@@ -30,9 +36,32 @@ def _binary(function: str) -> Emit:
     return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)], "bool")
 
 
+def _comparison(function: str) -> Emit:
+    def emit_comparison(site: Site, emit: Emitter) -> Tensor:
+        operands = [_fixed_point(emit, site.input(i), site.input_grids[i]) for i in range(2)]
+        return map_node(site, emit, function, operands, "bool")
+
+    return emit_comparison
+
+
+def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
+    """A quantized operand as TFLite's comparisons of 8-bit tensors see it: in multiples of 1/256, whatever its scale.
+
+    They take the scale as ``mantissa * 2**exponent``, round after multiplying by the mantissa and again after shifting
+    by the exponent (ComparisonWithScaling in TFLite's comparisons.h); neither is defined for a scale of 1 or more.
+    """
+    if grid is None or grid.dtype not in ("int8", "uint8") or not 0 < grid.scale < 1:
+        return x
+    _, exponent = frexp(grid.scale)
+    units = (2.0**exponent * _COMPARISON_UNIT, _COMPARISON_UNIT)
+    limits = -(2.0**31), 2.0**31  # of 32-bit fixed point, far from any value
+    steps = tuple(Step("simulate", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
+    return emit.node("map", [x], x.shape, steps=steps, precise=True)
+
+
 for _code, _function in COMPARISONS.items():
     _types = ANY if _code in ("EQUAL", "NOT_EQUAL") else NUMBERS
-    declare(_code, versions=4, inputs=2, types=_types, reasons=_comparison_reasons)(_binary(_function))
+    declare(_code, versions=5, inputs=2, types=_types, reasons=_comparison_reasons)(_comparison(_function))
 for _code, _function in (("LOGICAL_AND", "logical_and"), ("LOGICAL_OR", "logical_or")):
     declare(_code, versions=1, inputs=2, types=BOOL, reasons=broadcast_reasons)(_binary(_function))
 
@@ -82,10 +111,14 @@ def _conversion(source: str, target: str) -> tuple[str, ...]:
     """Step functions that lead from one element type to another; 64-bit integers have 32 bits on the device."""
     if target == "bool":
         return ("to_bool",) if source != "bool" else ()
-    if target in FLOATS:
-        return ("to_float",) if source not in FLOATS else ()
-    whole = ("to_int",) if source in FLOATS else ()
-    narrow = target in ("int8", "uint8", "int16") and source not in (target, "bool")
+    if target in _REAL:
+        to_float = "unsigned_to_float" if source == "uint32" else "to_float"
+        rounded = ("to_float16",) if target == "float16" and source != "float16" else ()
+        return rounded if source in _REAL else (to_float, *rounded)
+    if target == "uint32":
+        return ("to_uint32",) if source in _REAL else ()
+    whole = ("to_int",) if source in _REAL else ()
+    narrow = target in ("int8", "uint8", "int16", "uint16") and source not in (target, "bool")
     return (*whole, f"to_{target}") if narrow else whole
 
 
@@ -94,7 +127,7 @@ def _cast_reasons(site: Site) -> Iterator[str]:
         yield f"it converts to {site.output_types[0]}; only {', '.join(sorted(ANY))} are supported"
 
 
-@declare("CAST", versions=7, inputs=1, types=ANY, reasons=_cast_reasons)
+@declare("CAST", versions=9, inputs=1, types=ANY, reasons=_cast_reasons)
 def cast(site: Site, emit: Emitter) -> Tensor:
     """To the type of the output tensor: old converters left the options' types unset."""
     x, target = site.input(0), site.output_types[0]

@@ -38,14 +38,14 @@ def _sigmoid(x: Array) -> Array:
     return result
 
 
-def _half_away(x: Array) -> Array:
+def half_away(x: Array) -> Array:
     """Round to nearest, halves away from zero, as OpenCL's ``round`` does."""
     rounded: Array = np.trunc(x + np.copysign(0.5, x))
     return rounded
 
 
 def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
-    q: Array = np.clip(_half_away(x / scale) + zero, low, high)
+    q: Array = np.clip(half_away(x / scale) + zero, low, high)
     return q
 
 
@@ -76,10 +76,25 @@ def _gelu_approximate(x: Array) -> Array:
     return result
 
 
+def _maximum(x: Array, y: Array) -> Array:
+    """The second operand if either is NaN, as in TFLite."""
+    return np.where(x > y, x, y)
+
+
+def _minimum(x: Array, y: Array) -> Array:
+    return np.where(x < y, x, y)
+
+
 def _to_int(x: Array) -> Array:
     """The nearest integer towards zero that 32 bits hold; NaN is 0."""
     limits = np.iinfo(np.int32)
     return np.asarray(np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), limits.min, limits.max))
+
+
+def _to_uint32(x: Array) -> Array:
+    """As :func:`_to_int`, but up to the largest unsigned number; negative ones wrap around."""
+    whole = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), np.iinfo(np.int32).min, np.iinfo(np.uint32).max)
+    return np.asarray(whole % 2.0**32)
 
 
 def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
@@ -92,8 +107,8 @@ FUNCTIONS: dict[str, StepFunction] = {
     "sub": StepFunction(np.subtract, True),
     "mul": StepFunction(np.multiply, True),
     "div": StepFunction(np.divide, False),
-    "maximum": StepFunction(np.maximum, True),
-    "minimum": StepFunction(np.minimum, True),
+    "maximum": StepFunction(_maximum, True),
+    "minimum": StepFunction(_minimum, True),
     "prelu": StepFunction(_prelu, True),
     "relu": StepFunction(lambda x: np.maximum(x, 0), True),
     "relu6": StepFunction(lambda x: np.clip(x, 0, 6), True),
@@ -135,10 +150,14 @@ FUNCTIONS: dict[str, StepFunction] = {
     "round": StepFunction(np.rint, True),
     "sign": StepFunction(np.sign, True),
     "to_float": StepFunction(lambda x: np.asarray(x, np.float64), True, "float"),
+    "unsigned_to_float": StepFunction(lambda x: np.asarray(x % 2.0**32, np.float64), True, "float"),
+    "to_float16": StepFunction(lambda x: np.asarray(x.astype(np.float16), np.float64), True),
     "to_int": StepFunction(_to_int, True, "int"),
+    "to_uint32": StepFunction(_to_uint32, True, "int"),
     "to_int8": StepFunction(_wrap(np.int8), True),
     "to_uint8": StepFunction(_wrap(np.uint8), True),
     "to_int16": StepFunction(_wrap(np.int16), True),
+    "to_uint16": StepFunction(_wrap(np.uint16), True),
     "to_bool": StepFunction(lambda x: x != 0, True, "int"),
     "dequantize": StepFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
     "quantize": StepFunction(_quantize, False, "int"),

@@ -47,6 +47,9 @@ class Window:
         return self.kernel == (1, 1) and self.stride == (1, 1) and not any(self.padding)
 
 
+POINTWISE = Window((1, 1), (1, 1), (1, 1), Padding(0, 0, 0, 0))
+
+
 def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
     """TensorFlow's SAME: the output has ceil(size / stride) pixels, an odd zero goes behind."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)

@@ -14,14 +14,19 @@ from tflgpu.layout import LANES, Geometry
 from tflgpu.ops.kernel import Storage
 from tflgpu.target import ElementType, Target
 
-# Integers of 64 bits are indices and sizes: 32 bits hold them, and not every device has more.
+# Integers of 64 bits are indices and sizes: 32 bits hold them, and not every device has more. Nor has every device
+# doubles. Kernels that read a uint32 as a number say so themselves.
 _ELEMENTS: dict[str, ElementType] = {
     "int64": "int",
     "int32": "int",
+    "uint32": "int",
     "int16": "short",
+    "uint16": "ushort",
     "int8": "char",
     "uint8": "uchar",
     "bool": "uchar",
+    "float16": "half",
+    "float64": "float",
 }
 
 
@@ -61,7 +66,9 @@ def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
         return False
     if node.kind == "map":
         return graph[tensor].shape == graph[node.output].shape
-    return node.kind == "convolution" and Geometry(graph[tensor].shape).channels <= LANES
+    if node.kind != "convolution" or not graph[node.inputs[1]].is_constant:  # else weights are packed for PHWC4
+        return False
+    return Geometry(graph[tensor].shape).channels <= LANES
 
 
 def _writable(graph: Graph, tensor: TensorId) -> bool:
@@ -77,20 +84,26 @@ def _writable(graph: Graph, tensor: TensorId) -> bool:
 
 def roots(graph: Graph) -> dict[TensorId, TensorId]:
     """Every activation -> the tensor whose memory it shares: views have their source's."""
-    root = {t: t for t in graph.inputs}
+    root = {t: t for t in graph.given}
     for node in graph.nodes:
         root[node.output] = root[node.inputs[0]] if node.kind == "view" else node.output
     return root
 
 
 def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
-    """The storage of every activation of a graph whose conversions are in place."""
+    """The storage of every activation of a graph whose conversions are in place.
+
+    In half precision, floats stay float where they meet the host, in copies of what the host gave, and where the graph
+    asks for it.
+    """
     root = roots(graph)
+    copies = {n.output for n in graph.nodes if n.kind == "map" and not n.steps and n.inputs[0] in graph.inputs}
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     result = {}
     for tensor, origin in root.items():
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
-        element = _ELEMENTS.get(graph[tensor].dtype) or ("float" if boundary else target.storage)
+        precise = boundary or origin in copies or graph[origin].precise
+        element = _ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
         result[tensor] = Storage(geometry, element, boundary and not geometry.is_linear)
     return result

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tflgpu.ir import Graph, Node, TensorId, Value
+from tflgpu.ir import Graph, Node, State, TensorId, Value
 from tflgpu.ops.access import Access, access
 from tflgpu.ops.kernel import VARIANTS, Argument, Kernel, Request, Storage
 from tflgpu.ops.steps import FUNCTIONS
@@ -56,7 +56,9 @@ class PlannedKernel:
 class Plan:
     """Kernels in order, and where every activation lives.
 
-    offsets: arena offset in bytes of each tensor that is neither input nor output; views share their source's.
+    roots: the tensor whose memory each one has: views their source's, a state's next value that of its last where no
+    kernel needs both.
+    offsets: arena offset in bytes of each tensor that is neither input, output nor state; views share their source's.
     arena_bytes, arena_lower_bound: the arena, and the largest sum of tensors alive at once.
     """
 
@@ -78,8 +80,10 @@ def make_plan(graph: Graph, target: Target) -> Plan:
     """Choose storage, kernels and memory for an optimized graph."""
     graph = add_conversions(graph)
     storage = storages(graph, target)
-    kernels = tuple(_plan_node(node, graph, storage, target) for node in graph.nodes if node.kind != "view")
+    computed = (n for n in graph.nodes if n.kind != "view" and graph[n.output].size)  # nobody writes an empty output
+    kernels = tuple(_plan_node(node, graph, storage, target) for node in computed)
     root = roots(graph)
+    root |= {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
     lifetimes, shared = _lifetimes(graph, kernels, root, storage)
     offsets, arena_bytes = place(lifetimes)
     placed = {t: offsets[shared.get(r, r)] for t, r in root.items() if shared.get(r, r) in offsets}
@@ -87,6 +91,8 @@ def make_plan(graph: Graph, target: Target) -> Plan:
 
 
 def _plan_node(node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> PlannedKernel:
+    if any(graph[t].precise for t in (*node.inputs, node.output)):
+        target = replace(target, storage="float")  # constants are to be as precise as what they meet
     request = Request(node, graph, storage, target)
     kernel = VARIANTS[node.kind, target.family](request)
     output = request.output
@@ -142,7 +148,7 @@ def _lifetimes(
     storage: Mapping[TensorId, Storage],
 ) -> tuple[dict[TensorId, Lifetime], dict[TensorId, TensorId]]:
     """Lifetimes of the tensors in the arena, and which of them write in place of another."""
-    boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
+    boundary = {root[t] for t in graph.given | graph.wanted}
     first: dict[TensorId, int] = {}
     last: dict[TensorId, int] = {}
     for time, planned in enumerate(kernels):
@@ -153,7 +159,7 @@ def _lifetimes(
     shared: dict[TensorId, TensorId] = {}
     for time, planned in enumerate(kernels):
         out = planned.node.output
-        source = _overwritable(planned, root)
+        source = next(_overwritable(planned, root), None)
         if source is None or out in boundary or root[source] in boundary or last[root[source]] != time:
             continue
         owner = shared.get(root[source], root[source])
@@ -170,8 +176,20 @@ def _lifetimes(
     return lifetimes, shared
 
 
-def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> TensorId | None:
-    """An input that the kernel reads only at the element it is about to write: the result may take its memory.
+def _can_overwrite(state: State, kernels: tuple[PlannedKernel, ...], root: Mapping[TensorId, TensorId]) -> bool:
+    """Whether the kernel that computes a state's next value may store it over the last one."""
+    written = next(time for time, k in enumerate(kernels) if k.node.output == state.written)
+
+    def used(k: PlannedKernel) -> set[TensorId]:
+        return {root[a.tensor] for a in k.arguments if a.tensor is not None}
+
+    if any(state.read in used(later) for later in kernels[written + 1 :]):
+        return False
+    return state.read not in used(kernels[written]) or state.read in _overwritable(kernels[written], root)
+
+
+def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
+    """The inputs that the kernel reads only at the element it is about to write: the result may take their memory.
 
     Such are the step operands of the output's own shape, and the primary of a map, unless the kernel reads the same
     memory in any other way as well.
@@ -185,5 +203,4 @@ def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> 
         assert argument.tensor is not None
         alone = sum(root[argument.tensor] == root[o.tensor] for o in readers if o.tensor is not None) == 1
         if argument.name in elementwise and alone:
-            return argument.tensor
-    return None
+            yield argument.tensor
