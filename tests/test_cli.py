@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 import tflgpu
-from tflgpu.api import TensorInfo, plan_model
 from tflgpu.cli import app, litert
+from tflgpu.cli.accuracy import Deviation
 from tflgpu.cli.console import console
 from tflgpu.cli.demo import examples_folder
-from tflgpu.cli.inputs import read_input
+from tflgpu.cli.inputs import random_input, read_input
 from tflgpu.cli.outputs import save, summarize
 from tflgpu.cli.timing import ROUNDS, measure
 from tflgpu.codegen import render
-from tflgpu.report import make_report
-from tflgpu.tflite import Quantization
+from tflgpu.compiler import plan_model
+from tflgpu.tensor_info import Quantization, TensorInfo
 from tflgpu.writer import ModelBuilder
 
 DIGITS = examples_folder() / "digits"
@@ -85,10 +86,12 @@ def fail(*arguments: object) -> str:
 
 
 def unsupported_model(path: Path) -> Path:
+    """BITCAST, which has no kernel for the device, before something that has."""
     builder = ModelBuilder()
-    x = builder.input((1, 4), name="x")
+    x, bits = builder.input((1, 4), name="x"), builder.tensor((1, 4), "int32", name="bits")
     y, z = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), name="z")
-    builder.op("Resampler", [x], [y])
+    builder.op("BITCAST", [x], [bits])
+    builder.op("BITCAST", [bits], [y])
     builder.op("RELU", [y], [z])
     path.write_bytes(builder.finish([z]))
     return path
@@ -96,7 +99,7 @@ def unsupported_model(path: Path) -> Path:
 
 def test_help_lists_the_verbs() -> None:
     text = succeed("--help")
-    assert all(verb in text for verb in ("devices", "inspect", "run", "benchmark", "show", "demo"))
+    assert all(verb in text for verb in ("devices", "inspect", "run", "benchmark", "diff", "show", "demo"))
 
 
 def test_version() -> None:
@@ -117,24 +120,68 @@ def test_devices_without_any(no_device: None) -> None:
 
 
 def test_inspect_needs_no_device(no_device: None) -> None:
-    report = tflgpu.inspect(MODEL)
-    assert as_json("inspect", MODEL) == json.loads(json.dumps(report.as_dict()))
     text = succeed("inspect", MODEL)
-    assert all(o.code in text for o in report.operators)
-    assert "16 of 16 operators" in text
+    assert "float32, 16 operators" in text
+    assert re.search(r"input +image +1x8x8x1 +float32", text)
+    assert re.search(r"output +probabilities +1x10 +float32", text)
+    assert re.search(r"CONV_2D +\d+ +device", text)
+    assert "all 16 operators can run on the device" in text
+    assert "why not" not in text
+
+
+def test_inspect_lists_every_operator(no_device: None) -> None:
+    text = succeed("inspect", MODEL, "--operators")
+    for o in tflgpu.inspect(MODEL).operators:
+        assert re.search(rf"^ *{o.index} +{o.code} +{o.version} +device", text, re.MULTILINE)
 
 
 def test_inspect_gives_reasons(tmp_path: Path) -> None:
+    """Of a model in pieces too, for a device as well as without one."""
     path = unsupported_model(tmp_path / "m.tflite")
-    text = " ".join(succeed("inspect", path, "--device", "auto").split())
-    assert "Resampler has no kernel" in text
-    assert "1 of 2 operators can run on the device; the others: 1 Resampler" in text
+    for arguments in ((), ("--device", "auto")):
+        text = " ".join(succeed("inspect", path, *arguments).split())
+        assert "BITCAST has no kernel" in text
+        assert "1 of 3 operators can run on the device in 1 partition, 2 on the CPU, 16 bytes cross" in text
+        assert "without 2 BITCAST (operators 0, 1) it would be none" in text
+
+
+def test_inspect_takes_options(no_device: None) -> None:
+    names = [tflgpu.inspect(MODEL).operators[i].outputs[0] for i in (1, 3)]
+    report = tflgpu.inspect(MODEL, tflgpu.Options(outputs=names, cpu_ops=[0]))
+    assert [i.name for i in report.model.outputs] == names
+    assert [o.index for o in report.operators if o.device == "cpu"] == [0]
+    assert "'nosuch'" in fail("inspect", MODEL, "--signature", "nosuch")
+
+
+def test_inspect_knows_what_runs_nowhere(shared: Path) -> None:
+    path = shared / "models" / "invalid" / "model_invoking_error.tflite"
+    assert "known neither to tflgpu nor to LiteRT" in " ".join(succeed("inspect", path).split())
+    assert as_json("inspect", path)["operators"][0]["device"] == "unsupported"
+
+
+def test_inspect_refuses_what_is_no_model(shared: Path) -> None:
+    for name in ("empty", "random_bytes", "text_file", "tfl3_header_bad_offsets", "truncated"):
+        message = fail("inspect", shared / "models" / "invalid" / f"{name}.tflite")
+        assert re.search(r"model is empty|not a TensorFlow Lite model|model is damaged", message)
+
+
+def test_inspect_explains_every_real_model(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 500)  # nothing is broken into lines
+    paths = sorted((shared / "models").glob("*.tflite"))
+    assert len(paths) >= 30
+    for path in paths:
+        report = tflgpu.inspect(path)
+        text = succeed("inspect", path)
+        assert report.model.kind in text
+        assert all(o.code in text for o in report.operators), path.name
+        assert all(i.name in text for i in (*report.model.inputs, *report.model.outputs)), path.name
 
 
 def test_inspect_for_a_device(device: tflgpu.Device) -> None:
-    lowered, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device)
-    expected = make_report(lowered, [plan])
-    assert as_json("inspect", MODEL, "--device", device.index) == json.loads(json.dumps(expected.as_dict()))
+    with tflgpu.compile(MODEL, tflgpu.Options(device=device.index)) as compiled:
+        expected = compiled.report
+    found = as_json("inspect", MODEL, "--device", device.index)
+    assert {key: found[key] for key in expected.as_dict()} == json.loads(json.dumps(expected.as_dict()))
     assert f"{expected.kernels} kernels" in succeed("inspect", MODEL, "--device", device.index)
 
 
@@ -179,12 +226,16 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
     assert "--std is 0" in fail("run", MODEL, digit, "--std", 0)
     assert "no OpenCL device matches 'nosuch'" in fail("run", MODEL, digit, "--device", "nosuch")
     assert "--litert too" in fail("benchmark", MODEL, "--threads", 2)
+    assert "2 inputs were given" in fail("diff", MODEL, digit, digit)
 
 
-def test_an_unsupported_model_is_one_line(device: tflgpu.Device, tmp_path: Path) -> None:
+def test_an_unsupported_model_is_one_line(
+    device: tflgpu.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tflgpu.interpreter.is_installed", lambda: False)
     message = fail("benchmark", unsupported_model(tmp_path / "m.tflite"))
     assert "\n" not in message
-    assert "Resampler has no kernel" in message
+    assert "BITCAST has no kernel" in message
 
 
 @pytest.mark.parametrize(("dtype", "zero_point"), [("uint8", 0), ("int8", -128)])
@@ -232,7 +283,9 @@ def test_benchmark(device: tflgpu.Device) -> None:
     assert result["precision"] == "fp16"
     assert result["tflgpu_seconds"]["runs"] == 20
     assert "build" in result["init_seconds"]
-    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device)
+    _, plan = plan_model(
+        MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device.target(tflgpu.Options(precision="fp16"))
+    )
     assert len(result["kernels"]) == len(plan.kernels)
     residual = next(k for k in result["kernels"] if k["operators"] == ["CONV_2D", "MUL", "ADD", "ADD"])
     assert residual["gflops"] == pytest.approx(2e-9 * 8 * 8 * 32 * 32 * 9 / residual["seconds"])
@@ -252,6 +305,105 @@ def test_benchmark_beside_litert(device: tflgpu.Device) -> None:
 def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(litert, "is_installed", lambda: False)
     assert "tflgpu[fallback]" in fail("benchmark", MODEL, "--litert")
+    assert "tflgpu[fallback]" in fail("diff", MODEL)
+
+
+def overflowing_model(path: Path) -> Path:
+    """Half precision cannot store its second product, though its result is small."""
+    builder = ModelBuilder()
+    x, (large, larger, small) = (
+        builder.input((1, 4, 4, 4), name="x"),
+        (builder.tensor((1, 4, 4, 4), name=name) for name in ("large", "larger", "small")),
+    )
+    kernels = [np.eye(4, dtype=np.float32).reshape(4, 1, 1, 4) * factor for factor in (1e3, 1e3, 1e-6)]
+    bias = builder.constant(np.zeros(4, np.float32))
+    for source, kernel, result in zip((x, large, larger), kernels, (large, larger, small), strict=True):
+        options = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+        builder.op("CONV_2D", [source, builder.constant(kernel), bias], [result], options)
+    path.write_bytes(builder.finish([small]))
+    return path
+
+
+def test_diff(device: tflgpu.Device, digit: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    found = as_json("diff", MODEL, "--precision", "fp32", "--runs", 3)
+    (output,) = found["outputs"]
+    assert 0 <= output["avg_error"] <= output["max_error"] < 1e-5
+    assert found["reference_seconds"]["avg"] > 0
+    assert found["runs"] == 3
+    assert found["bisection"] is None
+    again = as_json("diff", MODEL, "--precision", "fp32", "--runs", 3)
+    assert again["outputs"] == found["outputs"]  # the inputs are the same
+    text = succeed("diff", MODEL, digit, "--mean", 0, "--std", 255, "--runs", 1)
+    lines = [r"Num evaluation runs: 1", r"Reference run latency: avg=[\d.e+]+\(us\), std_dev=[\d.e+]+\(us\)"]
+    lines += [r"Test run latency: avg=", r"OutputDiff\[0\]: avg_error=[\d.e-]+, std_dev=0, max="]
+    for line, pattern in zip(text.splitlines(), lines, strict=True):
+        assert re.match(pattern, line)
+
+
+def test_diff_fails_past_a_bound_that_is_given(device: tflgpu.Device) -> None:
+    pytest.importorskip("ai_edge_litert")
+    arguments = ("diff", MODEL, "--precision", "fp16", "--runs", 1)
+    succeed(*arguments, "--bound", 0.1)
+    result = invoke(*arguments, "--bound", 1e-9)
+    assert result.exit_code == 1
+    assert "OutputDiff" in result.stdout
+
+
+def test_diff_finds_the_first_overflow(device: tflgpu.Device, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    path = overflowing_model(tmp_path / "m.tflite")
+    arguments = ("diff", path, "--runs", 1, "--bisect", "--precision")
+    found = as_json(*arguments, "fp16")["bisection"]
+    assert found["first"]["tensor"] == "larger"
+    assert found["first"]["operators"] == ["1 CONV_2D"]
+    assert found["first"]["max_error"] is None  # infinite
+    assert [t["tensor"] for t in found["tensors"]] == ["large", "larger", "small"]
+    assert "first past the bound 0.02 of its range: larger, kernel" in " ".join(succeed(*arguments, "fp16").split())
+    assert as_json(*arguments, "fp32")["bisection"]["first"] is None
+    assert "no tensor is past the bound" in succeed(*arguments, "fp32")
+
+
+def test_bisection_passes_through_the_cpu(device: tflgpu.Device, shared: Path) -> None:
+    """Past operators that only the CPU has, variables (whose handles nobody may read), and rounding to integers."""
+    pytest.importorskip("ai_edge_litert")
+    detector = shared / "models" / "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29.tflite"
+    found = as_json("diff", detector, "--runs", 1, "--bisect")
+    assert found["bisection"]["kernels"] > 50
+    assert all(t["relative_error"] < 0.2 for t in found["bisection"]["tensors"])
+    stream = as_json("diff", shared / "models" / "hey_jarvis.tflite", "--runs", 2, "--bisect")
+    assert stream["outputs"][0]["unit"] == "quanta"
+    assert len(stream["bisection"]["tensors"]) > 10
+
+
+def test_errors_of_what_is_no_number() -> None:
+    same, worse = Deviation(), Deviation()
+    odd = np.array([1.0, np.nan, np.inf, -np.inf])
+    same.add(odd, odd)
+    assert (same.max_error, same.avg_error, same.relative) == (0, 0, 0)
+    worse.add(odd, np.array([1.0, 2.0, np.inf, np.inf]))
+    assert worse.max_error == np.inf
+    assert worse.extent == 1  # of the finite values and zero
+
+
+def test_two_quanta_pass() -> None:
+    quantized = Deviation(0.5)
+    quantized.add(np.array([0.0, 5.0]), np.array([1.0, 5.0]))
+    assert (quantized.max_error, quantized.extent, quantized.relative) == (2, 10, 0)
+    quantized.add(np.array([0.0, 5.0]), np.array([1.5, 5.0]))
+    assert quantized.relative == pytest.approx(0.3)
+    assert quantized.avg_error == pytest.approx(1.25)
+    assert quantized.std_dev == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"), [("float32", -1, 1), ("int8", -128, 127), ("int32", 0, 1), ("bool", 0, 1)]
+)
+def test_random_inputs_fill_their_range(dtype: str, low: float, high: float) -> None:
+    drawn = random_input(TensorInfo("x", (50, 1000), dtype, None), np.random.default_rng(0)).astype(np.float64)
+    assert low <= drawn.min() <= low + 0.01 * (high - low)
+    assert high - 0.01 * (high - low) <= drawn.max() <= high
+    assert drawn.mean() == pytest.approx((low + high) / 2, abs=0.01 * (high - low))
 
 
 def test_show_graph_needs_no_device(no_device: None) -> None:
@@ -265,11 +417,13 @@ def test_show_graph_needs_no_device(no_device: None) -> None:
 
 
 def test_show_graph_of_an_unsupported_model(tmp_path: Path) -> None:
-    assert "Resampler" in fail("show", unsupported_model(tmp_path / "m.tflite"))
+    assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
 
 
 def test_show_plan(device: tflgpu.Device) -> None:
-    _, expected = plan_model(MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device)
+    _, expected = plan_model(
+        MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device.target(tflgpu.Options(precision="fp16"))
+    )
     plan = as_json("show", MODEL, "--stage", "plan", "--precision", "fp16")
     assert plan["target"]["storage"] == "half"
     assert [k["tiles"] for k in plan["kernels"]] == [k.kernel.tiles for k in expected.kernels]
@@ -281,7 +435,7 @@ def test_show_plan(device: tflgpu.Device) -> None:
 
 
 def test_show_source(device: tflgpu.Device) -> None:
-    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device)
+    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device.target(tflgpu.Options()))
     source = render(plan)
     assert succeed("show", MODEL, "--stage", "source").strip() == source.text.strip()
     assert as_json("show", MODEL, "--stage", "source")["launches"] == list(source.names)

@@ -1,20 +1,57 @@
-"""What became of each operator of a model, as data."""
+"""What a model is and what became of each of its operators, as data; :mod:`tflgpu.reporting` makes it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tflgpu.lower import Lowered
-from tflgpu.plan import Plan
+from tflgpu.tensor_info import TensorInfo
+
+# Of `Report.as_dict`, as docs/inspect.md describes it: counts up when a key changes its meaning or goes away.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SubgraphInfo:
+    """One subgraph of the file; control flow calls those behind the first."""
+
+    name: str
+    operators: int
+    tensors: int
+
+
+@dataclass(frozen=True)
+class SignatureInfo:
+    """A named entry point and the names of its arguments. subgraph: the number of the one that it runs."""
+
+    key: str
+    subgraph: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the file says.
+
+    kind: how numbers are stored, in words (``"float32 with float16 weights"``).
+    inputs, outputs: of the entry point that was asked for. constant_bytes: weights and other constants, as stored.
+    """
+
+    kind: str
+    description: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    signatures: tuple[SignatureInfo, ...]
+    subgraphs: tuple[SubgraphInfo, ...]
+    constant_bytes: int
 
 
 @dataclass(frozen=True)
 class OperatorReport:
     """One operator of the file.
 
-    device: ``"device"``, ``"cpu"``, or ``"unsupported"`` in a report that was made without compiling.
+    device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
     kernel: the number of the launch that computes it, None if it needs none. reasons: why it cannot run on the device.
     """
 
@@ -29,21 +66,36 @@ class OperatorReport:
 
 
 @dataclass(frozen=True)
-class Report:
-    """All operators and, of a compiled model, what its device part takes.
+class Advice:
+    """What the author of a model could change, and what that would gain.
 
-    arena_bytes, arena_lower_bound: memory of activations, and the largest sum of activations alive at once, which no
-        arena can beat. partitions: pieces on the device. crossing_bytes: what goes between device and CPU in one run,
-        the model's own inputs and outputs not counted.
+    kind: which advice of :mod:`tflgpu.advice` it is. operators: indices of the operators that it is about.
     """
 
+    kind: str
+    operators: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The model, all operators, and, of a compiled model, what its device part takes.
+
+    partitions: pieces on the device. crossing_bytes: what goes between device and CPU in one run, the model's own
+        inputs and outputs not counted.
+    kernels: launches of one run. arena_bytes, arena_lower_bound: memory of activations, and the largest sum of
+        activations alive at once, which no arena can beat. constant_bytes: weights as the device stores them.
+    """
+
+    model: ModelInfo
     operators: tuple[OperatorReport, ...]
+    partitions: int
+    crossing_bytes: int
+    advice: tuple[Advice, ...]
     kernels: int | None = None
     arena_bytes: int | None = None
     arena_lower_bound: int | None = None
     constant_bytes: int | None = None
-    partitions: int | None = None
-    crossing_bytes: int | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -63,9 +115,27 @@ class Report:
             )
         )
 
+    @property
+    def places(self) -> str:
+        """How many operators run where, in a sentence."""
+        total = len(self.operators)
+        counts = {place: sum(o.device == place for o in self.operators) for place in ("device", "cpu", "unsupported")}
+        if counts["device"] == total:
+            return f"{'all ' * (total > 1)}{counted(total, 'operator')} can run on the device"
+        parts = [f"{counts['device']} of {total} operators can run on the device"]
+        if counts["device"]:
+            parts[0] += f" in {counted(self.partitions, 'partition')}"
+        if counts["cpu"]:
+            parts.append(f"{counts['cpu']} on the CPU")
+        if counts["unsupported"]:
+            parts.append(f"{counts['unsupported']} nowhere")
+        if self.crossing_bytes:
+            parts.append(f"{size(self.crossing_bytes)} cross between the two in each run")
+        return ", ".join(parts)
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
+        """Plain data for JSON, as docs/inspect.md describes it."""
+        return {"format": FORMAT} | asdict(self)
 
     def __str__(self) -> str:
         lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons"]
@@ -73,44 +143,21 @@ class Report:
             kernel = "" if o.kernel is None else str(o.kernel)
             reasons = "; ".join(o.reasons)
             lines.append(f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {reasons}".rstrip())
-        refused = sum(bool(o.reasons) for o in self.operators)
-        lines.append(f"{len(self.operators) - refused} of {len(self.operators)} operators can run on the device")
-        if self.arena_bytes is not None:
+        lines.append(self.places)
+        if self.kernels is not None:
             lines.append(
-                f"{self.kernels} kernels in {self.partitions} partitions, {self.constant_bytes} bytes of constants, "
-                f"{self.arena_bytes} bytes of activations (lower bound {self.arena_lower_bound}), "
-                f"{self.crossing_bytes} bytes between device and CPU"
+                f"{self.kernels} kernels, {self.constant_bytes} bytes of constants, "
+                f"{self.arena_bytes} bytes of activations (lower bound {self.arena_lower_bound})"
             )
-        return "\n".join(lines)
+        return "\n".join((*lines, *(f"advice: {a.text}" for a in self.advice)))
 
 
-def make_report(
-    lowered: Lowered, plans: Sequence[Plan] = (), on_cpu: Collection[int] = (), crossing_bytes: int = 0
-) -> Report:
-    """The report of a lowered model; once it is planned, with its plans and the operators left to the CPU."""
-    launched = [planned for plan in plans for planned in plan.kernels]
-    kernel_of = {source: number for number, planned in enumerate(launched) for source in planned.node.sources}
-    operators = tuple(
-        OperatorReport(
-            e.index,
-            e.code,
-            e.version,
-            "cpu" if e.index in on_cpu else "unsupported" if e.reasons else "device",
-            kernel_of.get(e.index),
-            e.reasons,
-            e.inputs,
-            e.outputs,
-        )
-        for e in lowered.entries
-    )
-    if not plans and not on_cpu:
-        return Report(operators)
-    return Report(
-        operators,
-        len(launched),
-        sum(p.arena_bytes for p in plans),
-        sum(p.arena_lower_bound for p in plans),
-        sum(p.constant_bytes for p in plans),
-        len(plans),
-        crossing_bytes,
-    )
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def size(count: int) -> str:
+    """A number of bytes for people, in decimal units."""
+    if count < 1000:
+        return counted(count, "byte")
+    return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

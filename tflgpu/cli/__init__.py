@@ -16,6 +16,7 @@ from tflgpu.cli.benchmark import benchmark_model
 from tflgpu.cli.console import console, reporting_errors
 from tflgpu.cli.demo import run_demo
 from tflgpu.cli.devices import list_devices
+from tflgpu.cli.diff import diff_model
 from tflgpu.cli.inspect import inspect_model
 from tflgpu.cli.run import run_model
 from tflgpu.cli.show import show_model
@@ -29,6 +30,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "inspect": inspect_model,
     "run": run_model,
     "benchmark": benchmark_model,
+    "diff": diff_model,
     "show": show_model,
     "demo": run_demo,
 }

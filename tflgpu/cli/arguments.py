@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tflgpu.options import Precision
-
-if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -23,8 +20,3 @@ DeviceName = Annotated[
 PrecisionName = Annotated[
     Precision, typer.Option("--precision", help="Storage on the device; auto is fp16 on GPUs, fp32 elsewhere.")
 ]
-
-
-def precision_of(model: CompiledModel) -> str:
-    """What "auto" became."""
-    return "fp16" if model.plan.target.storage == "half" else "fp32"

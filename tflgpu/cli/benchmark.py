@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName, precision_of
+from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
+from tflgpu.cli.inputs import random_input
 from tflgpu.cli.litert import LiteRT
 from tflgpu.cli.tables import gflops, kernel_table, start_table
 from tflgpu.cli.timing import Latency, measure, seconds_of
 
 if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel, Profile, TensorInfo
+    from tflgpu.api import CompiledModel, Profile
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def benchmark_model(
     if as_json:
         print_json({"model": model} | _as_dict(compiled, rival, result))
     else:
-        console.print(f"[bold]{escape(model.name)}[/] on {escape(str(compiled.device.name))}, {precision_of(compiled)}")
+        console.print(f"[bold]{escape(model.name)}[/] on {escape(str(compiled.device.name))}, {compiled.precision}")
         _print(compiled, rival, result)
 
 
 def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_seconds: float, profile: bool) -> Result:
     generator = np.random.default_rng(0)
-    inputs = [_random(info, generator) for info in compiled.inputs]
+    inputs = [random_input(info, generator) for info in compiled.inputs]
     engines: dict[str, Callable[[], object]] = {"tflgpu": lambda: compiled.run(inputs)}
     if rival is not None:
         engines["litert"] = lambda: rival.run(inputs)
@@ -81,22 +81,11 @@ def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_secon
     return Result(first, latency["tflgpu"], latency.get("litert"), compiled.profile(inputs) if profile else None)
 
 
-def _random(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
-    """-1..1 for floats, all values for bytes; only 0 and 1 for wider integers, which may be indices."""
-    dtype = np.dtype(info.dtype)
-    if dtype.kind == "f":
-        return generator.uniform(-1, 1, info.shape).astype(dtype)
-    if dtype.kind in "iu" and dtype.itemsize == 1:
-        limits = np.iinfo(dtype)
-        return generator.integers(limits.min, limits.max, info.shape, dtype, endpoint=True)
-    return generator.integers(0, 2, info.shape).astype(dtype)
-
-
 def _as_dict(compiled: CompiledModel, rival: LiteRT | None, result: Result) -> dict[str, Any]:
     report = compiled.report
     return {
         "device": device_facts(compiled.device),
-        "precision": precision_of(compiled),
+        "precision": compiled.precision,
         "init_seconds": dict(compiled.seconds),
         "first_seconds": result.first,
         "tflgpu_seconds": asdict(result.tflgpu),

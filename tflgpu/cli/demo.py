@@ -17,7 +17,7 @@ from rich.text import Text
 
 import tflgpu
 from tflgpu.cli import litert
-from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, precision_of
+from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
 from tflgpu.cli.digits import drawing
@@ -83,7 +83,7 @@ def _as_dict(
 ) -> dict[str, Any]:
     return {
         "device": device_facts(model.device),
-        "precision": precision_of(model),
+        "precision": model.precision,
         "init_seconds": dict(model.seconds),
         "digits": len(labels),
         "answers": [
@@ -102,7 +102,7 @@ def _as_dict(
 def _print(
     model: CompiledModel, answers: list[Answer], drawn: NDArray[np.uint8], labels: NDArray[np.uint8], profile: Profile
 ) -> None:
-    facts = f"{model.device.platform}, {model.device.compute_units} compute units, {precision_of(model)}"
+    facts = f"{model.device.platform}, {model.device.compute_units} compute units, {model.precision}"
     heading = f"[bold]{escape(model.device.name)}[/]\n{escape(facts)}"
     console.print(Panel(heading, title="tflgpu reads handwritten digits", title_align="left", border_style="cyan"))
     console.print("", start_table(model), "", sep="\n")

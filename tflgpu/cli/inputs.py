@@ -1,7 +1,8 @@
-"""Files -> input arrays: images, resized and scaled to what the model takes, and .npy files as they are."""
+"""Input arrays: images, resized and scaled to what the model takes, .npy files as they are, and random numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tflgpu.api import TensorInfo
+    from tflgpu.tensor_info import TensorInfo
 
 # Pillow's name of the pixel format with so many channels.
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def read_inputs(paths: Sequence[Path], infos: Sequence[TensorInfo], mean: float, std: float) -> list[NDArray[Any]]:
+    """One file for each input, in order; see :func:`read_input`. Raises ValueError if there are more or fewer."""
+    if len(paths) != len(infos):
+        expected = ", ".join(f"{i.name!r} {list(i.shape)}" for i in infos)
+        raise ValueError(f"{len(paths)} inputs were given; the model has {len(infos)}: {expected}")
+    return [read_input(path, info, mean, std) for path, info in zip(paths, infos, strict=True)]
+
+
+def random_input(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:
+    """Gaussian numbers as the delegate's Inference Diff tool draws them.
+
+    With a mean of 1/2 and a deviation of 1/3, drawn again outside of [0, 1), and stretched to -1..1 for floats and to
+    all values for 8-bit and 16-bit integers. Wider integers, which may be indices, are 0 or 1.
+
+    https://github.com/tensorflow/tensorflow, lite/tools/evaluation/stages/inference_profiler_stage.cc
+    """
+    dtype = np.dtype(info.dtype)
+    unit = generator.normal(0.5, 1 / 3, info.shape)
+    while (outside := (unit < 0) | (unit >= 1)).any():
+        unit = np.where(outside, generator.normal(0.5, 1 / 3, info.shape), unit)
+    if dtype.kind == "f":
+        return (2 * unit - 1).astype(dtype)
+    whole_range = dtype.kind in "iu" and dtype.itemsize < 4
+    lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole_range else (0, 1)
+    drawn: NDArray[Any] = np.floor(lowest + unit * (highest - lowest + 1)).astype(dtype)
+    return drawn
 
 
 def read_input(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray[Any]:

@@ -20,33 +20,59 @@ def is_installed() -> bool:
 class LiteRT:
     """A model on LiteRT's CPU path with its defaults, XNNPACK where it applies.
 
+    keep_tensors: leave every intermediate result in memory, which only the plain kernels do.
     Raises ValueError if LiteRT is not installed or refuses the model.
     """
 
-    def __init__(self, model: bytes, threads: int | None) -> None:
+    def __init__(self, model: bytes, threads: int | None, *, keep_tensors: bool = False) -> None:
         """threads: None leaves the number to LiteRT."""
         if not is_installed():
             raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
-        from ai_edge_litert.interpreter import Interpreter
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
         self.version = version("ai-edge-litert")
         self.name = f"LiteRT {self.version} CPU"
         self.threads = threads
         try:
             with _quiet():
-                self._interpreter: Any = Interpreter(model_content=model, num_threads=threads)
+                self._interpreter: Any = Interpreter(
+                    model_content=model,
+                    num_threads=threads,
+                    experimental_preserve_all_tensors=keep_tensors,
+                    experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                    if keep_tensors
+                    else OpResolverType.AUTO,
+                )
                 self._interpreter.allocate_tensors()
         except RuntimeError as error:
-            raise ValueError(f"LiteRT cannot run this model: {error}") from error
+            raise ValueError(f"LiteRT cannot run this model: {_in_a_line(error)}") from error
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """From host arrays to host arrays, in the order of the model's main subgraph."""
+        """From host arrays to host arrays, in the order of the model's main subgraph.
+
+        Raises ValueError if an operator does not accept its inputs (an index out of range).
+        """
         for index, array in zip(self._inputs, inputs, strict=True):
             self._interpreter.set_tensor(index, array)
-        self._interpreter.invoke()
+        try:
+            self._interpreter.invoke()
+        except RuntimeError as error:
+            raise ValueError(f"LiteRT cannot run this model on these inputs: {_in_a_line(error)}") from error
         return [self._interpreter.get_tensor(index) for index in self._outputs]
+
+    def tensor(self, index: int) -> NDArray[Any] | None:
+        """A tensor of the main subgraph after a run, by the file's index; None if nothing has computed it."""
+        try:
+            result: NDArray[Any] = self._interpreter.get_tensor(index)
+        except ValueError:
+            return None
+        return result
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 @contextmanager

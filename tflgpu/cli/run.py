@@ -10,10 +10,10 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName, precision_of
+from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
-from tflgpu.cli.inputs import read_input
+from tflgpu.cli.inputs import read_inputs
 from tflgpu.cli.outputs import Summary, read_labels, save, summarize
 
 
@@ -42,11 +42,8 @@ def run_model(
     """
     options = tflgpu.Options(device=device, precision=precision)
     with tflgpu.compile(model, options) as compiled:
-        if len(inputs) != len(compiled.inputs):
-            expected = ", ".join(f"{i.name!r} {list(i.shape)}" for i in compiled.inputs)
-            raise ValueError(f"{len(inputs)} inputs were given; the model has {len(compiled.inputs)}: {expected}")
+        arrays = read_inputs(inputs, compiled.inputs, mean, std)
         names = read_labels(labels, compiled.outputs) if labels else []
-        arrays = [read_input(path, info, mean, std) for path, info in zip(inputs, compiled.inputs, strict=True)]
         results = compiled.run(arrays)
         summaries = [summarize(info, results[info.name], names, top) for info in compiled.outputs]
         files = save(output, results) if output else []
@@ -54,7 +51,7 @@ def run_model(
             print_json(
                 {
                     "device": device_facts(compiled.device),
-                    "precision": precision_of(compiled),
+                    "precision": compiled.precision,
                     "outputs": [asdict(s) for s in summaries],
                     "files": files,
                 }

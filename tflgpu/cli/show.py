@@ -46,10 +46,10 @@ def _show_graph(model: Path, _options: tflgpu.Options, as_json: bool) -> None:
 
 
 def _show_plan(model: Path, options: tflgpu.Options, as_json: bool) -> None:
-    from tflgpu.api import plan_model
+    from tflgpu.compiler import plan_model
     from tflgpu.runtime.devices import choose
 
-    lowered, plan = plan_model(model.read_bytes(), options, choose(options.device))
+    lowered, plan = plan_model(model.read_bytes(), options, choose(options.device).target(options))
     if as_json:
         print_json(plan_as_dict(plan))
     else:
@@ -57,11 +57,11 @@ def _show_plan(model: Path, options: tflgpu.Options, as_json: bool) -> None:
 
 
 def _show_source(model: Path, options: tflgpu.Options, as_json: bool) -> None:
-    from tflgpu.api import plan_model
     from tflgpu.codegen import prelude, render
+    from tflgpu.compiler import plan_model
     from tflgpu.runtime.devices import choose
 
-    _, plan = plan_model(model.read_bytes(), options, choose(options.device))
+    _, plan = plan_model(model.read_bytes(), options, choose(options.device).target(options))
     source = render(plan)
     if as_json:
         functions = {f.name: f.source for f in source.functions}

@@ -14,9 +14,11 @@ from tflgpu.ir import Graph, Input, Node, Operand, Tensor
 def graph_lines(graph: Graph, codes: Sequence[str]) -> list[str]:
     """``codes`` are the names of the model's operators."""
     lines = [_boundary("input", graph[t]) for t in graph.inputs]
+    lines += [_boundary("state", graph[s.read]) for s in graph.states]
     for number, node in enumerate(graph.nodes):
         lines += ["", *_node_lines(number, node, graph), f"       [dim]from {escape(origins(node, codes))}[/]"]
-    return [*lines, "", *(_boundary("output", graph[t]) for t in graph.outputs)]
+    lines += ["", *(_boundary("output", graph[t]) for t in graph.outputs)]
+    return [*lines, *(_boundary("next state", graph[s.written]) for s in graph.states)]
 
 
 def graph_as_dict(graph: Graph) -> dict[str, Any]:
@@ -24,6 +26,7 @@ def graph_as_dict(graph: Graph) -> dict[str, Any]:
     return {
         "inputs": graph.inputs,
         "outputs": graph.outputs,
+        "states": [{"name": s.name, "read": s.read, "written": s.written} for s in graph.states],
         "tensors": {
             t.id: {"name": t.name, "shape": t.shape, "dtype": t.dtype, "constant": t.is_constant}
             for t in graph.tensors.values()
