@@ -6,16 +6,30 @@ outputs = model.run({"input": image})
 
 from __future__ import annotations
 
-from tflgpu.api import CompiledModel, KernelTime, Profile, TensorInfo, compile, inspect
-from tflgpu.errors import BuildError, DeviceError, FallbackWarning, ModelError, TflgpuError, UnsupportedError
+from tflgpu.api import CompiledModel, KernelTime, Profile, compile, inspect
+from tflgpu.cache import model_token
+from tflgpu.errors import (
+    BuildError,
+    CacheDirectoryError,
+    CacheMissError,
+    CacheWarning,
+    DeviceError,
+    FallbackWarning,
+    ModelError,
+    TflgpuError,
+    UnsupportedError,
+)
 from tflgpu.options import Options
 from tflgpu.report import OperatorReport, Report
 from tflgpu.runtime.devices import Device, devices
-
-__version__ = "0.1.0.dev0"
+from tflgpu.tensor_info import TensorInfo
+from tflgpu.version import __version__
 
 __all__ = [
     "BuildError",
+    "CacheDirectoryError",
+    "CacheMissError",
+    "CacheWarning",
     "CompiledModel",
     "Device",
     "DeviceError",
@@ -29,7 +43,9 @@ __all__ = [
     "TensorInfo",
     "TflgpuError",
     "UnsupportedError",
+    "__version__",
     "compile",
     "devices",
     "inspect",
+    "model_token",
 ]

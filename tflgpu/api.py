@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu import interpreter
-from tflgpu.build import build
-from tflgpu.codegen import KernelSource, render
-from tflgpu.errors import FallbackWarning, ModelError, UnsupportedError
+from tflgpu import serializer
+from tflgpu.artifact import Artifact, CpuPart, DevicePart
+from tflgpu.errors import CacheMissError, FallbackWarning
+from tflgpu.instance import Instance
 from tflgpu.layout import Shape
-from tflgpu.lower import Lowered, entry_point, lower
 from tflgpu.options import Options
-from tflgpu.partition import Piece, crossing_bytes, operators_on_cpu, partition
-from tflgpu.passes import optimize
-from tflgpu.plan import Plan, make_plan
-from tflgpu.report import Report, make_report
-from tflgpu.runtime.devices import Device, choose
-from tflgpu.runtime.executor import Executor
+from tflgpu.report import Report
+from tflgpu.runtime.devices import choose
 from tflgpu.runtime.session import open_session
-from tflgpu.tflite import Buffer, Quantization, read_model
+from tflgpu.source import ModelSource, read_bytes
+from tflgpu.stopwatch import Stopwatch
+from tflgpu.tensor_info import TensorInfo
 
-ModelSource = str | PathLike[str] | Buffer
 Inputs = Mapping[str, ArrayLike] | Sequence[ArrayLike] | NDArray[Any]
 
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """A model input or output as callers see it: NHWC, in the element type of the file."""
-
-    name: str
-    shape: Shape
-    dtype: str
-    quantization: Quantization | None
+# Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
+MAX_INSTANCES = 4
 
 
 @dataclass(frozen=True)
@@ -71,107 +59,17 @@ def compile(model: ModelSource, options: Options | None = None) -> CompiledModel
 
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator cannot run on the
     device, DeviceError without a fitting device, BuildError if its compiler fails, ValueError for an unknown
-    signature or output.
+    signature or output, CacheMissError if the cache is required to have the model and does not, CacheDirectoryError if
+    other users can write to the cache.
     """
-    return CompiledModel(load(model), options or Options())
+    return CompiledModel(model, options or Options())
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
-    return make_report(_Stages(load(model), options or Options()).lowered)
+    from tflgpu.compiler import inspect_model
 
-
-def load(model: ModelSource) -> bytes:
-    """The bytes of a model given in any form."""
-    if isinstance(model, str | PathLike):
-        return Path(model).read_bytes()
-    return bytes(model)
-
-
-def plan_model(data: bytes, options: Options, device: Device) -> tuple[Lowered, Plan]:
-    """The stages before code generation for a model that runs wholly on the device.
-
-    Raises UnsupportedError with every reason if it does not.
-    """
-    lowered = _Stages(data, options).lowered
-    if lowered.obstacles:
-        raise UnsupportedError(lowered.obstacles)
-    return lowered, make_plan(optimize(lowered.graph), device.target(options))
-
-
-class _Stages:
-    """A model read, and lowered as a whole: what decides which of its operators go to the device."""
-
-    def __init__(self, data: bytes, options: Options) -> None:
-        self.model = read_model(data)
-        self.entry = entry_point(self.model, options.signature, options.outputs)
-        self.subgraph = self.model.subgraphs[self.entry.subgraph]
-        self.simulate = options.quantized == "simulate"
-        self.lowered = lower(self.model, self.entry, simulate=self.simulate)
-
-    def pieces(self, options: Options) -> tuple[Piece, ...]:
-        """One piece for the device if all of the model can go there, else as few as possible for both sides."""
-        inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
-        if not self.lowered.obstacles:
-            return (Piece(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
-        if self.lowered.unknown:
-            raise ModelError("; ".join(self.lowered.unknown))
-        if options.fallback == "forbid":
-            raise UnsupportedError(self.lowered.obstacles)
-        if not interpreter.is_installed():
-            raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {interpreter.ADVICE}"))
-        return partition(self.subgraph, self.lowered.capable, inputs, outputs)
-
-    def interpret(self, data: bytes, piece: Piece) -> interpreter.CpuPiece:
-        """A piece for the CPU. Raises UnsupportedError if LiteRT cannot run it either."""
-        try:
-            return interpreter.CpuPiece(data, self.entry.subgraph, piece)
-        except (RuntimeError, ValueError) as error:
-            refusal = " ".join(str(error).split())
-            raise UnsupportedError(
-                (*self.lowered.obstacles, f"LiteRT's interpreter refuses them: {refusal}")
-            ) from error
-
-    def lower_piece(self, piece: Piece) -> Lowered:
-        if len(piece.operators) == len(self.entry.operators):
-            return self.lowered
-        part = lower(self.model, self.entry.piece(self.subgraph, piece), simulate=self.simulate)
-        assert not part.obstacles, part.obstacles
-        return part
-
-
-class DevicePiece:
-    """The operators of a model that run on the device, or one group of them, compiled."""
-
-    def __init__(self, lowered: Lowered, device: Device, options: Options, clock: Stopwatch) -> None:
-        self.plan: Plan = make_plan(optimize(lowered.graph), device.target(options))
-        clock.lap("plan")
-        self.source: KernelSource = render(self.plan)
-        clock.lap("render")
-        session = open_session(device)
-        clock.lap("context")
-        kernels = build(self.source, session)
-        clock.lap("build")
-        self._executor: Executor | None = Executor(self.plan, kernels, session)
-        clock.lap("upload")
-        self._dtypes = [t.dtype for _, t in lowered.outputs]
-
-    def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Arrays in the file's element types, in and out, in the order of the piece's tensors."""
-        assert self._executor is not None
-        results = self._executor.run(inputs)
-        return [r.astype(dtype, copy=False) for r, dtype in zip(results, self._dtypes, strict=True)]
-
-    def close(self) -> None:
-        """Release the device memory; plan and source stay."""
-        self._executor = None
-
-    def profile(self, inputs: Sequence[NDArray[Any]], runs: int, device: Device) -> list[float]:
-        """Median seconds of each kernel on a queue of its own."""
-        session = open_session(device, profiling=True)
-        executor = Executor(self.plan, build(self.source, session), session)
-        medians = np.median([executor.profile(inputs) for _ in range(runs + 1)][1:], axis=0)
-        return [float(m) for m in medians]
+    return inspect_model(read_bytes(model), options or Options())
 
 
 class CompiledModel:
@@ -181,94 +79,140 @@ class CompiledModel:
     took.
     """
 
-    def __init__(self, data: bytes, options: Options) -> None:
-        self._data, self.options = data, options
+    def __init__(self, model: ModelSource, options: Options) -> None:
+        self._model, self.options = model, options
         self._lock = threading.Lock()
+        self._instances: OrderedDict[tuple[Shape, ...], Instance] = OrderedDict()
         clock = Stopwatch()
         self.device = choose(options.device)
+        self._target = self.device.target(options)
         clock.lap("device")
-        stages = _Stages(data, options)
-        pieces = stages.pieces(options)
-        clock.lap("plan")
-        self._steps: list[tuple[Piece, DevicePiece | interpreter.CpuPiece]] = []
-        for piece in pieces:
-            if piece.on_device:
-                self._steps.append((piece, DevicePiece(stages.lower_piece(piece), self.device, options, clock)))
-            else:
-                self._steps.append((piece, stages.interpret(data, piece)))
-                clock.lap("interpreter")
+        self._session = open_session(self.device)
+        clock.lap("context")
+        instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
-        self._on_device = [step for _, step in self._steps if isinstance(step, DevicePiece)]
-        plans = [step.plan for step in self._on_device]
-        crossing = crossing_bytes(pieces, stages.subgraph)
-        self.report = make_report(stages.lowered, plans, operators_on_cpu(pieces), crossing)
-        self._inputs, self._outputs = stages.entry.inputs, stages.entry.outputs
-        self.inputs, self.outputs = (
-            tuple(TensorInfo(name, t.shape, t.dtype, t.quantization) for name, t in side)
-            for side in (self._inputs, self._outputs)
-        )
-        if any(not p.on_device for p in pieces):
+        self._artifact: Artifact = instance.artifact
+        self._instances[tuple(i.shape for i in self.inputs)] = instance
+        if any(isinstance(part, CpuPart) for part in self._artifact.parts):
             warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
 
     @property
-    def plan(self) -> Plan:
-        """The plan of the device's part; of the first, if the CPU's operators split it.
-
-        Raises ValueError if nothing of the model runs on the device.
-        """
-        return self._first().plan
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(info for _, info in self._artifact.inputs)
 
     @property
-    def source(self) -> KernelSource:
-        """The generated source that belongs to :attr:`plan`."""
-        return self._first().source
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(info for _, info in self._artifact.outputs)
+
+    @property
+    def report(self) -> Report:
+        return self._artifact.report
+
+    @property
+    def precision(self) -> str:
+        """What ``Options.precision`` became: ``"fp32"`` or ``"fp16"``."""
+        return "fp16" if self._target.storage == "half" else "fp32"
+
+    @property
+    def source(self) -> str:
+        """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators split it."""
+        return "\n".join(part.source for part in self._artifact.parts if isinstance(part, DevicePart))
 
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """One inference: NHWC arrays by name, in order, or one alone; every output by name.
 
-        Raises ValueError for inputs that do not fit, DeviceError if the device fails or the model is closed.
+        Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
+        Raises ValueError for inputs that do not fit or a closed model, DeviceError if the device fails.
         """
-        values = self._values(inputs)
+        arrays = self._arrays(inputs)
         with self._lock:
-            if not self._steps:
+            instance = self._instance(arrays)
+            values = instance.run(self._by_tensor(arrays))
+            return {info.name: values[tensor] for tensor, info in instance.artifact.outputs}
+
+    def reset_state(self) -> None:
+        """Put every variable of the model back to its first value, as if the model had not run yet.
+
+        Models keep state in resource variables and in variable tensors, such as those of an LSTM. It belongs to this
+        object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
+        Raises ValueError if the model is closed.
+        """
+        with self._lock:
+            if not self._instances:
                 raise ValueError("this model is closed; compile it again")
-            for piece, step in self._steps:
-                results = step.run([values[t] for t in piece.inputs])
-                values |= zip(piece.outputs, results, strict=True)
-        return {name: values[tensor.index] for name, tensor in self._outputs}
+            for instance in self._instances.values():
+                instance.reset_state()
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
-        """Device time of each kernel, the median of ``runs`` inferences on a queue of its own."""
-        values = self._values(inputs)
+        """Device time of each kernel, the median of ``runs`` inferences on a queue of its own.
+
+        For the model's state it is one run.
+        """
+        arrays = self._arrays(inputs)
         codes = {o.index: o.code for o in self.report.operators}
-        times: list[KernelTime] = []
         with self._lock:
-            for piece, step in self._steps:
-                given = [values[t] for t in piece.inputs]
-                values |= zip(piece.outputs, step.run(given), strict=True)
-                if isinstance(step, DevicePiece):
-                    seconds = step.profile(given, runs, self.device)
-                    for name, planned, each in zip(step.source.names, step.plan.kernels, seconds, strict=True):
-                        operators = tuple(codes[i] for i in planned.node.sources)
-                        times.append(KernelTime(name, operators, each, planned.kernel.macs))
-        return Profile(tuple(times))
-
-    def _first(self) -> DevicePiece:
-        if not self._on_device:
-            raise ValueError("nothing of this model runs on the device; model.report says why")
-        return self._on_device[0]
-
-    def _values(self, inputs: Inputs) -> dict[int, NDArray[Any]]:
-        """The model's inputs by the file's tensor index."""
-        arrays = (_checked(info, array) for info, array in zip(self.inputs, self._ordered(inputs), strict=True))
-        return {tensor.index: array for (_, tensor), array in zip(self._inputs, arrays, strict=True)}
+            parts = self._instance(arrays).profile(self._by_tensor(arrays), runs)
+        return Profile(
+            tuple(
+                KernelTime(launch.function, tuple(codes[i] for i in launch.operators), seconds, launch.macs)
+                for part, times in parts
+                for launch, seconds in zip(part.executable.launches, times, strict=True)
+            )
+        )
 
     def close(self) -> None:
         """Release the device memory; running afterwards is an error, closing again is not."""
         with self._lock:
-            self._steps = []
-            for piece in self._on_device:
-                piece.close()
+            self._instances.clear()
+
+    def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
+        """From the cache if it can be; else compiled, and kept there."""
+        cache = serializer.open_cache(options)
+        if cache is None:
+            instance = Instance(self._compile(options, clock), self._session, clock)
+        else:
+            key = serializer.model_key(self._model, options, self.device, self._target, cache)
+            clock.lap("hash")
+            stored = serializer.load(cache, key)
+            clock.lap("load")
+            if stored is None and options.cache == "require":
+                raise CacheMissError(
+                    f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
+                    f"{self.device.driver}; `tflgpu precompile-cache` makes it"
+                )
+            instance = Instance(stored or self._compile(options, clock), self._session, clock, cache)
+            if instance.artifact != stored:
+                serializer.store(cache, key, instance.artifact)
+                clock.lap("store")
+        instance.release_constants()
+        return instance
+
+    def _compile(self, options: Options, clock: Stopwatch) -> Artifact:
+        # Only a cold start needs the compiler, and what it imports.
+        from tflgpu.compiler import compile_model
+
+        return compile_model(read_bytes(self._model), options, self._target, clock)
+
+    def _instance(self, arrays: Sequence[NDArray[Any]]) -> Instance:
+        """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
+        if not self._instances:
+            raise ValueError("this model is closed; compile it again")
+        shapes = tuple(a.shape for a in arrays)
+        if shapes not in self._instances:
+            names = (info.name for info in self.inputs)
+            options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
+            self._instances[shapes] = self._instantiate(options, Stopwatch())
+            if len(self._instances) > MAX_INSTANCES:
+                self._instances.popitem(last=False)
+        self._instances.move_to_end(shapes)
+        return self._instances[shapes]
+
+    def _arrays(self, inputs: Inputs) -> list[NDArray[Any]]:
+        """The inputs in order, each checked."""
+        return [_checked(info, array) for info, array in zip(self.inputs, self._ordered(inputs), strict=True)]
+
+    def _by_tensor(self, arrays: Sequence[NDArray[Any]]) -> dict[int, NDArray[Any]]:
+        return {tensor: array for (tensor, _), array in zip(self._artifact.inputs, arrays, strict=True)}
 
     def _ordered(self, inputs: Inputs) -> list[ArrayLike]:
         names = [i.name for i in self.inputs]
@@ -290,30 +234,25 @@ class CompiledModel:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type[CompiledModel], tuple[bytes, Options]]:
-        return CompiledModel, (self._data, self.options)
+    def __reduce__(self) -> tuple[type[CompiledModel], tuple[ModelSource, Options]]:
+        return CompiledModel, (
+            self._model if isinstance(self._model, str | PathLike) else bytes(self._model),
+            self.options,
+        )
 
     def __repr__(self) -> str:
-        kernels = sum(len(piece.plan.kernels) for piece in self._on_device)
-        return f"<CompiledModel on {self.device.name}: {kernels} kernels>"
-
-
-class Stopwatch:
-    """Seconds by stage; a stage that comes again adds up."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = self.laps.get(name, 0.0) + now - self._last, now
+        return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
 
 
 def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[Any]:
     array = np.asarray(value)
-    if array.shape != info.shape:
-        raise ValueError(f"input {info.name!r} has shape {list(array.shape)}; {list(info.shape)} was expected")
+    fits = array.ndim == len(info.shape) and all(
+        given == wanted or (axis in info.free_axes and given > 0)
+        for axis, (given, wanted) in enumerate(zip(array.shape, info.shape, strict=True))
+    )
+    if not fits:
+        shape = ["any" if axis in info.free_axes else str(d) for axis, d in enumerate(info.shape)]
+        raise ValueError(f"input {info.name!r} has shape {list(array.shape)}; [{', '.join(shape)}] was expected")
     if array.dtype.name != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
         raise ValueError(f"input {info.name!r} has element type {array.dtype}; {info.dtype} was expected")
-    return np.ascontiguousarray(array, info.dtype)
+    return np.asarray(array, info.dtype, order="C")

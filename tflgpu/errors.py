@@ -4,9 +4,12 @@
     ├── ModelError          the model file is damaged, or says things that cannot be true
     ├── UnsupportedError    the model is fine, but some operator cannot run on the device (.reasons)
     ├── DeviceError         no usable OpenCL device, or the device failed
-    └── BuildError          the device compiler refused generated source (.source, .log)
+    ├── BuildError          the device compiler refused generated source (.source, .log)
+    ├── CacheMissError      the cache was required to have the model, and does not
+    └── CacheDirectoryError other users can write to the cache directory
 
     FallbackWarning         some operators run on the CPU
+    CacheWarning            the disk cache is damaged or cannot be written; it costs time, nothing else
 
 Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``.
 """
@@ -15,7 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BuildError", "DeviceError", "FallbackWarning", "ModelError", "TflgpuError", "UnsupportedError"]
+__all__ = [
+    "BuildError",
+    "CacheDirectoryError",
+    "CacheMissError",
+    "CacheWarning",
+    "DeviceError",
+    "FallbackWarning",
+    "ModelError",
+    "TflgpuError",
+    "UnsupportedError",
+]
 
 
 class TflgpuError(Exception):
@@ -56,6 +69,18 @@ class BuildError(TflgpuError):
 
     def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, str]]:
         return type(self), (self.message, self.source, self.log)
+
+
+class CacheMissError(TflgpuError):
+    """``Options(cache="require")`` was asked for a model that the cache does not have for this device and version."""
+
+
+class CacheDirectoryError(TflgpuError):
+    """The cache directory belongs to, or can be written by, someone else; what it holds would be run as this user."""
+
+
+class CacheWarning(UserWarning):
+    """Something is wrong with the disk cache. It costs the time of a compilation, and nothing else."""
 
 
 class FallbackWarning(UserWarning):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
 from typing import Literal, get_args
 
 Precision = Literal["auto", "fp32", "fp16"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
 Quantized = Literal["simulate", "float"]
 Fallback = Literal["auto", "forbid"]
+CacheMode = Literal["readwrite", "read", "require", "off"]
+
+CHOICES = {
+    "precision": Precision,
+    "fallback": Fallback,
+    "quantized": Quantized,
+    "cache": CacheMode,
+    "kernels": KernelFamily,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +37,18 @@ class Options:
     signature: key of the signature to run; by default the first one, or the main subgraph.
     quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's integer
         kernels do; ``"float"`` leaves that out.
+    cpu_ops: operators to leave to LiteRT's interpreter although the device could run them: codes (``"SOFTMAX"``),
+        indices as `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
+    batch: size of the first axis of every input instead of the file's.
+    input_shapes: shapes of inputs by name instead of the file's. Either plans the model anew for these shapes. Inputs
+        whose free dimensions (-1 in the file) have other sizes at :meth:`CompiledModel.run` do the same.
+    cache: what to do with the disk cache. ``"readwrite"`` starts from it and keeps what was compiled; ``"read"`` keeps
+        nothing; ``"require"`` raises CacheMissError instead of compiling; ``"off"`` does not look at it.
+    cache_dir: the cache's directory, or several places, directories and bundles, of which the first match wins and the
+        first writable directory is written. By default the variable ``TFLGPU_CACHE_DIR`` or the platform's own place.
+    cache_limit: bytes that the directory may take; what was unused for longest goes first.
+    model_token: number under which the model is kept, by default the Fingerprint64 of its bytes. With a token, a model
+        file whose size and times are unchanged is not read at all.
     kernels: which kernel variants to choose; ``"auto"`` goes by the device's type. The other family also runs,
         slower: useful to compare, and to test GPU kernels where there is no GPU.
     """
@@ -37,15 +59,36 @@ class Options:
     outputs: Sequence[str] | None = None
     signature: str | None = None
     quantized: Quantized = "simulate"
+    cpu_ops: Sequence[str | int | range] = ()
+    batch: int | None = None
+    input_shapes: Mapping[str, Sequence[int]] | None = field(default=None, hash=False)
+    cache: CacheMode = "readwrite"
+    cache_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None
+    cache_limit: int = 2 << 30
+    model_token: int | None = None
     kernels: KernelFamily = "auto"
 
     def __post_init__(self) -> None:
-        choices = {"precision": Precision, "fallback": Fallback, "quantized": Quantized, "kernels": KernelFamily}
-        for name, kind in choices.items():
+        for name, kind in CHOICES.items():
             value, allowed = getattr(self, name), get_args(kind)
             if value not in allowed:
                 raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
         if isinstance(self.outputs, str):
             raise TypeError(f"Options.outputs is one string; give a list of tensor names: [{self.outputs!r}]")
+        if isinstance(self.cpu_ops, str):
+            raise TypeError(f"Options.cpu_ops is one string; give a list of operators: [{self.cpu_ops!r}]")
+        if self.batch is not None and self.batch < 1:
+            raise ValueError(f"Options.batch is {self.batch}; it must be positive")
+        if self.cache_limit < 1:
+            raise ValueError(f"Options.cache_limit is {self.cache_limit} bytes; it must be positive")
+        if self.model_token is not None and not 0 <= self.model_token < 1 << 64:
+            raise ValueError(f"Options.model_token is {self.model_token}; it must fit 64 bits without a sign")
+        # Own, immutable copies: one Options object may serve many models, for long.
+        object.__setattr__(self, "cpu_ops", tuple(self.cpu_ops))
+        if isinstance(self.cache_dir, Sequence) and not isinstance(self.cache_dir, str):
+            object.__setattr__(self, "cache_dir", tuple(self.cache_dir))
         if self.outputs is not None:
             object.__setattr__(self, "outputs", tuple(self.outputs))
+        if self.input_shapes is not None:
+            shapes = {name: tuple(map(int, shape)) for name, shape in self.input_shapes.items()}
+            object.__setattr__(self, "input_shapes", shapes)

@@ -1,0 +1,51 @@
+"""Where the cache lies, and whether it may be trusted: entries are programs that will be run."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from tflgpu.errors import CacheDirectoryError
+
+ENVIRONMENT = "TFLGPU_CACHE_DIR"
+
+
+def default_directory() -> Path:
+    """The directory that the environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory."""
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("tflgpu", appauthor=False)
+
+
+def check_private(path: Path) -> None:
+    """Raise CacheDirectoryError if someone other than this user and root could have written to ``path``.
+
+    A path that does not exist, or that cannot be looked at, passes: nothing will be read from it.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return
+    if not hasattr(os, "geteuid"):  # Windows: user folders are private by their access lists
+        return
+    if found.st_uid not in (0, os.geteuid()):
+        fault, remedy = f"belongs to another user (user id {found.st_uid})", "change its owner"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        fault, remedy = f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o})", "chmod go-w it"
+    else:
+        return
+    raise CacheDirectoryError(
+        f"the cache {path} {fault}, and the programs that it holds would be run as yours: {remedy}, or choose another "
+        f"with Options(cache_dir=...) or the environment variable {ENVIRONMENT}"
+    )
+
+
+def make_private(path: Path) -> None:
+    """Make the directory, mode 0700, and those above it that are missing. Raises OSError."""
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
