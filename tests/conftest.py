@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,6 +16,10 @@ import tflgpu
 
 # Two independent compilers: what one of them forgives, the other may not.
 RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
+
+# No test finds what an earlier one, or its user, left behind. Processes that tests start inherit this.
+os.environ["TFLGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="tflgpu-cache-")
+atexit.register(shutil.rmtree, os.environ["TFLGPU_CACHE_DIR"], ignore_errors=True)
 
 # An example compiles a model: seconds, not milliseconds. What "too slow" means to hypothesis does not apply.
 _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}

@@ -18,15 +18,17 @@ import pyopencl as cl
 from hypothesis import strategies as st
 
 import tflgpu
-from tflgpu.api import plan_model
 from tflgpu.build import build
 from tflgpu.codegen import render
+from tflgpu.compiler import plan_model
+from tflgpu.link import link
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.executor import Executor
 from tflgpu.runtime.session import open_session
 
-from .ops import reference
+from .ops import recurrent, reference
 from .ops.case import Net, Tensor, largest
+from .ops.quantized import tabulate
 from .ops.reference import Window
 from .ops.tolerance import ARITHMETIC, check
 
@@ -49,17 +51,19 @@ def _options(w: Window, **more: object) -> dict[str, object]:
     return {"padding": w.padding, "stride_h": w.stride[0], "stride_w": w.stride[1], **more}
 
 
-def _convolution(net: Net, x: Tensor, out: int, w: Window, groups: int = 1) -> Tensor:
-    filters = net.constant(net.normal((out, *w.kernel, x.shape[3] // groups), 0.3))
-    bias = net.constant(net.normal((out,)))
+def _convolution(net: Net, x: Tensor, out: int, w: Window, groups: int = 1, runtime: bool = False) -> Tensor:
+    given = net.input if runtime else net.constant
+    filters = given(net.normal((out, *w.kernel, x.shape[3] // groups), 0.3))
+    bias = given(net.normal((out,)))
     value = reference.conv_2d(x.value, filters.value, bias.value, w)
     options = _options(w, dilation_h_factor=w.dilation[0], dilation_w_factor=w.dilation[1])
     return net.op("CONV_2D", [x, filters, bias], value, options, activation="RELU6")
 
 
-def _depthwise(net: Net, x: Tensor, w: Window, multiplier: int = 1) -> Tensor:
-    filters = net.constant(net.normal((1, *w.kernel, x.shape[3] * multiplier), 0.3))
-    bias = net.constant(net.normal(filters.shape[-1:]))
+def _depthwise(net: Net, x: Tensor, w: Window, multiplier: int = 1, runtime: bool = False) -> Tensor:
+    given = net.input if runtime else net.constant
+    filters = given(net.normal((1, *w.kernel, x.shape[3] * multiplier), 0.3))
+    bias = given(net.normal(filters.shape[-1:]))
     value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, w)
     options = _options(w, depth_multiplier=multiplier, dilation_h_factor=w.dilation[0], dilation_w_factor=w.dilation[1])
     return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options, activation="NONE")
@@ -115,6 +119,15 @@ def unpooled(net: Net) -> Tensor:
     return net.op("MaxUnpooling2D", outputs, value, custom_options=options)
 
 
+def resampled(net: Net) -> Tensor:
+    """In rank 5, so that two batches of the output share an image; on the border, beyond it, and nowhere."""
+    x = _image(net, 2, 4, 6, 5)
+    warp = (net.rng.integers(-16, 64, (2, 2, 3, 4, 2)) / 8).astype(np.float32)
+    warp[0, 0, 0, 0] = np.nan
+    places = net.input(warp)
+    return net.op("Resampler", [x, places], reference.resampler(x.value, places.value))
+
+
 def products(net: Net) -> Tensor:
     """Both sides transposed and neither; a batch axis that broadcasts."""
     left, right = _image(net, 2, 3, 5, 6), net.constant(net.normal((1, 6, 7)))
@@ -147,11 +160,20 @@ def depthwise_with_multiplier(net: Net) -> Tensor:
     return _depthwise(net, _image(net, 1, 5, 6, 3), Window((3, 3), padding="SAME"), multiplier=3)
 
 
-def transpose_convolution(net: Net) -> Tensor:
-    x, w = _image(net, 1, 4, 3, 6), Window((3, 3), (2, 2), padding="SAME")
-    filters = net.constant(net.normal((5, 3, 3, 6), 0.3))
-    value = reference.transpose_conv(x.value, filters.value, np.zeros(1), w, (8, 6))
-    return net.op("TRANSPOSE_CONV", [net.integers([1, 8, 6, 5]), filters, x], value, _options(w), activation="NONE")
+def runtime_weights(net: Net) -> Tensor:
+    """Of each kind of convolution, with blocks of output channels that are not full."""
+    x = _convolution(net, _image(net, 1, 5, 6, 12), 9, Window((2, 2)), groups=3, runtime=True)
+    x = _convolution(net, x, 18, Window((2, 1), padding="SAME"), runtime=True)
+    x = _depthwise(net, x, Window((3, 3), padding="SAME"), runtime=True)
+    return transpose_convolution(net, x, runtime=True)
+
+
+def transpose_convolution(net: Net, x: Tensor | None = None, runtime: bool = False) -> Tensor:
+    x, w = x or _image(net, 1, 4, 3, 6), Window((3, 3), (2, 2), padding="SAME")
+    filters = (net.input if runtime else net.constant)(net.normal((5, 3, 3, x.shape[3]), 0.3))
+    size = 2 * x.shape[1], 2 * x.shape[2]
+    value = reference.transpose_conv(x.value, filters.value, np.zeros(1), w, size)
+    return net.op("TRANSPOSE_CONV", [net.integers([1, *size, 5]), filters, x], value, _options(w), activation="NONE")
 
 
 def fully_connected(net: Net) -> Tensor:
@@ -226,6 +248,17 @@ def concatenations(net: Net) -> Tensor:
     return net.op("CONCATENATION", [y, y], np.concatenate([y.value] * 2, 1), {"axis": 1}, activation="NONE")
 
 
+def recurrences(net: Net) -> Tensor:
+    """LSTMs with every optional part and with none."""
+    net.output(recurrent.sequence_node(net, recurrent.EVERYTHING, times=2, batch=2, depth=5, time_major=True))
+    return recurrent.sequence_node(net, recurrent.Lstm(9, 9), times=3, batch=2, depth=4, time_major=False)
+
+
+def looked_up(net: Net) -> Tensor:
+    """Of 16-bit numbers; the last quad has lanes to spare."""
+    return tabulate(net, "EXP", (2, 3, 5, 6))
+
+
 def broadcasts(net: Net) -> Tensor:
     """Operands that repeat along each axis, some of them in the host's order, and lanes that must be cleaned."""
     x = _image(net, 2, 3, 5, 6)
@@ -248,7 +281,9 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     grouped_convolution,
     depthwise,
     depthwise_with_multiplier,
+    runtime_weights,
     transpose_convolution,
+    resampled,
     fully_connected,
     pools,
     resize,
@@ -258,7 +293,9 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     reshape,
     gathers,
     concatenations,
+    recurrences,
     broadcasts,
+    looked_up,
 )
 
 
@@ -273,9 +310,10 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
         net.output(build_case(net))
         case = net.case(ARITHMETIC)
         options = tflgpu.Options(precision=precision, kernels=family)
-        _, plan = plan_model(case.model, options, device)
+        _, plan = plan_model(case.model, options, device.target(options))
         templates |= {k.kernel.template for k in plan.kernels}
-        executor = Executor(plan, build(render(plan), session), session, separate_buffers=True)
+        source = render(plan)
+        executor = Executor(link(plan, source.names, separate=True), build(source.text, session)[0], session)
         try:
             for got, expected in zip(executor.run(case.inputs), case.expected, strict=True):
                 check(got, expected, case.tolerance, precision, case.describe)

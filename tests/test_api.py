@@ -72,7 +72,7 @@ def test_a_closed_model_refuses_to_run(model: tflgpu.CompiledModel, images: np.n
     short_lived.close()
     with pytest.raises(ValueError, match="closed"):
         short_lived.run(images[:1])
-    assert short_lived.plan.kernels
+    assert short_lived.report.kernels
 
 
 def test_options_are_checked() -> None:

@@ -45,7 +45,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {f"tflgpu/templates/{path.name}" for path in (ROOT / "templates").iterdir()}
-    expected |= {f"tflgpu/cache_format/{path.name}" for path in (ROOT / "cache_format").iterdir()}
+    expected |= {f"tflgpu/cache_format/{path.name}" for path in (ROOT / "cache_format").iterdir() if path.is_file()}
+    expected |= {f"tflgpu/cache_format/golden/{path.name}" for path in (ROOT / "cache_format" / "golden").iterdir()}
     expected |= {"tflgpu/py.typed", "tflgpu/examples/digits/digits.tflite", "tflgpu/examples/digits/held_out.npz"}
     assert expected - names == set()
 

@@ -13,6 +13,7 @@ from tflgpu import Options
 from tflgpu.build import build
 from tflgpu.codegen import render
 from tflgpu.ir import Graph, Node, remove_dead, verify
+from tflgpu.link import link
 from tflgpu.lower import lower
 from tflgpu.ops.convolution import Convolution
 from tflgpu.passes import PASSES, Pass, optimize
@@ -21,6 +22,7 @@ from tflgpu.passes.fold import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.padding import merge_padding
 from tflgpu.passes.simplify import simplify
+from tflgpu.passes.weights import pack_weights
 from tflgpu.plan import make_plan
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.executor import Executor
@@ -90,7 +92,8 @@ def run(graph: Graph) -> list[Floats]:
     plan = make_plan(graph, device.target(Options(precision="fp32")))
     rng = np.random.default_rng(4)
     inputs = [rng.standard_normal(graph[t].shape).astype(np.float32) for t in graph.inputs]
-    return Executor(plan, build(render(plan), session), session).run(inputs)
+    source = render(plan)
+    return Executor(link(plan, source.names), build(source.text, session)[0], session).run(inputs)
 
 
 def assert_same_results(before: Graph, after: Graph) -> None:
@@ -137,7 +140,15 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 
 
 def test_every_pass_is_tested() -> None:
-    assert set(PASSES) <= {fold_constants, simplify, merge_padding, fold_affine, inline_shared_source, fuse_elementwise}
+    assert set(PASSES) <= {
+        fold_constants,
+        simplify,
+        merge_padding,
+        fold_affine,
+        inline_shared_source,
+        fuse_elementwise,
+        pack_weights,
+    }
 
 
 def test_what_depends_on_constants_alone_is_folded() -> None:
@@ -272,3 +283,22 @@ def test_a_broadcast_operand_is_no_producer_to_join() -> None:
     row = m.conv(m.input(1, 1, 5, 3))
     graph = apply(fuse_elementwise, m.graph(m.op("ADD", [x, row])))
     assert kinds(graph) == {"convolution": 1, "map": 1}
+
+
+def test_weights_that_are_no_constants_are_packed_once() -> None:
+    """What the packed weights give is the op table's affair."""
+    m = Model()
+    x, weights = m.input(*IMAGE), m.input(5, 3, 3, 7)
+    graph = pack_weights(m.graph(m.op("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW)))
+    verify(graph)
+    assert kinds(graph) == {"gather": 1, "convolution": 1}
+    assert graph[graph.nodes[-1].inputs[1]].shape == (3 * 3 * 8, 16)
+    assert kinds(pack_weights(graph)) == kinds(graph)
+
+
+def test_constant_weights_and_depthwise_ones_stay() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    y = m.op("DEPTHWISE_CONV_2D", [x, m.input(1, 3, 3, 7)], (1, 4, 3, 7), depth_multiplier=1, **WINDOW)
+    graph = m.graph(y)
+    assert kinds(pack_weights(graph)) == kinds(graph)

@@ -82,7 +82,7 @@ def _source(text: str) -> str:
     bias = builder.constant(np.ones(8, np.float32), name=f"{text}b")
     y = builder.tensor((1, 4, 4, 8), name=f"{text}y")
     builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_w": 1, "stride_h": 1})
-    return tflgpu.compile(builder.finish([y], signature=f"{text}s")).source.text
+    return tflgpu.compile(builder.finish([y], signature=f"{text}s")).source
 
 
 def test_an_unknown_custom_operator_is_named() -> None:
