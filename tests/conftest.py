@@ -17,9 +17,11 @@ import tflgpu
 # Two independent compilers: what one of them forgives, the other may not.
 RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
 
-# No test finds what an earlier one, or its user, left behind. Processes that tests start inherit this.
-os.environ["TFLGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="tflgpu-cache-")
-atexit.register(shutil.rmtree, os.environ["TFLGPU_CACHE_DIR"], ignore_errors=True)
+# Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
+# processes that tests start inherit it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["TFLGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="tflgpu-cache-")
+    atexit.register(shutil.rmtree, os.environ["TFLGPU_CACHE_DIR"], ignore_errors=True)
 
 # An example compiles a model: seconds, not milliseconds. What "too slow" means to hypothesis does not apply.
 _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}

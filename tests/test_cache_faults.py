@@ -21,13 +21,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.cache.entries import metadata_of, model_key, same, tensors_of
-from tests.cache.killing import MODELS, SIZE
-from tflgpu.cache import Cache, faults
+from tests.cache.killing import MODELS, SIZE, compile_all
+from tflgpu.cache import Cache, artifact, faults
 from tflgpu.cache.index import LedgerDisk, open_index
 from tflgpu.cache.maintenance import evict, pack, survey, verify
 from tflgpu.cache.store import STALE_SECONDS
@@ -36,7 +37,7 @@ from tflgpu.errors import CacheWarning
 ROOT = Path(__file__).parents[1]
 KEY = model_key()
 
-# Rounds of 8 processes, once with kills and once without.
+# Rounds of 8 processes that are killed.
 ROUNDS = 20
 
 
@@ -127,15 +128,13 @@ def test_a_damaged_entry_is_a_miss_and_one_warning_and_is_replaced(folder: Path,
 
 
 def test_every_flipped_bit_is_found(folder: Path) -> None:
-    """All of the header and the checksum, and some of the data."""
     cache = Cache([folder])
     cache.store(KEY, {"weights": np.arange(5, dtype=np.float32)}, {})
     good = entry(folder).read_bytes()
+    assert artifact.read(memoryview(good), KEY.text).key == KEY.text
     for place in range(8 * len(good)):
-        entry(folder).write_bytes(flip(good, place))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CacheWarning)
-            assert cache.load(KEY) is None, f"bit {place}"
+        with pytest.raises(artifact.UnreadableError):
+            artifact.read(memoryview(flip(good, place)), KEY.text)
 
 
 def test_a_sound_entry_in_the_place_of_another_is_a_miss(folder: Path) -> None:
@@ -410,22 +409,60 @@ def test_a_locked_index_neither_blocks_nor_stops_eviction(folder: Path, monkeypa
 
 
 def test_damaged_bundles(folder: Path, tmp_path: Path) -> None:
-    cache = Cache([folder])
-    for number in range(3):
-        store(cache, number)
-    bundle = tmp_path / "models.bundle"
+    """Bits of the headers and of the archive's directory, and some of the entry."""
+    cache, bundle = Cache([folder]), tmp_path / "models.bundle"
+    store(cache)
     pack(cache, bundle)
     good = bundle.read_bytes()
-    keys = [model_key(n) for n in range(3)]
-    rng = np.random.default_rng(0)
-    damaged = [flip(good, int(place)) for place in rng.integers(0, 8 * len(good), 200)]
-    damaged += [good[: int(cut)] for cut in rng.integers(0, len(good), 20)] + [b"", good + b"\0" * 70000]
+    begin, end = 8 * 200, 8 * good.index(b"PK\1\2")
+    damaged = [
+        flip(good, place) for place in (*range(0, begin, 3), *range(begin, end, 999), *range(end, 8 * len(good), 2))
+    ]
+    damaged += [good[:cut] for cut in range(0, len(good), 99)] + [b"", b"not a bundle", good + bytes(70000)]
     for data in damaged:
         bundle.write_bytes(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CacheWarning)
             opened = Cache([bundle])
-            assert all((found := opened.load(key)) is None or same(found, key) for key in keys)
+            found = opened.load(KEY)
+            survey(opened)
+        assert found is None or same(found, KEY)
+
+
+HOSTILE = [None, -1, 1 << 70, float("inf"), True, "x", [], {}, [-1, 5], [5, 1], [0, 1 << 64], "[[", '{"version":1e999}']
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value within nested lists and mappings."""
+    yield path
+    for step in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from places_in(value[step], (*path, step))
+
+
+def test_a_wrong_header_with_a_right_checksum_raises_nothing(folder: Path) -> None:
+    """No accident makes such a file. Whether one is used is not the question here, only that nothing breaks."""
+    cache = Cache([folder])
+    store(cache)
+    good = entry(folder).read_bytes()
+    length = int.from_bytes(good[:8], "little")
+    header, data = json.loads(good[8 : 8 + length]), good[8 + length : -16]
+    for path in places_in(header):
+        for hostile in HOSTILE:
+            changed = {"": json.loads(json.dumps(header))}
+            *way, last = ("", *path)
+            parent: Any = changed
+            for step in way:
+                parent = parent[step]
+            if parent[last] == hostile:
+                continue
+            parent[last] = hostile
+            text = json.dumps(changed[""]).encode()
+            content = len(text).to_bytes(8, "little") + text + data
+            entry(folder).write_bytes(content + xxhash.xxh3_128_digest(content))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CacheWarning)
+                cache.load(KEY)
+                survey(cache)
 
 
 def test_a_missing_bundle_and_one_of_another_format(tmp_path: Path, folder: Path, monkeypatch) -> None:
@@ -466,11 +503,9 @@ def test_eight_processes_that_start_cold_leave_one_entry_a_model(folder: Path) -
 def test_writers_that_are_killed_leave_a_clean_cache(folder: Path) -> None:
     assert killing(folder, ROUNDS, 1, kill=True)["killed"] > 0, "the test kills nobody: all are done before"
     for number in range(ROUNDS):
-        assert verify(Cache([folder / str(number)])) == []
-    killing(folder, ROUNDS, 2, kill=False)
-    for number in range(ROUNDS):
         cache = Cache([folder / str(number)])
         assert verify(cache) == []
+        compile_all(cache, range(MODELS))  # the next start makes what is missing, and the one after that is warm
         assert all(same(cache.load(model_key(n)), model_key(n), SIZE) for n in range(MODELS))
 
 
@@ -569,5 +604,5 @@ class DamagedDisk(RuleBasedStateMachine):
         assert not any(token is None or name.startswith(f"{token:016x}") for name in left)
 
 
-DamagedDisk.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+DamagedDisk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestDamagedDisk = DamagedDisk.TestCase

@@ -127,8 +127,8 @@ def test_what_the_format_cannot_hold_is_a_value_error(folder: Path, tensors: dic
 def test_binaries(folder: Path) -> None:
     cache = Cache([folder])
     key = KernelKey(source="__kernel void f() {}", flags="-cl-mad-enable", device=DEVICE)
-    cache.store_binary(key, b"\x7fELF\0\xff")
-    assert cache.load_binary(key) == b"\x7fELF\0\xff"
+    cache.store(key, {"binary.0": np.frombuffer(b"\x7fELF\0\xff", np.uint8)}, {})
+    assert cache.load(key).tensors["binary.0"].tobytes() == b"\x7fELF\0\xff"
     for other in (
         replace(key, source=key.source + " "),
         replace(key, flags=""),
@@ -136,7 +136,7 @@ def test_binaries(folder: Path) -> None:
         replace(key, device=DEVICE._replace(device="Another device")),
         replace(key, device=DEVICE._replace(platform="Another platform")),
     ):
-        assert cache.load_binary(other) is None
+        assert cache.load(other) is None
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_an_entry_that_is_too_large_is_not_kept(folder: Path) -> None:
 def test_evicting(folder: Path) -> None:
     cache = Cache([folder])
     fill(cache, range(5))
-    cache.store_binary(KernelKey("source", "", DEVICE), b"binary")
+    cache.store(KernelKey("source", "", DEVICE), {}, {})
     assert [e.name for e in evict(cache, token=3)] == [model_key(3).name]
     assert stored(cache) == {0, 1, 2, 4}
     assert cache.load(model_key(4)) is not None
@@ -284,7 +284,7 @@ def test_the_survey(folder: Path) -> None:
     cache = Cache([folder])
     before = time.time()
     fill(cache, range(1))
-    cache.store_binary(KernelKey("source", "-O", DEVICE), b"binary")
+    cache.store(KernelKey("source", "-O", DEVICE), {}, {})
     (folder / "v1" / "models" / "notes.txt").write_text("mine")
     kernel, model, stranger = survey(cache)
     assert kernel.key["kind"] == "kernel" and kernel.key["flags"] == "-O" and kernel.fault is None
@@ -442,7 +442,7 @@ def test_the_golden_files_are_all_here() -> None:
 def test_entries_are_as_the_schema_says(folder: Path) -> None:
     cache = Cache([folder])
     fill(cache, range(1))
-    cache.store_binary(KernelKey("source", "-O", DEVICE), b"binary")
+    cache.store(KernelKey("source", "-O", DEVICE), {}, {})
     cache.store(SourceKey(7, FileStamp.of(FORMAT / "schema.json")), {}, {"content": "c" * 32})
     schema = json.loads((FORMAT / "schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)

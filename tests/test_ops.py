@@ -26,7 +26,9 @@ def test_op(row: Row, fused: bool, device_name: str, data: st.DataObject) -> Non
     families = data.draw(st.permutations(FAMILIES), label="families")
     for precision, kernels in zip(("fp32", "fp16"), families, strict=True):
         # A fallback to the CPU would hide a missing kernel.
-        options = tflgpu.Options(precision=precision, device=device_name, kernels=kernels, fallback="forbid")
+        options = tflgpu.Options(
+            precision=precision, device=device_name, kernels=kernels, fallback="forbid", cache="off"
+        )
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
         for got, expected in zip(outputs.values(), case.expected, strict=True):
             check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")

@@ -2,8 +2,8 @@
 
 Each of 8 processes does what compilations do: it loads an entry, makes and stores it if there is none, and loads it
 again. A wrong answer, a warning or an exception makes it exit with 1. Each round is in a new cache, FOLDER/0 and so on,
-because nobody writes to a warm one. With KILL 1 all processes get SIGKILL, one after the other at random moments, so that
-no survivor repairs what a killed one left. Prints one JSON object: how many were killed, and how many failed.
+because nobody writes to a warm one. With KILL 1 all processes get SIGKILL, one after the other at random moments, so
+that no survivor repairs what a killed one left. Prints one JSON object: how many were killed, and how many failed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.cache.entries import metadata_of, model_key, same, tensors_of
@@ -27,10 +28,8 @@ MODELS = 3
 SIZE = 500_000  # rows of 4 half floats: 4 MB, so that writing takes a while
 
 
-def compile_all(folder: Path, seed: int) -> None:
-    warnings.simplefilter("error")
-    cache = Cache([folder])
-    for number in random.Random(seed).sample(range(MODELS), MODELS):
+def compile_all(cache: Cache, models: Iterable[int]) -> None:
+    for number in models:
         key = model_key(number)
         found = cache.load(key)
         if found is None:
@@ -45,7 +44,8 @@ def child(folder: Path, seed: int) -> int:
     if pid:
         return pid
     try:
-        compile_all(folder, seed)
+        warnings.simplefilter("error")
+        compile_all(Cache([folder]), random.Random(seed).sample(range(MODELS), MODELS))
     except BaseException:
         traceback.print_exc()
         os._exit(1)

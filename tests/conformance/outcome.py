@@ -37,7 +37,8 @@ def run_case(case: Case, precision: Precision, device: str) -> Outcome:
 
 def _run(case: Case, precision: Precision, device: str) -> tuple[Verdict, str]:
     try:
-        with tflgpu.compile(case.model, Options(precision=precision, device=device, fallback="forbid")) as compiled:
+        options = Options(precision=precision, device=device, fallback="forbid", cache="off")
+        with tflgpu.compile(case.model, options) as compiled:
             outputs = list(compiled.run(case.inputs).values())
         fault = judge(case, outputs, precision)
     except UnsupportedError as error:

@@ -43,7 +43,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 _STORABLE = frozenset(DTYPES.values())
 
 # What reading JSON of the wrong shape can raise.
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 Buffer = mmap.mmap | memoryview
 
@@ -146,7 +146,7 @@ def _view(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
     if not 0 <= begin <= end <= len(data):
         raise ValueError(f"a tensor at {begin}:{end} of {len(data)} bytes")
     flat: NDArray[Any] = np.frombuffer(data[begin:end], DTYPES[entry["dtype"]])
-    return flat.reshape(entry["shape"])
+    return flat.reshape(tuple(entry["shape"]))
 
 
 def _check_version(description: Mapping[str, Any]) -> None:

@@ -46,10 +46,10 @@ class Bundle:
         member = self._members.get(name)
         if member is None:
             return None
-        begin = member.header_offset + _LOCAL_HEADER.size
-        if begin > len(self._buffer):
+        header = member.header_offset
+        if not 0 <= header <= len(self._buffer) - _LOCAL_HEADER.size:
             raise UnreadableError("damaged", "lies outside of the bundle")
-        begin += sum(_LOCAL_HEADER.unpack(self._buffer[member.header_offset : begin]))
+        begin = header + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack_from(self._buffer, header))
         return self._buffer[begin : begin + member.file_size]
 
     def mark_used(self, name: str) -> None:

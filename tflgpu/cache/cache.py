@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.cache import artifact
 from tflgpu.cache.artifact import Artifact, UnreadableError
 from tflgpu.cache.directory import check_private, default_directory
 from tflgpu.cache.faults import warn_once
-from tflgpu.cache.key import FileStamp, KernelKey, Key, SourceKey
+from tflgpu.cache.key import FileStamp, Key, SourceKey
 from tflgpu.cache.store import Directory
 from tflgpu.errors import CacheDirectoryError
 
@@ -81,14 +80,6 @@ class Cache:
             self._target.put(key, tensors, metadata)
         except (OSError, CacheDirectoryError) as error:
             warn_once("store", f"the cache {self._target.path} cannot be written: {error}")
-
-    def load_binary(self, key: KernelKey) -> bytes | None:
-        """A program binary."""
-        found = self.load(key)
-        return None if found is None else found.tensors["binary"].tobytes()
-
-    def store_binary(self, key: KernelKey, binary: bytes) -> None:
-        self.store(key, {"binary": np.frombuffer(binary, np.uint8)}, {})
 
     def known_content(self, token: int, model: Path) -> str | None:
         """The content hash of a model file that :meth:`remember_content` was told of and that is unchanged since."""

@@ -56,10 +56,12 @@ def evict(
         latest = time.time() - unused_seconds
         chosen = [e for e in place.entries() if (token is None or _token(e) == token) and e.used <= latest]
         if limit is not None:
-            removed += place.shrink(limit, chosen)
+            gone = place.shrink(limit, chosen)
         else:
-            removed += [entry for entry in chosen if place.remove(entry.name)]
-        place.refresh_index()
+            gone = [entry for entry in chosen if place.remove(entry.name)]
+        if gone:
+            place.refresh_index()
+        removed += gone
     return removed
 
 

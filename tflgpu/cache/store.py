@@ -104,15 +104,11 @@ class Directory:
             return False
         return True
 
-    def shrink(self, limit: int, candidates: Iterable[Entry] | None = None) -> list[Entry]:
-        """Delete entries, the longest unused first, until what is left fits ``limit`` bytes; returns the deleted ones.
-
-        candidates: the entries that may be deleted; by default all.
-        """
-        entries = list(self.entries())
-        excess = sum(entry.bytes for entry in entries) - limit
+    def shrink(self, limit: int, candidates: Iterable[Entry]) -> list[Entry]:
+        """Delete candidates, the longest unused first, until all that is left fits ``limit`` bytes; the deleted ones."""
+        excess = sum(entry.bytes for entry in self.entries()) - limit
         removed = []
-        for entry in sorted(entries if candidates is None else candidates, key=lambda entry: entry.used):
+        for entry in sorted(candidates, key=lambda entry: entry.used):
             if excess <= 0:
                 break
             if self.remove(entry.name):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tflgpu.options import Precision
+from tflgpu.options import CacheMode, Precision
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -19,4 +19,13 @@ DeviceName = Annotated[
 ]
 PrecisionName = Annotated[
     Precision, typer.Option("--precision", help="Storage on the device; auto is fp16 on GPUs, fp32 elsewhere.")
+]
+CacheDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--cache-dir",
+        metavar="PATH",
+        help="Directory or bundle of compiled models; several are searched in this order.",
+        show_default="TFLGPU_CACHE_DIR, or the platform's cache directory",
+    ),
 ]
