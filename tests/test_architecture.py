@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trace": STAGES | {"compiler", "interpreter", "link", "runtime", "submodel"},
     "instance": BASE | {"artifact", "build", "cache", "interpreter", "runtime"},
     "api": BASE | {"artifact", "compiler", "instance", "report", "runtime", "serializer"},
-    "cli": STAGES | {"compiler", "trace", "runtime", "build", "report", "api", "writer", "__init__"},
+    "cli": STAGES
+    | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},
     "__init__": BASE | {"api", "cache", "report", "runtime"},
     "__main__": {"cli"},
     "writer": BASE | {"writer_options"},

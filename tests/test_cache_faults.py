@@ -28,9 +28,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.cache.entries import metadata_of, model_key, same, tensors_of
 from tests.cache.killing import MODELS, SIZE, compile_all
-from tflgpu.cache import Cache, artifact, faults
+from tflgpu.cache import Cache, artifact, evict, faults, pack, survey, verify
 from tflgpu.cache.index import LedgerDisk, open_index
-from tflgpu.cache.maintenance import evict, pack, survey, verify
 from tflgpu.cache.store import STALE_SECONDS
 from tflgpu.errors import CacheWarning
 
@@ -415,9 +414,8 @@ def test_damaged_bundles(folder: Path, tmp_path: Path) -> None:
     pack(cache, bundle)
     good = bundle.read_bytes()
     begin, end = 8 * 200, 8 * good.index(b"PK\1\2")
-    damaged = [
-        flip(good, place) for place in (*range(0, begin, 3), *range(begin, end, 999), *range(end, 8 * len(good), 2))
-    ]
+    places = [*range(0, begin, 3), *range(begin, end, 999), *range(end, 8 * len(good), 2)]
+    damaged = [flip(good, place) for place in places]
     damaged += [good[:cut] for cut in range(0, len(good), 99)] + [b"", b"not a bundle", good + bytes(70000)]
     for data in damaged:
         bundle.write_bytes(data)

@@ -27,13 +27,16 @@ from tflgpu.cache import (
     KernelKey,
     content_hash,
     default_directory,
+    evict,
     faults,
     model_token,
+    pack,
+    survey,
+    verify,
 )
 from tflgpu.cache.artifact import DTYPES
 from tflgpu.cache.cache import RACY_NANOSECONDS
 from tflgpu.cache.key import SourceKey, canonical_json
-from tflgpu.cache.maintenance import evict, pack, survey, verify
 from tflgpu.errors import CacheDirectoryError, CacheWarning
 
 FORMAT = Path(__file__).parents[1] / "cache_format"

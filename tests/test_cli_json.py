@@ -129,4 +129,25 @@ def test_benchmark() -> None:
     pytest.importorskip("ai_edge_litert")
     arguments = ("benchmark", DIGITS, "--runs", 1, "--min-seconds", 0)
     outputs = [run(*arguments), run(*arguments, "--litert", "--profile")]
-    check("benchmark", outputs, opaque=("device", "init_seconds"))
+    check("benchmark", outputs, opaque=("device", "init_seconds.cold", "init_seconds.warm"))
+
+
+def test_precompile_cache(tmp_path: Path) -> None:
+    again = ("precompile-cache", DIGITS, "--cache-dir", tmp_path / "cache")
+    outputs = [run(*again, "--bundle", tmp_path / "digits.bundle")]
+    (tmp_path / "file").write_text("")
+    failed = CliRunner().invoke(
+        app, ["precompile-cache", str(DIGITS), str(PAGE), "--cache-dir", str(tmp_path / "file" / "x"), "--json"]
+    )
+    assert failed.exit_code == 1
+    check("precompile-cache", [*outputs, run(*again), json.loads(failed.stdout)])
+
+
+def test_cache(tmp_path: Path) -> None:
+    place = ("--cache-dir", tmp_path / "cache")
+    with tflgpu.compile(DIGITS, tflgpu.Options(cache_dir=tmp_path / "cache")):
+        pass
+    check("cache path", [run("cache", "path")])
+    check("cache ls", [run("cache", "ls", *place)])
+    check("cache verify", [run("cache", "verify", *place)])
+    check("cache evict", [run("cache", "evict", "--all", *place)])

@@ -47,6 +47,17 @@ def test_copies_of_inputs_are_as_precise_as_the_host_gave_them() -> None:
     assert inner_types(plan) == {"float"}
 
 
+def test_a_place_is_chosen_among_unrounded_numbers() -> None:
+    """2048.5 and 2049 are one number in half, and the place of the greatest would be the first of the two."""
+    builder = ModelBuilder()
+    x = softmax(builder, softmax(builder, builder.input(SHAPE)))
+    place = builder.tensor(SHAPE[:-1], "int32")
+    builder.op("ARG_MAX", [x, builder.constant(np.array([3], np.int32))], [place])
+    plan = plan_of(builder, place)
+    assert [k.kernel.template for k in plan.kernels][-2:] == ["softmax", "arg_extreme"]
+    assert plan.storage[plan.kernels[-2].node.output].type == "float"
+
+
 @pytest.mark.parametrize(("dtype", "expected"), [("int8", "half"), ("int16", "float")])
 def test_16_bit_numbers_outgrow_half(dtype: str, expected: str) -> None:
     builder, grid = ModelBuilder(), Quantization([1 / 128], [0])

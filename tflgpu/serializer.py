@@ -18,7 +18,7 @@ from tflgpu.cache import Cache, FileStamp, ModelKey, content_hash, model_token, 
 from tflgpu.options import Options
 from tflgpu.records import Blob, decode, encode
 from tflgpu.runtime.devices import Device
-from tflgpu.source import ModelSource, read_bytes
+from tflgpu.source import ModelSource, mapped, read_bytes
 from tflgpu.target import Target
 from tflgpu.version import __version__
 
@@ -64,14 +64,18 @@ def store(cache: Cache, key: ModelKey, artifact: Artifact) -> None:
 
 def _identify(model: ModelSource, given: int | None, cache: Cache) -> tuple[int, str]:
     """Token and content hash of a model; one that was seen before, under a token, is not read for it."""
-    if given is None or not isinstance(model, str | PathLike):
+    if not isinstance(model, str | PathLike):
         data = read_bytes(model)
         return model_token(data) if given is None else given, content_hash(data)
     path = Path(model)
+    if given is None:
+        with mapped(path) as content:
+            return model_token(content), content_hash(content)
     known = cache.known_content(given, path)
     if known is None:
         stamp = FileStamp.of(path)
-        known = content_hash(read_bytes(path))
+        with mapped(path) as content:
+            known = content_hash(content)
         cache.remember_content(given, stamp, known)
     return given, known
 

@@ -105,7 +105,7 @@ class Directory:
         return True
 
     def shrink(self, limit: int, candidates: Iterable[Entry]) -> list[Entry]:
-        """Delete candidates, the longest unused first, until all that is left fits ``limit`` bytes; the deleted ones."""
+        """Delete candidates, the longest unused first, until what is left fits ``limit`` bytes; the deleted ones."""
         excess = sum(entry.bytes for entry in self.entries()) - limit
         removed = []
         for entry in sorted(candidates, key=lambda entry: entry.used):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mmap import mmap
 
+import numpy as np
+
 Bytes = bytes | bytearray | memoryview | mmap
 
 
@@ -15,7 +17,8 @@ def model_token(data: Bytes) -> int:
     """
     import farmhash
 
-    token: int = farmhash.fingerprint64(data if isinstance(data, bytes) else bytes(data))
+    # It takes bytes, and arrays as they lie; other buffers would have to be copied.
+    token: int = farmhash.fingerprint64(data if isinstance(data, bytes) else np.frombuffer(data, np.uint8))
     return token
 
 

@@ -13,11 +13,13 @@ import typer
 
 import tflgpu
 from tflgpu.cli.benchmark import benchmark_model
+from tflgpu.cli.cache import cache_app
 from tflgpu.cli.console import console, reporting_errors
 from tflgpu.cli.demo import run_demo
 from tflgpu.cli.devices import list_devices
 from tflgpu.cli.diff import diff_model
 from tflgpu.cli.inspect import inspect_model
+from tflgpu.cli.precompile import precompile_models
 from tflgpu.cli.run import run_model
 from tflgpu.cli.show import show_model
 
@@ -32,11 +34,13 @@ VERBS: dict[str, Callable[..., None]] = {
     "benchmark": benchmark_model,
     "diff": diff_model,
     "show": show_model,
+    "precompile-cache": precompile_models,
     "demo": run_demo,
 }
 
 for name, verb in VERBS.items():
     app.command(name)(reporting_errors(verb))
+app.add_typer(cache_app, name="cache")
 
 
 def _print_version(wanted: bool) -> None:

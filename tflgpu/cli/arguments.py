@@ -29,3 +29,9 @@ CacheDirs = Annotated[
         show_default="TFLGPU_CACHE_DIR, or the platform's cache directory",
     ),
 ]
+CacheModeName = Annotated[
+    CacheMode | None,
+    typer.Option(
+        "--cache", metavar="MODE", help="What to do with it: readwrite, read, require or off.", show_default="readwrite"
+    ),
+]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -13,12 +15,12 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
 from tflgpu.cli.inputs import random_input
 from tflgpu.cli.litert import LiteRT
-from tflgpu.cli.tables import gflops, kernel_table, start_table
+from tflgpu.cli.tables import gflops, is_cold, kernel_table, start_table
 from tflgpu.cli.timing import Latency, measure, seconds_of
 
 if TYPE_CHECKING:
@@ -51,23 +53,39 @@ def benchmark_model(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    cache_dir: CacheDirs = None,
+    cache: CacheModeName = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how long a model takes to start and to run on random inputs, host array to host array.
+
+    It starts twice: compiled into an empty cache, then from there. With --cache-dir or --cache it starts once, as that
+    cache has it.
 
     Drivers keep compiled programs of their own: CUDA_CACHE_DISABLE=1 and POCL_KERNEL_CACHE=0 in the environment make a
     start cold.
     """
     if threads is not None and not litert:
         raise ValueError("--threads is about LiteRT; give --litert too")
-    with tflgpu.compile(model, tflgpu.Options(device=device, precision=precision)) as compiled:
+    options = tflgpu.Options(device=device, precision=precision, cache_dir=cache_dir, cache=cache or "readwrite")
+    starts = [tflgpu.compile(model, options)] if cache_dir or cache else _cold_and_warm(model, options)
+    with starts[-1] as compiled:
         rival = LiteRT(model.read_bytes(), threads or os.cpu_count()) if litert else None
         result = _measure(compiled, rival, runs, min_seconds, profile)
     if as_json:
-        print_json({"model": model} | _as_dict(compiled, rival, result))
+        print_json({"model": model} | _as_dict(compiled, starts, rival, result))
     else:
         console.print(f"[bold]{escape(model.name)}[/] on {escape(str(compiled.device.name))}, {compiled.precision}")
-        _print(compiled, rival, result)
+        _print(compiled, starts, rival, result)
+
+
+def _cold_and_warm(model: Path, options: tflgpu.Options) -> list[CompiledModel]:
+    """The model compiled into an empty cache, closed, and started from there."""
+    with TemporaryDirectory(prefix="tflgpu-benchmark-") as folder:
+        options = replace(options, cache_dir=folder)
+        with tflgpu.compile(model, options) as cold:
+            pass
+        return [cold, tflgpu.compile(model, options)]
 
 
 def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_seconds: float, profile: bool) -> Result:
@@ -81,12 +99,15 @@ def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_secon
     return Result(first, latency["tflgpu"], latency.get("litert"), compiled.profile(inputs) if profile else None)
 
 
-def _as_dict(compiled: CompiledModel, rival: LiteRT | None, result: Result) -> dict[str, Any]:
+def _as_dict(
+    compiled: CompiledModel, starts: list[CompiledModel], rival: LiteRT | None, result: Result
+) -> dict[str, Any]:
     report = compiled.report
+    seconds = {is_cold(start): dict(start.seconds) for start in starts}
     return {
         "device": device_facts(compiled.device),
         "precision": compiled.precision,
-        "init_seconds": dict(compiled.seconds),
+        "init_seconds": {"cold": seconds.get(True), "warm": seconds.get(False)},
         "first_seconds": result.first,
         "tflgpu_seconds": asdict(result.tflgpu),
         "litert": {"version": rival.version, "threads": rival.threads} if rival else None,
@@ -101,8 +122,8 @@ def _as_dict(compiled: CompiledModel, rival: LiteRT | None, result: Result) -> d
     }
 
 
-def _print(compiled: CompiledModel, rival: LiteRT | None, result: Result) -> None:
-    console.print("", start_table(compiled), "", sep="\n")
+def _print(compiled: CompiledModel, starts: list[CompiledModel], rival: LiteRT | None, result: Result) -> None:
+    console.print("", start_table(*starts), "", sep="\n")
     columns = ("first", "median", "p10", "p90", "runs")
     latency = table("engine", *columns, right=columns, title="one run, ms")
     latency.add_row("tflgpu", f"{1e3 * result.first:.3f}", *_cells(result.tflgpu), style="bold")

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 import typer
@@ -20,7 +20,9 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.processes import in_own_process
-from tflgpu.cli.start import is_cold
+from tflgpu.cli.tables import is_cold
+
+T = TypeVar("T")
 
 # Of the JSON, as docs/inspect.md describes it.
 FORMAT = 1
@@ -28,7 +30,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Start:
-    """One compilation. entry: its name in the cache. bytes: of that entry. seconds: all stages but the driver's own."""
+    """One compilation, and what the cache has of it. bytes: None if the cache did not keep it."""
 
     device: str
     precision: str
@@ -150,14 +152,14 @@ def _prove(outcome: Outcome, options: tflgpu.Options) -> Outcome:
 def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str]) -> int:
     """Write entries of the cache into a bundle and return its size. Raises OSError."""
     from tflgpu import serializer
-    from tflgpu.cache import pack
+    from tflgpu.cache.maintenance import pack
 
     cache = serializer.open_cache(options)
     assert cache is not None
     return pack(cache, bundle, names)
 
 
-def _in_parallel[T](items: Sequence[T], jobs: int, title: str, work: Callable[[T], Outcome]) -> list[Outcome]:
+def _in_parallel(items: Sequence[T], jobs: int, title: str, work: Callable[[T], Outcome]) -> list[Outcome]:
     """``work`` of every item in their order, ``jobs`` at a time, with a bar of how many are done."""
     with _progress(title, len(items)) as advance, ThreadPoolExecutor(jobs) as pool:
         futures: list[Future[Outcome]] = [pool.submit(work, item) for item in items]

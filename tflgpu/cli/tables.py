@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from tflgpu.api import CompiledModel, KernelTime, Profile
 
 
-def start_table(model: CompiledModel) -> Table:
-    """What each stage of compiling took, in one row."""
-    stages = (*model.seconds, "total")
-    result = table(*stages, right=stages, title="start, ms")
-    result.add_row(*(f"{1e3 * s:.1f}" for s in (*model.seconds.values(), sum(model.seconds.values()))))
+def start_table(*models: CompiledModel) -> Table:
+    """What each stage of compiling took, in one row a model."""
+    stages = list(dict.fromkeys(stage for model in models for stage in model.seconds))
+    result = table("start", *stages, "total", right=(*stages, "total"), title="start, ms")
+    for model in models:
+        cells = [f"{1e3 * model.seconds[s]:.1f}" if s in model.seconds else "" for s in stages]
+        kind = "cold" if is_cold(model) else "warm"
+        result.add_row(kind, *cells, f"{1e3 * sum(model.seconds.values()):.1f}")
     return result
+
+
+def is_cold(model: CompiledModel) -> bool:
+    """Whether a model was compiled, and not taken from the cache: only then is there a stage in which it is planned."""
+    return "plan" in model.seconds
 
 
 def kernel_table(profile: Profile) -> Table:

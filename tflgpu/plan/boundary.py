@@ -29,6 +29,10 @@ _ELEMENTS: dict[str, ElementType] = {
     "float64": "float",
 }
 
+# Kinds of nodes that say where the greatest (or the least) of their first input lies. Rounded to half, different
+# numbers become equal, and the place that is found another one.
+CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
+
 
 def add_conversions(graph: Graph) -> Graph:
     """Insert the conversions that are needed, so that graph inputs and outputs are only touched by who can do so."""
@@ -93,17 +97,18 @@ def roots(graph: Graph) -> dict[TensorId, TensorId]:
 def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     """The storage of every activation of a graph whose conversions are in place.
 
-    In half precision, floats stay float where they meet the host, in copies of what the host gave, and where the graph
-    asks for it.
+    In half precision, floats stay float where they meet the host, in copies of what the host gave, where a place is
+    chosen by comparing them, and where the graph asks for it.
     """
     root = roots(graph)
     copies = {n.output for n in graph.nodes if n.kind == "map" and not n.steps and n.inputs[0] in graph.inputs}
+    compared = {root[n.inputs[0]] for n in graph.nodes if n.kind in CHOOSE_A_PLACE}
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     result = {}
     for tensor, origin in root.items():
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
-        precise = boundary or origin in copies or graph[origin].precise
+        precise = boundary or origin in copies or origin in compared or graph[origin].precise
         element = _ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
         result[tensor] = Storage(geometry, element, boundary and not geometry.is_linear)
     return result

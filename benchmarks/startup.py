@@ -1,0 +1,235 @@
+"""How long a first answer takes, cold and warm, beside LiteRT's CPU interpreter, in one run, as rows of JSON.
+
+    python -m benchmarks.startup MODEL... [--device D] [--precision fp32,fp16] [--threads 2] [--rounds 5] [--out FILE]
+
+A MODEL is a .tflite file or a name of benchmarks.zoo. Every start is a process of its own that compiles the model and
+runs it once; its wall time is from before the process is made until its first output has arrived here. Rounds of all
+kinds of start alternate, and medians are compared. The caches of drivers and of pyopencl are off in all of them.
+
+A cold start compiles into an empty cache directory, a warm one reads it. ``compile_ms`` is the sum of the stages of
+``tflgpu.compile`` without those that are no work of the cache: ``device`` and ``context`` (the drivers' own start),
+and ``store``. Peak memory is VmHWM: it counts the pages of shared libraries, of which OpenCL drivers have many, so
+the peak of a process that has only opened the device is given as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
+
+import tflgpu
+from benchmarks.latency import CACHE_SWITCHES, load
+from tflgpu.runtime.devices import choose
+
+# Each prints "ready" once it has what it is about, then what it knows of itself.
+REPORT = """
+print("ready", flush=True)
+import json, re, time
+status = open("/proc/self/status").read()
+facts["peak_bytes"] = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status)[1])
+facts["cpu_s"] = time.process_time()
+print(json.dumps(facts))
+"""
+TFLGPU = """
+import sys
+import numpy as np
+import tflgpu
+path, device, precision, cache = sys.argv[1:]
+model = tflgpu.compile(path, tflgpu.Options(device=device, precision=precision, cache_dir=cache))
+model.run([np.zeros(i.shape, i.dtype) for i in model.inputs])
+facts = {
+    "stages": model.seconds, "weights_bytes": model.report.constant_bytes, "arena_bytes": model.report.arena_bytes
+}
+"""
+LITERT_CPU = """
+import sys
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+path, threads = sys.argv[1:]
+model = Interpreter(model_path=path, num_threads=int(threads))
+model.allocate_tensors()
+for detail in model.get_input_details():
+    model.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+model.invoke()
+model.get_tensor(model.get_output_details()[0]["index"])
+facts = {}
+"""
+LITERT_GPU = """
+import sys
+from ai_edge_litert.compiled_model import CompiledModel
+from ai_edge_litert.hardware_accelerator import HardwareAccelerator
+model = CompiledModel.from_file(sys.argv[1], HardwareAccelerator.GPU)
+assert model.is_fully_accelerated(), "LiteRT leaves a part of the model to the CPU"
+inputs, outputs = model.create_input_buffers(0), model.create_output_buffers(0)
+model.run_by_index(0, inputs, outputs)
+facts = {}
+"""
+IDLE = """
+import tflgpu
+facts = {}
+"""
+OPENED = """
+import sys
+import tflgpu
+from tflgpu.runtime.devices import choose
+from tflgpu.runtime.session import open_session
+session = open_session(choose(sys.argv[1]))
+facts = {}
+"""
+# Stages of tflgpu.compile that the cache can do nothing about.
+NOT_THE_CACHES = ("device", "context", "store")
+
+
+class ChildError(Exception):
+    """A process did not come to its end."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One process. wall: seconds until it was ready. facts: what it printed."""
+
+    wall: float
+    facts: Mapping[str, Any]
+
+    @property
+    def compile(self) -> float:
+        return sum(s for stage, s in self.facts["stages"].items() if stage not in NOT_THE_CACHES)
+
+
+def start(program: str, *arguments: object) -> Start:
+    """Raises ChildError with the last line that the process wrote to stderr."""
+    command = [sys.executable, "-c", program + REPORT, *map(str, arguments)]
+    with TemporaryFile("w+") as errors:
+        begin = time.perf_counter()
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | CACHE_SWITCHES
+        ) as process:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            wall = time.perf_counter() - begin
+            rest = process.stdout.read()
+        if process.returncode != 0 or first != "ready\n":
+            errors.seek(0)
+            raise ChildError((errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1])
+    return Start(wall, json.loads(rest))
+
+
+def row(model: str, device: str, precision: str, threads: int, rounds: int) -> dict[str, object]:
+    with TemporaryDirectory(prefix="tflgpu-startup-") as folder:
+        path = Path(folder) / f"{Path(model).stem}.tflite"
+        path.write_bytes(load(model))
+        filled = Path(folder) / "filled"
+        start(TFLGPU, path, device, precision, filled)
+        number = iter(range(rounds))
+        kinds: dict[str, Callable[[], Start]] = {
+            "cold": lambda: start(TFLGPU, path, device, precision, Path(folder) / f"cold-{next(number)}"),
+            "warm": lambda: start(TFLGPU, path, device, precision, filled),
+            "litert": lambda: start(LITERT_CPU, path, threads),
+            "idle": lambda: start(IDLE),
+            "opened": lambda: start(OPENED, device),
+        }
+        starts: dict[str, list[Start]] = {kind: [] for kind in kinds}
+        for _ in range(rounds):
+            for kind, once in kinds.items():
+                starts[kind].append(once())
+        (artifact,) = (filled / "v1" / "models").iterdir()
+        disk = artifact.stat().st_size
+        gpu = litert_gpu(path, rounds) if choose(device).type == "gpu" else "skipped: the device is no GPU"
+    facts = starts["warm"][0].facts
+    weights, arena = facts["weights_bytes"], facts["arena_bytes"]
+    cold, warm = (median(s.compile for s in starts[kind]) for kind in ("cold", "warm"))
+    wall = {kind: median(s.wall for s in each) for kind, each in starts.items()}
+    peak = {kind: median(s.facts["peak_bytes"] for s in each) for kind, each in starts.items()}
+    return {
+        "model": Path(model).stem,
+        "precision": precision,
+        "cold_compile_ms": milliseconds(cold),
+        "warm_compile_ms": milliseconds(warm),
+        "warm_over_cold": round(warm / cold, 4),
+        "cold_stages_ms": stages(starts["cold"]),
+        "warm_stages_ms": stages(starts["warm"]),
+        "cold_first_output_ms": milliseconds(wall["cold"]),
+        "warm_first_output_ms": milliseconds(wall["warm"]),
+        "peer": f"litert-cpu-{threads}-threads",
+        "peer_first_output_ms": milliseconds(wall["litert"]),
+        "ratio": round(wall["warm"] / wall["litert"], 3),
+        "cpu_ms": {k: milliseconds(median(s.facts["cpu_s"] for s in each)) for k, each in starts.items()},
+        "litert_gpu_first_output_ms": gpu,
+        "peak_bytes": peak,
+        "warm_peak_above_idle_bytes": peak["warm"] - peak["idle"],
+        "warm_peak_above_opened_device_bytes": peak["warm"] - peak["opened"],
+        "weights_bytes": weights,
+        "arena_bytes": arena,
+        "disk_bytes": disk,
+        "disk_over_weights": round(disk / weights, 3) if weights else None,
+    }
+
+
+def litert_gpu(path: Path, rounds: int) -> float | str:
+    """Milliseconds of LiteRT's GPU path to the end of its first run, or why there are none."""
+    try:
+        return milliseconds(median(start(LITERT_GPU, path).wall for _ in range(rounds)))
+    except ChildError as error:
+        return f"skipped: {error}"
+
+
+def stages(starts: list[Start]) -> dict[str, float]:
+    names = starts[0].facts["stages"]
+    return {name: milliseconds(median(s.facts["stages"].get(name, 0.0) for s in starts)) for name in names}
+
+
+def milliseconds(seconds: float) -> float:
+    return round(seconds * 1e3, 2)
+
+
+def rows(models: list[str], device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, Any]]:
+    for model in models:
+        for precision in precisions:
+            yield row(model, device, precision, threads, rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    device = choose(arguments.device)
+    result: dict[str, object] = {
+        "date": date.today().isoformat(),
+        "device": device.name,
+        "platform": device.platform,
+        "driver": device.driver,
+        "versions": {p: version(p) for p in ("pyopencl", "numpy", "ai-edge-litert")} | {"tflgpu": tflgpu.__version__},
+        "driver_caches_off": True,
+        "rounds": arguments.rounds,
+        "command": shlex.join(["python", "-m", "benchmarks.startup", *sys.argv[1:]]),
+    }
+    found = []
+    precisions = arguments.precision.split(",")
+    for each in rows(arguments.models, arguments.device, precisions, arguments.threads, arguments.rounds):
+        print(json.dumps(each), flush=True)
+        found.append(each)
+    result["rows"] = found
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
