@@ -61,7 +61,7 @@ def rows(model: str, device: str, precisions: list[str], threads: int, rounds: i
 
     expected = litert()
     for precision in precisions:
-        options = tflgpu.Options(precision=precision, device=device)
+        options = tflgpu.Options(precision=precision, device=device, cache="off")
         start = time.perf_counter()
         compiled = tflgpu.compile(data, options)
         cold = time.perf_counter() - start

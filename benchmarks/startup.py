@@ -4,7 +4,8 @@
 
 A MODEL is a .tflite file or a name of benchmarks.zoo. Every start is a process of its own that compiles the model and
 runs it once; its wall time is from before the process is made until its first output has arrived here. Rounds of all
-kinds of start alternate, and medians are compared. The caches of drivers and of pyopencl are off in all of them.
+kinds of start alternate, and medians are compared. The caches of drivers and of pyopencl are off in all of them;
+Python's own cache of bytecode is on, as it is for installed packages.
 
 A cold start compiles into an empty cache directory, a warm one reads it. ``compile_ms`` is the sum of the stages of
 ``tflgpu.compile`` without those that are no work of the cache: ``device`` and ``context`` (the drivers' own start),
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -109,13 +111,19 @@ class Start:
         return sum(s for stage, s in self.facts["stages"].items() if stage not in NOT_THE_CACHES)
 
 
-def start(program: str, *arguments: object) -> Start:
+def environment(bytecode: Path) -> dict[str, str]:
+    """Of all processes: no driver caches, and Python's bytecode in a folder of its own, whatever the caller's has."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return own | CACHE_SWITCHES | {"PYTHONPYCACHEPREFIX": str(bytecode)}
+
+
+def start(bytecode: Path, program: str, *arguments: object) -> Start:
     """Raises ChildError with the last line that the process wrote to stderr."""
     command = [sys.executable, "-c", program + REPORT, *map(str, arguments)]
     with TemporaryFile("w+") as errors:
         begin = time.perf_counter()
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | CACHE_SWITCHES
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment(bytecode)
         ) as process:
             assert process.stdout is not None
             first = process.stdout.readline()
@@ -128,26 +136,28 @@ def start(program: str, *arguments: object) -> Start:
 
 
 def row(model: str, device: str, precision: str, threads: int, rounds: int) -> dict[str, object]:
-    with TemporaryDirectory(prefix="tflgpu-startup-") as folder:
-        path = Path(folder) / f"{Path(model).stem}.tflite"
+    with TemporaryDirectory(prefix="tflgpu-startup-") as name:
+        folder = Path(name)
+        path, filled, bytecode = folder / f"{Path(model).stem}.tflite", folder / "filled", folder / "bytecode"
         path.write_bytes(load(model))
-        filled = Path(folder) / "filled"
-        start(TFLGPU, path, device, precision, filled)
-        number = iter(range(rounds))
+        empty = (folder / f"cold-{i}" for i in count())
         kinds: dict[str, Callable[[], Start]] = {
-            "cold": lambda: start(TFLGPU, path, device, precision, Path(folder) / f"cold-{next(number)}"),
-            "warm": lambda: start(TFLGPU, path, device, precision, filled),
-            "litert": lambda: start(LITERT_CPU, path, threads),
-            "idle": lambda: start(IDLE),
-            "opened": lambda: start(OPENED, device),
+            "cold": lambda: start(bytecode, TFLGPU, path, device, precision, next(empty)),
+            "warm": lambda: start(bytecode, TFLGPU, path, device, precision, filled),
+            "litert": lambda: start(bytecode, LITERT_CPU, path, threads),
+            "idle": lambda: start(bytecode, IDLE),
+            "opened": lambda: start(bytecode, OPENED, device),
         }
+        for once in kinds.values():  # fills the cache, and Python's own
+            once()
         starts: dict[str, list[Start]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
             for kind, once in kinds.items():
                 starts[kind].append(once())
         (artifact,) = (filled / "v1" / "models").iterdir()
         disk = artifact.stat().st_size
-        gpu = litert_gpu(path, rounds) if choose(device).type == "gpu" else "skipped: the device is no GPU"
+        is_gpu = choose(device).type == "gpu"
+        gpu = litert_gpu(bytecode, path, rounds) if is_gpu else "skipped: the device is no GPU"
     facts = starts["warm"][0].facts
     weights, arena = facts["weights_bytes"], facts["arena_bytes"]
     cold, warm = (median(s.compile for s in starts[kind]) for kind in ("cold", "warm"))
@@ -178,10 +188,10 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
     }
 
 
-def litert_gpu(path: Path, rounds: int) -> float | str:
+def litert_gpu(bytecode: Path, path: Path, rounds: int) -> float | str:
     """Milliseconds of LiteRT's GPU path to the end of its first run, or why there are none."""
     try:
-        return milliseconds(median(start(LITERT_GPU, path).wall for _ in range(rounds)))
+        return milliseconds(median(start(bytecode, LITERT_GPU, path).wall for _ in range(rounds)))
     except ChildError as error:
         return f"skipped: {error}"
 

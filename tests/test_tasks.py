@@ -18,6 +18,7 @@ import tflgpu
 from tflgpu import Options
 
 from . import litert
+from .conftest import RUNTIMES
 from .test_models import error
 
 Array = NDArray[np.generic]
@@ -133,6 +134,45 @@ def test_float_models_are_right(name: str, shared: Path, device_name: str) -> No
     ]
     errors = list(map(error, model.run(inputs).values(), litert.run(data, *inputs).values()))
     assert max(errors) <= 1e-4, errors
+
+
+def typical_error(got: Array, expected: Array) -> float:
+    """The root of the mean squared difference as a part of the expected values' range."""
+    difference = got.astype(np.float64) - expected.astype(np.float64)
+    return float(np.sqrt(np.mean(difference**2)) / np.ptp(expected))
+
+
+@pytest.mark.parametrize(
+    "name", ["face_detection_full_range_sparse", "style_transfer_f16_384", "torchaudio_conformer", "trained_lstm"]
+)
+def test_float_models_in_half_precision(name: str, shared: Path) -> None:
+    data = (shared / "models" / f"{name}.tflite").read_bytes()
+    model = tflgpu.compile(data, Options(precision="fp16", device=RUNTIMES[0]))
+    rng = np.random.default_rng(0)
+    inputs = [rng.uniform(-1, 1, i.shape).astype(i.dtype) for i in model.inputs]
+    errors = list(map(error, model.run(inputs).values(), litert.run(data, *inputs).values()))
+    assert max(errors) <= 2e-2, errors
+
+
+@pytest.mark.parametrize(
+    ("name", "worst"),
+    [("hair_segmentation", 6e-2), ("selfie_segmenter", 6e-2), ("yolox_nano_float16_quantize", 6e-2)],
+)
+def test_dense_outputs_in_half_precision(name: str, worst: float, shared: Path) -> None:
+    """Among the hundred thousands of values of a mask or of boxes, a few amplify half's rounding to more than 2e-2."""
+    data = (shared / "models" / f"{name}.tflite").read_bytes()
+    model = tflgpu.compile(data, Options(precision="fp16", device=RUNTIMES[0]))
+    (info,) = model.inputs
+    with Image.open(shared / "images" / "cat.png") as file:
+        rgb = np.asarray(file.convert("RGB").resize((416, 416) if "yolox" in name else info.shape[2:0:-1]), np.float32)
+    if "yolox" in name:  # planes of blue, green and red, 0 to 255
+        x = np.ascontiguousarray(rgb[None, ..., ::-1].transpose(0, 3, 1, 2))
+    else:  # 0 to 1; a fourth channel is the last mask
+        x = np.zeros(info.shape, np.float32)
+        x[0, ..., :3] = rgb / 255
+    (got,), (expected,) = model.run(x).values(), litert.run(data, x).values()
+    assert typical_error(got, expected) <= 3e-3
+    assert error(got, expected) <= worst
 
 
 def test_nearly_every_model_runs_wholly_on_the_device(shared: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -34,6 +35,15 @@ def max_pool_below_minus_10000(net: Net) -> Tensor:
     """A maximum that starts at some large negative number is wrong below it."""
     x = net.input(np.float32(-11500) + net.normal(net.draw(FEATURE_MAP), 100))
     return max_pool(net, x, window(net, x.shape))
+
+
+def softmax_of_a_masked_row(net: Net) -> Tensor:
+    """A mask lowers all scores of a row alike, by more than half precision holds: each is as likely as the others."""
+    x = net.input(net.normal(net.draw(FEATURE_MAP)))
+    least = net.constant(np.full(x.shape, np.finfo(np.float32).min, np.float32))
+    masked = net.op("ADD", [x, least], x.value + least.value, activation="NONE")
+    masked = replace(masked, value=np.zeros(x.shape))  # next to the mask, the scores are lost in any precision
+    return net.op("SOFTMAX", [masked], np.full(x.shape, 1 / x.shape[-1]), {"beta": 1.0})
 
 
 def max_pool_of_minus_infinity(net: Net) -> Tensor:
@@ -80,6 +90,7 @@ ROWS = (
     Row("pad_then_average_pool_excludes_padding", "AVERAGE_POOL_2D", pad_then_average_pool_excludes_padding),
     Row("pad_then_max_pool_of_negatives", "MAX_POOL_2D", pad_then_max_pool_of_negatives, EXACT),
     Row("max_pool_below_minus_10000", "MAX_POOL_2D", max_pool_below_minus_10000, EXACT),
+    Row("softmax_of_a_masked_row", "SOFTMAX", softmax_of_a_masked_row),
     Row("max_pool_of_minus_infinity", "MAX_POOL_2D", max_pool_of_minus_infinity, EXACT),
     Row("transpose_conv_fused_activation", "TRANSPOSE_CONV", transpose_conv_fused_activation),
     Row("softmax_one_dimensional", "SOFTMAX", partial(softmax, shape=st.tuples(CHANNELS))),
