@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tflgpu import Options
 from tflgpu.artifact import Artifact, DevicePart
 from tflgpu.compiler import compile_model
-from tflgpu.records import Blob, decode, encode
+from tflgpu.records import LONG, Blob, decode, encode
 from tflgpu.stopwatch import Stopwatch
 from tflgpu.target import Target
 
@@ -67,6 +67,13 @@ def test_records_come_back_equal(tree: Tree) -> None:
     assert decode(Tree, *through_json(tree)) == tree
 
 
+@pytest.mark.parametrize("text", ["", "x" * (LONG - 1), '"\\n' * LONG, "\u00e4" * LONG])
+def test_long_texts_lie_beside_the_json(text: str) -> None:
+    data, blobs = through_json(Leaf(text))
+    assert decode(Leaf, data, blobs) == Leaf(text)
+    assert len(blobs) == (len(text) >= LONG)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "int64"])
 def test_arrays_come_back_as_views(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
@@ -100,6 +107,7 @@ def test_an_artifact_comes_back_equal() -> None:
         {"pairs": [["one", {"is": "Leaf", "name": "x", "kind": "a"}]]},
         {"pairs": [[1, {"is": "Leaf", "name": "x", "kind": "c"}]]},
         {"either": {"is": "Twig", "bytes": {"blob": 3}, "size": 1.0}},
+        {"pairs": [[1, {"is": "Leaf", "name": {"blob": 3}, "kind": "a"}]]},
     ],
     ids=lambda damage: next(iter(damage.items()))[0] + "-" + str(len(str(damage))),
 )

@@ -1,4 +1,4 @@
-"""Dataclasses as JSON: fields by name, tuples as lists, arrays and bytes beside the JSON by number.
+"""Dataclasses as JSON: fields by name, tuples as lists; arrays, bytes and long texts beside the JSON by number.
 
 Knows no class in particular: the annotations of the fields say how to read each back. That is all the cache needs to
 keep what a compilation made, and nothing that runs code (as pickle would) comes out of a file.
@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 Blob = NDArray[np.uint8]
 
+# Characters from which on a text lies beside the JSON: source code has much that JSON must escape.
+LONG = 1000
+
 
 def encode(value: object, blobs: list[Blob]) -> Any:
-    """``value`` as plain data; its arrays and bytes are appended to ``blobs`` and stand there as their number."""
+    """``value`` as plain data; arrays, bytes and long texts go to the end of ``blobs``, their number in their place."""
     if is_dataclass(value) and not isinstance(value, type):
         record = {f.name: encode(getattr(value, f.name), blobs) for f in fields(value)}
         return {"is": type(value).__name__} | record
@@ -32,6 +35,9 @@ def encode(value: object, blobs: list[Blob]) -> Any:
         return {"blob": len(blobs) - 1, "dtype": value.dtype.name, "shape": list(value.shape)}
     if isinstance(value, bytes):
         blobs.append(np.frombuffer(value, np.uint8))
+        return {"blob": len(blobs) - 1}
+    if isinstance(value, str) and len(value) >= LONG:
+        blobs.append(np.frombuffer(value.encode(), np.uint8))
         return {"blob": len(blobs) - 1}
     assert value is None or isinstance(value, str | int | float), f"{type(value).__name__} has no place in a record"
     return value
@@ -66,6 +72,8 @@ def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
         return blobs[data["blob"]].view(data["dtype"]).reshape(data["shape"])
     if kind is bytes:
         return blobs[data["blob"]].tobytes()
+    if kind is str and isinstance(data, Mapping):
+        return blobs[data["blob"]].tobytes().decode()
     if not isinstance(data, kind):
         raise TypeError(f"{data!r} is no {kind.__name__}")
     return data
