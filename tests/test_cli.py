@@ -357,7 +357,7 @@ def test_diff_finds_the_first_overflow(device: tflgpu.Device, tmp_path: Path) ->
     found = as_json(*arguments, "fp16")["bisection"]
     assert found["first"]["tensor"] == "larger"
     assert found["first"]["operators"] == ["1 CONV_2D"]
-    assert found["first"]["max_error"] > 10 * np.finfo(np.float16).max  # the device has the greatest half instead
+    assert found["first"]["max_error"] > 6e5  # the device has the greatest half instead
     assert [t["tensor"] for t in found["tensors"]] == ["large", "larger", "small"]
     assert "first past the bound 0.02 of its range: larger, kernel" in " ".join(succeed(*arguments, "fp16").split())
     assert as_json(*arguments, "fp32")["bisection"]["first"] is None
