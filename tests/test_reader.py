@@ -67,7 +67,7 @@ def test_some_damage_is_harmless() -> None:
     assert 0 < survivors < 40
 
 
-HOSTILE = 'a"b\'c\\d\n#define x */ } {{ 7 * 7 }} {% raw %} \0'
+HOSTILE = "a\"b'c\\d\n#define x */ } {{ 7 * 7 }} {% raw %} \0"
 
 
 def test_nothing_a_model_says_reaches_the_source() -> None:

@@ -183,9 +183,7 @@ def test_custom_op_with_its_options() -> None:
         custom_options=bytes(flexbuffers.Dumps(options)),
     )
     class_scores = np.array([[[0, 0.6, 0.1], [0, 0.9, 0.2], [0, 0.3, 0.7]]], np.float32)
-    boxes, classes, best, count = run_litert(
-        builder.finish(outputs), np.zeros((1, 3, 4), np.float32), class_scores
-    )
+    boxes, classes, best, count = run_litert(builder.finish(outputs), np.zeros((1, 3, 4), np.float32), class_scores)
     np.testing.assert_allclose(boxes[0], [[0.11, 0.1, 0.31, 0.3], [0.7, 0.5, 0.9, 0.9]], atol=1e-6)
     np.testing.assert_array_equal(classes, [[0, 1]])
     np.testing.assert_allclose(best, [[0.9, 0.7]], atol=1e-6)
@@ -218,9 +216,7 @@ def test_signature_names_and_shape_signature() -> None:
     y = builder.tensor((1, 4), name="negative")
     builder.op("NEG", [x], [y])
     interpreter = Interpreter(model_content=builder.finish([y], signature="serving_default"))
-    assert interpreter.get_signature_list() == {
-        "serving_default": {"inputs": ["image"], "outputs": ["negative"]}
-    }
+    assert interpreter.get_signature_list() == {"serving_default": {"inputs": ["image"], "outputs": ["negative"]}}
     assert interpreter.get_input_details()[0]["shape_signature"].tolist() == [-1, 4]
     result = interpreter.get_signature_runner()(image=np.ones((3, 4), np.float32))
     np.testing.assert_array_equal(result["negative"], -np.ones((3, 4)))

@@ -97,9 +97,7 @@ class Network:
         """ADD of two features of one shape, the branch being the smaller."""
         std = math.hypot(shortcut.std, branch.std)
         inputs = [shortcut.index, branch.index]
-        return self._op(
-            "ADD", inputs, shortcut.shape, std, activation=activation, rectified=shortcut.rectified
-        )
+        return self._op("ADD", inputs, shortcut.shape, std, activation=activation, rectified=shortcut.rectified)
 
     def pad(self, x: Feature, border: int) -> Feature:
         """PAD of ``border`` zero pixels on all four sides."""

@@ -66,8 +66,7 @@ def _scale_and_shift(norm: nn.BatchNorm2d) -> tuple[Array, Array]:
     """What ``norm`` does in inference, ``x * scale + shift`` per channel."""
     assert norm.running_mean is not None and norm.running_var is not None
     mean, variance, gamma, beta = (
-        _values(tensor).astype(np.float64)
-        for tensor in (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+        _values(tensor).astype(np.float64) for tensor in (norm.running_mean, norm.running_var, norm.weight, norm.bias)
     )
     scale = gamma / np.sqrt(variance + norm.eps)
     return scale.astype(np.float32), (beta - mean * scale).astype(np.float32)
@@ -94,9 +93,7 @@ def _depthwise(builder: ModelBuilder, x: int, size: int, o1hw: Array, bias: Arra
     return y
 
 
-def _binary(
-    builder: ModelBuilder, code: str, x: int, y: int, shape: tuple[int, ...], activation: str = "NONE"
-) -> int:
+def _binary(builder: ModelBuilder, code: str, x: int, y: int, shape: tuple[int, ...], activation: str = "NONE") -> int:
     z = builder.tensor(shape)
     builder.op(code, [x, y], [z], {"fused_activation_function": activation})
     return z

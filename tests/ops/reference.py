@@ -138,9 +138,7 @@ def depthwise_conv_2d(x: Array, filters: Array, bias: Array, window: Window) -> 
     return sum((pixels * filters[0, row, column] for row, column, pixels in taps), _ZERO) + bias
 
 
-def transpose_conv(
-    x: Array, filters: Array, bias: Array, window: Window, output_size: tuple[int, int]
-) -> Array:
+def transpose_conv(x: Array, filters: Array, bias: Array, window: Window, output_size: tuple[int, int]) -> Array:
     """Each input pixel adds a scaled copy of the [O, KH, KW, C] ``filters`` to the output.
 
     ``window`` is that of the convolution that this transposes: from ``output_size`` to the size of ``x``.

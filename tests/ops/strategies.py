@@ -36,9 +36,7 @@ UP_TO_RANK_FOUR = shapes(max_rank=4)
 
 
 @st.composite
-def broadcast_shapes(
-    draw: st.DrawFn, min_rank: int = 1, max_rank: int = 5
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def broadcast_shapes(draw: st.DrawFn, min_rank: int = 1, max_rank: int = 5) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two shapes that broadcast: on any axis either may be 1, and one may lack some or all leading axes."""
     shape = draw(shapes(min_rank, max_rank))
     sides = draw(st.tuples(*[st.sampled_from(("second is 1", "first is 1", "equal"))] * len(shape)))
