@@ -23,7 +23,7 @@ from tflgpu.codegen import render
 from tflgpu.compiler import plan_model
 from tflgpu.link import link
 from tflgpu.runtime.devices import choose
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executor import LaunchExecutor
 from tflgpu.runtime.session import open_session
 
 from .ops import recurrent, reference
@@ -313,7 +313,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
         _, plan = plan_model(case.model, options, device.target(options))
         templates |= {k.kernel.template for k in plan.kernels}
         source = render(plan)
-        executor = Executor(link(plan, source.names, separate=True), build(source.text, session)[0], session)
+        executor = LaunchExecutor(link(plan, source.names, separate=True), build(source.text, session)[0], session)
         try:
             for got, expected in zip(executor.run(case.inputs), case.expected, strict=True):
                 check(got, expected, case.tolerance, precision, case.describe)

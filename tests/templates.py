@@ -7,11 +7,14 @@ import jinja2.meta
 
 from tflgpu.codegen import template_folder
 
-PRELUDE = "storage"
+# What surrounds kernels: the prelude, and what makes one launch of them all.
+SURROUNDINGS = {"storage", "storage_ptx", "grid", "grid_ptx", "persistent"}
+# Kernels in an assembly that only their vendor's compiler takes; test_matrix_units.py has what can be tested elsewhere.
+NOT_PORTABLE = {"convolution_mma"}
 
 
 def kernel_templates() -> set[str]:
-    """The names of all templates that no other one includes, and that are not what every program begins with."""
+    """The names of all templates that no other one includes, and that any device can run."""
     environment = jinja2.Environment(trim_blocks=True)
     sources = {path.name.removesuffix(".cl.j2"): path.read_text() for path in template_folder().glob("*.cl.j2")}
     helpers = {
@@ -20,4 +23,4 @@ def kernel_templates() -> set[str]:
         for name in jinja2.meta.find_referenced_templates(environment.parse(source))
         if name
     }
-    return set(sources) - helpers - {PRELUDE}
+    return set(sources) - helpers - SURROUNDINGS - NOT_PORTABLE

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lower": BASE | {"ir", "quantization", "tflite", "ops", "entry_point", "variables"},
     "passes": BASE | {"ir", "quantization", "ops"},
     "plan": BASE | {"ir", "quantization", "ops"},
-    "codegen": BASE | {"ir", "ops", "plan"},
+    "codegen": BASE | {"executable", "ir", "ops", "plan"},
     "resize": BASE | {"entry_point", "lower"},
     "report": {"tensor_info"},
     "advice": STAGES | {"report"},

@@ -25,7 +25,7 @@ from tflgpu.passes.simplify import simplify
 from tflgpu.passes.weights import pack_weights
 from tflgpu.plan import make_plan
 from tflgpu.runtime.devices import choose
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executor import LaunchExecutor
 from tflgpu.runtime.session import open_session
 from tflgpu.tflite import read_model
 from tflgpu.writer import ModelBuilder
@@ -93,7 +93,7 @@ def run(graph: Graph) -> list[Floats]:
     rng = np.random.default_rng(4)
     inputs = [rng.standard_normal(graph[t].shape).astype(np.float32) for t in graph.inputs]
     source = render(plan)
-    return Executor(link(plan, source.names), build(source.text, session)[0], session).run(inputs)
+    return LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session).run(inputs)
 
 
 def assert_same_results(before: Graph, after: Graph) -> None:

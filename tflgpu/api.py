@@ -246,13 +246,16 @@ class CompiledModel:
 
 def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[Any]:
     array = np.asarray(value)
-    fits = array.ndim == len(info.shape) and all(
-        given == wanted or (axis in info.free_axes and given > 0)
-        for axis, (given, wanted) in enumerate(zip(array.shape, info.shape, strict=True))
+    fits = array.shape == info.shape or (
+        array.ndim == len(info.shape)
+        and all(
+            given == wanted or (axis in info.free_axes and given > 0)
+            for axis, (given, wanted) in enumerate(zip(array.shape, info.shape, strict=True))
+        )
     )
     if not fits:
         shape = ["any" if axis in info.free_axes else str(d) for axis, d in enumerate(info.shape)]
         raise ValueError(f"input {info.name!r} has shape {list(array.shape)}; [{', '.join(shape)}] was expected")
-    if array.dtype.name != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
+    if array.dtype != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
         raise ValueError(f"input {info.name!r} has element type {array.dtype}; {info.dtype} was expected")
     return np.asarray(array, info.dtype, order="C")

@@ -1,8 +1,9 @@
 """Plan -> OpenCL C. The only module that imports jinja2.
 
 Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *scratch)``);
-nodes whose functions have the same text share one. An executor wraps the functions: here the launch executor's
-wrapper, one ``__kernel`` a function, where work-group i computes tile i.
+nodes whose functions have the same text share one. Two executors wrap the functions: :func:`render` makes one
+``__kernel`` of each, where work-group i computes tile i; :func:`render_persistent` one of all, which goes through the
+launches of an executable.
 
 Nothing that a model says as text reaches the source: templates see shapes, numbers and names made up here.
 """
@@ -13,37 +14,54 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from math import isinf, isnan
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from tflgpu.executable import Executable, Launch, Persistent, Slot
 from tflgpu.ops.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
 
 PLACEHOLDER = "KERNEL"
+PERSISTENT = "persistent"
 
 
 @dataclass(frozen=True)
 class Function:
-    """One tile function and its launch wrapper; ``source`` needs :func:`prelude` before it."""
+    """One tile function and its launch wrapper; both need the prelude before them.
+
+    pointers: the types of its arguments. scratch: float4 elements of local memory.
+    """
 
     name: str
-    source: str
+    tile: str
+    wrapper: str
+    pointers: tuple[str, ...]
+    scratch: int
+
+    @property
+    def source(self) -> str:
+        return self.tile + self.wrapper
 
 
 @dataclass(frozen=True)
 class KernelSource:
-    """The distinct functions of a plan, and for each of its kernels the name of the one it launches."""
+    """The distinct functions of a plan, and for each of its kernels the name of the one it launches.
 
+    prelude: what the program begins with.
+    """
+
+    prelude: str
     functions: tuple[Function, ...]
     names: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """All of it as one compilation unit."""
-        return "\n".join((prelude(), *(f.source for f in self.functions)))
+        return "\n".join((self.prelude, *(f.source for f in self.functions)))
 
 
 def render(plan: Plan) -> KernelSource:
@@ -51,18 +69,65 @@ def render(plan: Plan) -> KernelSource:
     functions: dict[str, Function] = {}
     names = []
     for planned in plan.kernels:
-        text = _render_kernel(planned)
-        digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+        tile, wrapper = _render_tile(planned), _render_wrapper(planned)
+        digest = hashlib.blake2b((tile + wrapper).encode(), digest_size=6).hexdigest()
         name = f"{planned.kernel.template}_{digest}"
-        functions.setdefault(name, Function(name, text.replace(PLACEHOLDER, name)))
+        if name not in functions:
+            texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
+            functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.scratch)
         names.append(name)
-    return KernelSource(tuple(functions.values()), tuple(names))
+    return KernelSource(prelude(ptx=plan.target.ptx), tuple(functions.values()), tuple(names))
+
+
+def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
+    """The launches of ``executable`` as one kernel: its program, and what the executor must know of it.
+
+    ptx: whether the device's compiler takes NVIDIA's inline assembly.
+    """
+    launches = executable.launches
+    local_size = max((launch.local_size for launch in launches), default=1)
+    assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
+    order = sorted(range(len(launches)), key=lambda number: launches[number].level)
+    functions = {f.name: f for f in source.functions}
+    kernel = (
+        _environment()
+        .get_template(f"{PERSISTENT}.cl.j2")
+        .render(
+            function=PERSISTENT,
+            buffers=len(executable.buffers),
+            results=executable.results,
+            local_size=local_size,
+            scratch=max((f.scratch for f in source.functions), default=0),
+            levels=[
+                [
+                    {"tiles": launches[n].groups, "call": _call(functions[launches[n].function], launches[n])}
+                    for n in level
+                ]
+                for _, level in groupby(order, key=lambda number: launches[number].level)
+            ],
+        )
+    )
+    grid = _environment().get_template("grid_ptx.cl.j2" if ptx else "grid.cl.j2").render()
+    # A function that the compiler may copy to each of its calls makes it slow: a network has dozens of them.
+    tiles = (f"__attribute__((noinline)) {f.tile}" for f in source.functions)
+    text = "\n".join((source.prelude, grid, *tiles, kernel))
+    return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)
+
+
+def _call(function: Function, launch: Launch) -> str:
+    pointers = map(_address, function.pointers, launch.arguments)
+    return f"{function.name}_tile({', '.join(pointers)}, tile, scratch)"
+
+
+def _address(pointer: str, slot: Slot) -> str:
+    return f"({pointer.replace('restrict', '').strip()})buffer{slot.buffer} + {slot.offset}"
 
 
 @cache
-def prelude() -> str:
-    """What every program begins with."""
-    return _environment().get_template("storage.cl.j2").render()
+def prelude(*, ptx: bool) -> str:
+    """What every program begins with. ptx: whether the device's compiler takes NVIDIA's inline assembly."""
+    names = ("storage", "storage_ptx") if ptx else ("storage",)
+    return "\n".join(_environment().get_template(f"{name}.cl.j2").render() for name in names)
 
 
 def template_folder() -> Path:
@@ -95,7 +160,8 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _render_kernel(planned: PlannedKernel) -> str:
+def _render_tile(planned: PlannedKernel) -> str:
+    """The function that computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
     body = (
         _environment()
@@ -117,15 +183,21 @@ def _render_kernel(planned: PlannedKernel) -> str:
             ],
         )
     )
-    arguments = planned.arguments
-    parameters = ", ".join([*(f"{_pointer(a)}{a.name}" for a in arguments), "int tile", "__local float4 *scratch"])
+    parameters = ", ".join(
+        [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *scratch"]
+    )
+    body = "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
+    return f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
+
+
+def _render_wrapper(planned: PlannedKernel) -> str:
+    """The kernel in which work-group i computes tile i."""
+    kernel, arguments = planned.kernel, planned.arguments
     launch = ", ".join(f"{_pointer(a)}{a.name}, ulong {a.name}_offset" for a in arguments)
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
     local = f"__local float4 scratch[{kernel.scratch}];\n  " if kernel.scratch else ""
     scratch = "scratch" if kernel.scratch else "(__local float4 *)0"
-    body = "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
     return (
-        f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
         f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n"
         f"void {PLACEHOLDER}({launch}) {{\n"
         f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {scratch});\n}}\n"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tflgpu import interpreter
 from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, Part, TensorIndex
-from tflgpu.codegen import render
+from tflgpu.codegen import render, render_persistent
 from tflgpu.entry_point import EntryPoint, entry_point
 from tflgpu.errors import ModelError, UnsupportedError
 from tflgpu.ir import Graph
@@ -53,7 +53,11 @@ def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatc
         source = render(plan)
         clock.lap("render")
         executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
-        parts.append(DevicePart(piece.inputs, piece.outputs, source.text, executable))
+        text = source.text
+        if target.executor == "persistent" and executable.launches:
+            text, persistent = render_persistent(source, executable, ptx=target.ptx)
+            executable = replace(executable, persistent=persistent)
+        parts.append(DevicePart(piece.inputs, piece.outputs, text, executable))
         plans.append(plan)
     inputs, outputs = frontend.interface()
     return Artifact(inputs, outputs, tuple(parts), frontend.report(pieces, [p.graph for p in plans], plans))

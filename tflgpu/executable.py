@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from tflgpu.layout import Shape
 from tflgpu.target import ElementType
 
+HEADER = 256  # bytes, an alignment that all devices take
+
 
 @dataclass(frozen=True)
 class DeviceBuffer:
@@ -33,7 +35,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of ``groups`` work-groups. operators: indices of the model's operators that it computes."""
+    """One launch of ``groups`` work-groups.
+
+    operators: indices of the model's operators that it computes.
+    level: it depends on launches of lower levels only, also through memory that tensors use one after another.
+    """
 
     function: str
     groups: int
@@ -41,16 +47,18 @@ class Launch:
     arguments: tuple[Slot, ...]
     operators: tuple[int, ...]
     macs: int
+    level: int
 
 
 @dataclass(frozen=True)
 class Port:
-    """Where a model input or output lies, alone in its buffer and in the host's order.
+    """Where a model input or output lies, in the host's order.
 
-    dtype: of the arrays that callers give and get; ``element`` is what the device has.
+    offset: in bytes. dtype: of the arrays that callers give and get; ``element`` is what the device has.
     """
 
     buffer: int
+    offset: int
     shape: Shape
     element: ElementType
     dtype: str
@@ -70,14 +78,36 @@ class StateBuffer:
 
 
 @dataclass(frozen=True)
+class Persistent:
+    """All launches of an executable as one kernel.
+
+    Its arguments are every buffer by number, then those of ``templates/persistent.cl.j2``. The barrier's two words
+    begin the buffer of results, and are zero before the first run.
+    order: the numbers of the launches as the kernel runs them.
+    clock: whether it can read the device's clock after each of them.
+    """
+
+    function: str
+    local_size: int
+    order: tuple[int, ...]
+    clock: bool
+
+
+@dataclass(frozen=True)
 class Executable:
-    """Launches in order over buffers by number."""
+    """Launches in order over buffers by number; ``persistent`` if one kernel is to run all of them.
+
+    results: the buffer that begins with ``HEADER`` bytes for the executor's own use; if they share one, the outputs
+    are behind them.
+    """
 
     buffers: tuple[DeviceBuffer, ...]
     launches: tuple[Launch, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     states: tuple[StateBuffer, ...] = ()
+    results: int = 0
+    persistent: Persistent | None = None
 
 
 Array = NDArray[Any]

@@ -13,7 +13,8 @@ from tflgpu.build import build, keep
 from tflgpu.cache import Cache
 from tflgpu.errors import UnsupportedError
 from tflgpu.interpreter import CpuPiece
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executor import Executor, LaunchExecutor
+from tflgpu.runtime.persistent import PersistentExecutor
 from tflgpu.runtime.session import Session
 from tflgpu.stopwatch import Stopwatch
 
@@ -42,7 +43,7 @@ class Instance:
             return part, piece
         program, binaries = build(part.source, self._session, part.binaries, cache)
         clock.lap("build")
-        executor = Executor(part.executable, program, self._session)
+        executor = open_executor(part, program, self._session)
         clock.lap("upload")
         if cache is not None and not binaries:
             executor.warm_up()
@@ -88,3 +89,9 @@ class Instance:
 
     def _parts(self) -> Iterator[tuple[Part, Executor | CpuPiece]]:
         return zip(self.artifact.parts, self._engines, strict=True)
+
+
+def open_executor(part: DevicePart, program: Any, session: Session) -> Executor:
+    """The executor that the part was compiled for. Raises DeviceError if memory runs out."""
+    kind = PersistentExecutor if part.executable.persistent else LaunchExecutor
+    return kind(part.executable, program, session)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.executable import DeviceBuffer, Executable, Launch, Port, Slot, StateBuffer
+from tflgpu.executable import HEADER, DeviceBuffer, Executable, Launch, Port, Slot, StateBuffer
 from tflgpu.ir import Array, State, TensorId
 from tflgpu.layout import LANES, pack
 from tflgpu.ops.kernel import Argument
 from tflgpu.plan import Plan
 from tflgpu.plan.arena import aligned
+from tflgpu.plan.levels import levels
 from tflgpu.target import HOST_DTYPES, ITEM_BYTES
 
 HALF_MAX = float(np.finfo(np.float16).max)
@@ -36,18 +37,21 @@ def link(
             tuple(map(memory.slot, planned.arguments)),
             planned.node.sources,
             planned.kernel.macs,
+            level,
         )
-        for planned, name in zip(plan.kernels, functions, strict=True)
+        for planned, name, level in zip(plan.kernels, functions, levels(plan), strict=True)
     )
     inputs = tuple(memory.port(t, plan.graph[t].dtype) for t in plan.graph.inputs)
     types = output_types or [plan.graph[t].dtype for t in plan.graph.outputs]
     outputs = tuple(map(memory.port, plan.graph.outputs, types))
     states = tuple(map(memory.state, plan.graph.states))
-    return Executable(tuple(memory.buffers), launches, inputs, outputs, states)
+    return Executable(tuple(memory.buffers), launches, inputs, outputs, states, memory.results)
 
 
 class _Memory:
-    """One arena, one block of constants, and a buffer for each input, output and state.
+    """One arena, one block of constants, one of all inputs, one of all outputs, and a buffer for each state.
+
+    Inputs share a buffer so that one copy brings them all, and outputs so that one copy takes them away.
 
     Slots are a buffer and an offset. Sub-buffers would say the same, but NVIDIA's driver 580 crashes when overlapping
     ones are released.
@@ -59,6 +63,9 @@ class _Memory:
         self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
         self._constants = self._place_constants()
         self._arena = None if separate or not plan.arena_bytes else self._new(DeviceBuffer(plan.arena_bytes))
+        if not separate:
+            self._share(plan.graph.inputs)
+        self.results = self._share(() if separate else plan.graph.outputs, HEADER)
 
     def slot(self, argument: Argument) -> Slot:
         constant = argument.tensor is None
@@ -67,8 +74,7 @@ class _Memory:
 
     def port(self, tensor: TensorId, dtype: str) -> Port:
         buffer, offset = self._place(tensor)
-        assert offset == 0, "inputs and outputs are not in the arena"
-        return Port(buffer, self.plan.graph[tensor].shape, self.plan.storage[tensor].type, dtype)
+        return Port(buffer, offset, self.plan.graph[tensor].shape, self.plan.storage[tensor].type, dtype)
 
     def state(self, state: State) -> StateBuffer:
         buffer, offset = self._place(state.read)
@@ -89,6 +95,16 @@ class _Memory:
     def _new(self, buffer: DeviceBuffer) -> int:
         self.buffers.append(buffer)
         return len(self.buffers) - 1
+
+    def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
+        """One buffer, from ``begin`` on, for all of ``tensors`` that have no place yet and are no state's."""
+        states = {self.plan.roots[t] for state in self.plan.graph.states for t in (state.read, state.written)}
+        number, end = len(self.buffers), begin
+        for root in dict.fromkeys(self.plan.roots[t] for t in tensors):
+            if root not in self._places and root not in states:
+                self._places[root] = (number, end)
+                end += aligned(self.plan.storage[root].bytes)
+        return self._new(DeviceBuffer(max(end, 1)))
 
     def _place(self, tensor: TensorId | None) -> tuple[int, int]:
         assert tensor is not None

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Literal, get_args
 
 Precision = Literal["auto", "fp32", "fp16"]
+ExecutorChoice = Literal["auto", "launch", "persistent"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
 Quantized = Literal["simulate", "float"]
 Fallback = Literal["auto", "forbid"]
@@ -15,6 +16,7 @@ CacheMode = Literal["readwrite", "read", "require", "off"]
 
 CHOICES = {
     "precision": Precision,
+    "executor": ExecutorChoice,
     "fallback": Fallback,
     "quantized": Quantized,
     "cache": CacheMode,
@@ -30,6 +32,10 @@ class Options:
         and computes in float, and needs no device extension; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
         index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
+    executor: ``"launch"`` runs each kernel as a launch of its own; ``"persistent"`` runs all of them inside one launch
+        with barriers between dependent kernels, which needs work-groups that all run at the same time;
+        ``"auto"`` is persistent on NVIDIA's GPUs, where a launch costs more than a small kernel. On CPUs a persistent
+        kernel has a single work-group, which is slow: there it is for tests.
     fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
         on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
         reason.
@@ -55,6 +61,7 @@ class Options:
 
     precision: Precision = "auto"
     device: str | int = "auto"
+    executor: ExecutorChoice = "auto"
     fallback: Fallback = "auto"
     outputs: Sequence[str] | None = None
     signature: str | None = None

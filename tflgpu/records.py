@@ -55,6 +55,8 @@ def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
 
 def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
+    if hasattr(origin, "__value__"):  # what numpy's NDArray stands for: an alias of its own kind from Python 3.12 on
+        origin = get_origin(origin.__value__)
     if isinstance(kind, type) and is_dataclass(kind):
         types = _field_types(kind)
         return kind(**{name: _decode(each, data[name], blobs) for name, each in types.items()})

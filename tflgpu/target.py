@@ -34,13 +34,22 @@ class Target:
         ``"gpu"`` kernels spread a tile over the work-items of a group.
     compute_units: cores or multiprocessors; tile counts aim at a multiple of it.
     storage: element type of float activations and weights in device memory; arithmetic is always in float.
+    executor: what runs the kernels, see :class:`tflgpu.Options`.
+    ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
+    matrix_units: whether that includes ``mma.sync.m16n8k16`` of half precision (compute capability 8.0).
     """
 
     family: Literal["cpu", "gpu"]
     compute_units: int
     storage: Literal["float", "half"]
+    executor: Literal["launch", "persistent"] = "launch"
+    ptx: bool = False
+    matrix_units: bool = False
 
     @property
     def local_size(self) -> int:
         """Work-items of one work-group of kernels that have no reason to choose their own number."""
-        return 1 if self.family == "cpu" else 128
+        if self.family == "cpu":
+            return 1
+        # A persistent kernel has one group on each compute unit, which is to keep it busy alone.
+        return 256 if self.ptx and self.executor == "persistent" else 128

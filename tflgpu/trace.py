@@ -23,7 +23,7 @@ from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
 from tflgpu.runtime.devices import choose
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executor import LaunchExecutor
 from tflgpu.runtime.program import compile_program
 from tflgpu.runtime.session import Session, open_session
 from tflgpu.submodel import submodel
@@ -72,7 +72,7 @@ def _run_piece(
     plan = make_plan(optimize(lowered.graph), target)
     source = render(plan)
     executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
-    executor = Executor(executable, compile_program(session.context, source.text), session)
+    executor = LaunchExecutor(executable, compile_program(session.context, source.text), session)
 
     def record(number: int, elements: Array) -> None:
         node = plan.kernels[number].node

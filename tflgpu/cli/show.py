@@ -57,7 +57,7 @@ def _show_plan(model: Path, options: tflgpu.Options, as_json: bool) -> None:
 
 
 def _show_source(model: Path, options: tflgpu.Options, as_json: bool) -> None:
-    from tflgpu.codegen import prelude, render
+    from tflgpu.codegen import render
     from tflgpu.compiler import plan_model
     from tflgpu.runtime.devices import choose
 
@@ -65,7 +65,7 @@ def _show_source(model: Path, options: tflgpu.Options, as_json: bool) -> None:
     source = render(plan)
     if as_json:
         functions = {f.name: f.source for f in source.functions}
-        print_json({"prelude": prelude(), "functions": functions, "launches": source.names})
+        print_json({"prelude": source.prelude, "functions": functions, "launches": source.names})
     elif console.is_terminal:
         console.print(Syntax(source.text, "c", theme="ansi_dark", background_color="default", word_wrap=True))
     else:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 import numpy as np
 
 from tflgpu.ir import Array
-from tflgpu.layout import LANES, Geometry
+from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
+from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.matrix_kernels import convolution_mma, suits_matrix_units
 from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
+from tflgpu.ops.window import Window
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
 # Pixels of a CPU block by its vectors of output channels: the accumulators and the weights of one input channel
 # stay in registers, of which AVX-512 has 32.
 CPU_PIXELS = {1: 8, 2: 6}
-# Pixels and slices of a GPU's block: large ones use each value more often, small ones leave more work-items.
-GPU_BLOCKS = ((4, 4), (4, 2), (2, 2), (2, 1), (1, 1))
-RUNTIME_GPU_BLOCKS = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
+UNROLLED_TAPS = 25  # of a depthwise window; the weights of larger ones would not stay in registers
+DEPTHWISE_PIXELS = (1, 2, 4)  # of a GPU's part
+# Pixels and slices of a GPU's part.
+GPU_PARTS = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
+RUNTIME_GPU_PARTS = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
 
 
 def _bias(request: Request, channels: int, padded: int) -> Array:
@@ -139,16 +145,17 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
 
 @variant("convolution", "gpu")
 def convolution_gpu(request: Request) -> Kernel:
+    attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
+    assert isinstance(attributes, Convolution)
+    if suits_matrix_units(request):
+        return convolution_mma(request, _bias(request, g.channels, g.slices * LANES))
     if _is_vector_product(request):
         return fully_connected_gpu(request)
-    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, Convolution)
-    runtime = request.value(1) is None
-    candidates = RUNTIME_GPU_BLOCKS if runtime else tuple(b for b in GPU_BLOCKS if b[1] <= g.slices)
-    pixels, slices_out = _gpu_block(g, request.target.compute_units, candidates)
+    pixels, slices_out, splits = _gpu_part(request)
     block = slices_out * LANES
     weights = _packed_weights(request, block)
     items = g.batch * weights.blocks * tile_count(g.plane, pixels)
+    per_tile = target.local_size // splits
     return Kernel(
         "convolution_gpu",
         {
@@ -156,9 +163,11 @@ def convolution_gpu(request: Request) -> Kernel:
             "pixels": pixels,
             "slices_out": slices_out,
             "slices": weights.read.slices,
+            "splits": splits,
+            "slices_per_split": tile_count(weights.read.slices, splits),
             "first_slice": weights.read.expression,
             "out_blocks": weights.blocks,
-            "per_tile": request.target.local_size,
+            "per_tile": per_tile,
             "src": src,
             "weights_type": weights.argument.type,
         },
@@ -167,18 +176,38 @@ def convolution_gpu(request: Request) -> Kernel:
             weights.argument,
             Argument("bias", "float", None, _bias(request, g.channels, weights.blocks * block)),
         ),
-        tiles=tile_count(items, request.target.local_size),
-        local_size=request.target.local_size,
+        tiles=tile_count(items, per_tile),
+        local_size=target.local_size,
+        scratch=scratch(target, splits, pixels * slices_out),
         macs=_macs(request),
     )
 
 
-def _gpu_block(g: Geometry, compute_units: int, blocks: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-    """Pixels and slices of one work-item: the first of ``blocks`` that leaves some warps to every compute unit."""
-    for pixels, slices in blocks:
-        if g.batch * tile_count(g.plane, pixels) * tile_count(g.slices, slices) >= compute_units * 256:
-            return pixels, slices
-    return blocks[-1]
+def _gpu_part(request: Request) -> tuple[int, int, int]:
+    """Pixels and output slices of one work-item, and how many of them share the input slices."""
+    attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
+    assert isinstance(attributes, Convolution)
+    runtime = request.value(1) is None
+
+    def cost(choice: tuple[tuple[int, int], int]) -> float:
+        (pixels, slices_out), splits = choice
+        read = block_inputs(g.channels, attributes.groups, slices_out * LANES, src.geometry)
+        items = g.batch * len(read.first) * tile_count(g.plane, pixels)
+        # A compute unit multiplies four vectors a cycle; a load of one quad by each item of a warp takes it four.
+        step_cycles = target.local_size / WARP * LANES * max(pixels * slices_out, pixels + slices_out)
+        return cycles(
+            target,
+            tiles=tile_count(items * splits, target.local_size),
+            steps=prod(attributes.window.kernel) * read.slices,
+            step_cycles=step_cycles,
+            splits=splits,
+            quads=pixels * slices_out,
+        )
+
+    parts = RUNTIME_GPU_PARTS if runtime else tuple(part for part in GPU_PARTS if part[1] <= g.slices)
+    choices = (c for c in product(parts, SPLITS) if c[1] <= src.slices and fits(target, c[1], prod(c[0])))
+    (pixels, slices_out), splits = min(choices, key=cost)
+    return pixels, slices_out, splits
 
 
 def _depthwise_arguments(request: Request) -> tuple[Argument, Argument, Argument]:
@@ -193,7 +222,7 @@ def depthwise_cpu(request: Request) -> Kernel:
     attributes, dst = request.node.attributes, request.output
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)
-    if attributes.multiplier > 1 or taps > 25:  # weights of larger windows would not stay in registers
+    if attributes.multiplier > 1 or taps > UNROLLED_TAPS:
         return depthwise(request)
     g = dst.geometry
     rows = items_per_tile(g.height * g.slices * g.batch, request.target, 2 * taps * LANES * g.width)
@@ -213,7 +242,55 @@ def depthwise_cpu(request: Request) -> Kernel:
 
 
 @variant("depthwise", "gpu")
+def depthwise_gpu(request: Request) -> Kernel:
+    attributes, g, target = request.node.attributes, request.output.geometry, request.target
+    assert isinstance(attributes, Depthwise)
+    window = attributes.window
+    taps = prod(window.kernel)
+    if attributes.multiplier > 1 or taps > UNROLLED_TAPS:
+        return depthwise(request)
+
+    def items(pixels: int) -> int:
+        return g.batch * g.slices * g.height * tile_count(g.width, pixels)
+
+    def cost(pixels: int) -> float:
+        loads = taps + window.kernel[0] * len(_columns(window, pixels))
+        step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
+        tiles = tile_count(items(pixels), target.local_size)
+        return cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
+
+    pixels = min((n for n in DEPTHWISE_PIXELS if n <= g.width), key=cost)
+    arguments = _depthwise_arguments(request)
+    return Kernel(
+        "depthwise_gpu",
+        {
+            "window": window,
+            "pixels": pixels,
+            "columns": _columns(window, pixels),
+            "per_tile": target.local_size,
+            "src": request.input(0),
+            "weights_type": arguments[1].type,
+        },
+        arguments,
+        tiles=tile_count(items(pixels), target.local_size),
+        local_size=target.local_size,
+        macs=taps * g.pixels * g.channels,
+    )
+
+
+def _columns(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The input columns that neighbouring outputs need, from the first tap of the first one on.
+
+    Each comes with its uses: the output and the tap that it is for.
+    """
+    uses: dict[int, list[tuple[int, int]]] = {}
+    for j, kx in product(range(pixels), range(window.kernel[1])):
+        uses.setdefault(j * window.stride[1] + kx * window.dilation[1], []).append((j, kx))
+    return sorted(uses.items())
+
+
 def depthwise(request: Request) -> Kernel:
+    """For every window and channel multiplier, on both families."""
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)

@@ -10,6 +10,7 @@ from typing import Literal
 from tflgpu.ir import Tensor
 from tflgpu.ops.base import Emit, Emitter, Site, declare
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.reduction import Reduce
 from tflgpu.ops.window import Window, window_of, window_reasons
 
 # l2 is the square root of the average of squares.
@@ -35,6 +36,8 @@ def _pool(function: Function) -> Emit:
         image = site.input(0)
         window = window_of(site, _kernel(site), image.shape)
         shape = (image.shape[0], *window.output(*image.shape[1:3]), image.shape[3])
+        if function == "average" and window.kernel == image.shape[1:3] and not any(window.padding):
+            return emit.node("reduce", [image], shape, Reduce("mean", (1, 2)), emit.activation(site))
         return emit.node("pool", [image], shape, Pool(function, window), emit.activation(site))
 
     return emit_pool

@@ -16,13 +16,21 @@ from tflgpu.target import Target
 
 VARIABLE = "TFLGPU_DEVICE"
 ADVICE = 'install a CPU runtime with `pip install "tflgpu[cpu]"`, or the OpenCL driver of your GPU'
+# Compute capabilities of NVIDIA's devices from which on there are fences and loads of the PTX memory model, and
+# matrix units with m16n8k16 tiles of half precision.
+PTX_MEMORY_MODEL = (7, 0)
+PTX_HALF_MATRICES = (8, 0)
 # Among devices of one type: a compiler that vectorizes well first, simulators last.
 PLATFORM_ORDER = ("Intel(R) OpenCL", "Portable Computing Language", "Oclgrind")
 
 
 @dataclass(frozen=True)
 class Device:
-    """One OpenCL device. memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``."""
+    """One OpenCL device.
+
+    memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor is what "auto" chooses; ptx and
+    matrix_units are as in :class:`tflgpu.target.Target`.
+    """
 
     index: int
     name: str
@@ -33,7 +41,9 @@ class Device:
     memory: int
     compute_units: int
     half_arithmetic: bool
-    executor: str
+    executor: Literal["launch", "persistent"]
+    ptx: bool
+    matrix_units: bool
     handle: cl.Device = field(compare=False, repr=False)
 
     def target(self, options: Options) -> Target:
@@ -45,7 +55,12 @@ class Device:
         if precision == "auto":
             precision = "fp32" if self.type == "cpu" else "fp16"
         return Target(
-            family=family, compute_units=self.compute_units, storage="half" if precision == "fp16" else "float"
+            family=family,
+            compute_units=self.compute_units,
+            storage="half" if precision == "fp16" else "float",
+            executor=self.executor if options.executor == "auto" else options.executor,
+            ptx=self.ptx,
+            matrix_units=self.matrix_units,
         )
 
 
@@ -83,6 +98,8 @@ def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int
 
 
 def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
+    generation = _compute_capability(handle)
+    ptx = generation >= PTX_MEMORY_MODEL
     return Device(
         index,
         handle.name.strip(),
@@ -93,9 +110,18 @@ def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
         handle.global_mem_size,
         handle.max_compute_units,
         "cl_khr_fp16" in handle.extensions.split(),
-        "launch",
+        "persistent" if ptx else "launch",
+        ptx,
+        generation >= PTX_HALF_MATRICES,
         handle,
     )
+
+
+def _compute_capability(handle: cl.Device) -> tuple[int, int]:
+    """The generation of an NVIDIA device; (0, 0) for any other."""
+    if "cl_nv_device_attribute_query" not in handle.extensions.split():
+        return (0, 0)
+    return handle.compute_capability_major_nv, handle.compute_capability_minor_nv
 
 
 def choose(request: str | int) -> Device:

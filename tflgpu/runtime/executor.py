@@ -1,7 +1,8 @@
-"""The launch executor: an Executable's launches one after another, on one in-order queue."""
+"""Device memory of an executable, and the launch executor: its launches one after another, on one in-order queue."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,11 +11,12 @@ import pyopencl as cl
 from tflgpu.errors import DeviceError
 from tflgpu.executable import Array, DeviceBuffer, Executable
 from tflgpu.runtime.session import Session, profiling_queue
+from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
 from tflgpu.target import HOST_DTYPES, ElementType
 
 
-class Executor:
-    """Device memory and launches of one executable. Not thread-safe: the caller serializes :meth:`run`."""
+class Executor(ABC):
+    """Device memory of one executable, and what all executors do. Not thread-safe: the caller serializes the calls."""
 
     def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
@@ -22,19 +24,33 @@ class Executor:
         self.session = session
         # clSetKernelArg does not keep a buffer alive.
         self._buffers = [self._allocate(b) for b in executable.buffers]
-        self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
-        for launch in executable.launches:
-            kernel = cl.Kernel(program, launch.function)
-            for i, slot in enumerate(launch.arguments):
-                kernel.set_arg(2 * i, self._buffers[slot.buffer])
-                kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
-            self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
+        self._transfer = self._make_transfer()
+        self._bind(program)
         self.reset_state()
 
+    @abstractmethod
+    def _make_transfer(self) -> Transfer:
+        """What suits the device."""
+
+    @abstractmethod
+    def _bind(self, program: cl.Program) -> None:
+        """Set the arguments of every kernel."""
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Enqueue all kernels of one inference."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """After the queue is done: raise DeviceError if the kernels say that they failed."""
+
+    @abstractmethod
+    def _measure(self) -> list[float]:
+        """Run all kernels once and wait: the seconds on the device of each launch."""
+
     def warm_up(self) -> None:
-        """Run every launch once, on whatever the buffers hold; state is as before the first run afterwards."""
-        for launch in self._launches:
-            cl.enqueue_nd_range_kernel(self.session.queue, *launch)
+        """Run every kernel once, on whatever the buffers hold; state is as before the first run afterwards."""
+        self._start()
         self.session.queue.finish()
         self.reset_state()
 
@@ -49,79 +65,49 @@ class Executor:
                 cl.enqueue_copy(queue, buffer, state.initial)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One inference: arrays in the order and element types of the inputs, fresh arrays back."""
+        """One inference: arrays in the order and element types of the inputs, fresh arrays back.
+
+        Raises DeviceError if the device fails; variables then hold anything until :meth:`reset_state`.
+        """
         try:
-            held = self._write(inputs)
-            queue = self.session.queue
-            for kernel, global_size, local_size in self._launches:
-                cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
+            self._transfer.write(inputs)
+            self._start()
             self._keep_states()
-            results = self._read()
-            del held  # the copies are done
+            results = self._transfer.read()
+            self._check()
             return results
         except cl.Error as error:
             raise DeviceError(f"{self.session.device.name} failed while running the model: {error}") from error
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[float]:
-        """Median seconds on the device of each launch over ``runs`` inferences. State is as before afterwards."""
-        queue = profiling_queue(self.session)
+        """Median seconds on the device of each launch over ``runs`` inferences. State is as before afterwards.
+
+        Raises DeviceError if the executor cannot tell.
+        """
+        queue = self.session.queue
         states = [self._buffers[s.buffer] for s in self.executable.states]
         kept = [np.empty(buffer.size, np.uint8) for buffer in states]
         for buffer, array in zip(states, kept, strict=True):
-            cl.enqueue_copy(self.session.queue, array, buffer)
-        held = self._write(inputs)
-        self.session.queue.finish()
-        times = []
-        for _ in range(runs + 1):  # the first run warms up
-            events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in self._launches]
-            queue.finish()
-            times.append([(e.profile.end - e.profile.start) * 1e-9 for e in events])
-        del held
+            cl.enqueue_copy(queue, array, buffer)
+        self._transfer.write(inputs)
+        times = [self._measure() for _ in range(runs + 1)]  # the first run warms up
         for buffer, array in zip(states, kept, strict=True):
-            cl.enqueue_copy(self.session.queue, buffer, array)
+            cl.enqueue_copy(queue, buffer, array)
         return [float(median) for median in np.median(times[1:], axis=0)]
 
-    def observe(
-        self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]
-    ) -> list[Array]:
-        """:meth:`run`, calling ``seen`` with the number of each launch and the elements that it has written.
+    def launch(self) -> None:
+        """Run the kernels on the inputs that the device has, and wait; nothing is copied. For measuring.
 
-        written: type and number of the elements that each launch writes, which it does through its first argument.
+        A barrier that gave up shows at the next :meth:`run`.
         """
-        held = self._write(inputs)
-        queue = self.session.queue
-        for number, (element, count) in enumerate(written):
-            cl.enqueue_nd_range_kernel(queue, *self._launches[number])
-            elements = np.empty(count, HOST_DTYPES[element])
-            slot = self.executable.launches[number].arguments[0]
-            cl.enqueue_copy(queue, elements, self._buffers[slot.buffer], src_offset=slot.offset * elements.itemsize)
-            seen(number, elements)
-        self._keep_states()
-        results = self._read()
-        del held
-        return results
+        self._start()
+        self.session.queue.finish()
 
     def _keep_states(self) -> None:
         """The value that a run has left to a variable becomes the one that the next run finds."""
         for state in self.executable.states:
             if state.next is not None:
                 cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
-
-    def _write(self, inputs: Sequence[Array]) -> list[Array]:
-        """Start copying; what comes back must live until the queue is done with it."""
-        ports = self.executable.inputs
-        arrays = [np.ascontiguousarray(a, HOST_DTYPES[p.element]) for a, p in zip(inputs, ports, strict=True)]
-        for port, array in zip(ports, arrays, strict=True):
-            cl.enqueue_copy(self.session.queue, self._buffers[port.buffer], array, is_blocking=False)
-        return arrays
-
-    def _read(self) -> list[Array]:
-        ports = self.executable.outputs
-        outputs = [np.empty(p.shape, HOST_DTYPES[p.element]) for p in ports]
-        for port, array in zip(ports, outputs, strict=True):
-            cl.enqueue_copy(self.session.queue, array, self._buffers[port.buffer], is_blocking=False)
-        self.session.queue.finish()
-        return [a.astype(p.dtype, copy=False) for a, p in zip(outputs, ports, strict=True)]
 
     def _allocate(self, wanted: DeviceBuffer) -> cl.Buffer:
         """A buffer of constants, or of zeros: lanes past the last channel of an input are never written."""
@@ -137,3 +123,52 @@ class Executor:
                 f"{self.session.device.name} has no {wanted.bytes} bytes left for {what}: {error}"
             ) from error
         return buffer
+
+
+class LaunchExecutor(Executor):
+    """Every kernel is a launch of its own."""
+
+    def _make_transfer(self) -> Transfer:
+        kind = PinnedTransfer if self.session.device.type == "gpu" else DirectTransfer
+        return kind(self.executable, self._buffers, self.session)
+
+    def _bind(self, program: cl.Program) -> None:
+        self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        for launch in self.executable.launches:
+            kernel = cl.Kernel(program, launch.function)
+            for i, slot in enumerate(launch.arguments):
+                kernel.set_arg(2 * i, self._buffers[slot.buffer])
+                kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
+            self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
+
+    def _start(self) -> None:
+        for kernel, global_size, local_size in self._launches:
+            cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size)
+
+    def _check(self) -> None:
+        """Nothing can fail that the queue does not report."""
+
+    def _measure(self) -> list[float]:
+        queue = profiling_queue(self.session)
+        self.session.queue.finish()
+        events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in self._launches]
+        queue.finish()
+        return [(e.profile.end - e.profile.start) * 1e-9 for e in events]
+
+    def observe(
+        self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]
+    ) -> list[Array]:
+        """:meth:`run`, calling ``seen`` with the number of each launch and the elements that it has written.
+
+        written: type and number of the elements that each launch writes, which it does through its first argument.
+        """
+        self._transfer.write(inputs)
+        queue = self.session.queue
+        for number, (element, count) in enumerate(written):
+            cl.enqueue_nd_range_kernel(queue, *self._launches[number])
+            elements = np.empty(count, HOST_DTYPES[element])
+            slot = self.executable.launches[number].arguments[0]
+            cl.enqueue_copy(queue, elements, self._buffers[slot.buffer], src_offset=slot.offset * elements.itemsize)
+            seen(number, elements)
+        self._keep_states()
+        return self._transfer.read()

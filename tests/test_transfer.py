@@ -1,0 +1,77 @@
+"""Pinned memory between the host and a GPU, on devices where it is ordinary memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tflgpu.build import build
+from tflgpu.codegen import render
+from tflgpu.compiler import plan_model
+from tflgpu.executable import Array
+from tflgpu.link import link
+from tflgpu.runtime import transfer
+from tflgpu.runtime.devices import choose
+from tflgpu.runtime.executor import LaunchExecutor
+from tflgpu.runtime.session import open_session
+from tflgpu.runtime.transfer import PinnedTransfer
+from tflgpu.writer import ModelBuilder
+
+
+class PinnedExecutor(LaunchExecutor):
+    def _make_transfer(self) -> PinnedTransfer:
+        return PinnedTransfer(self.executable, self._buffers, self.session)
+
+
+def two_outputs() -> bytes:
+    """exp(x) and abs(y) of two inputs, with lanes that are padding on the device."""
+    builder = ModelBuilder()
+    inputs = [builder.input((1, 5, 7, 3)), builder.input((2, 6))]
+    outputs = [builder.tensor((1, 5, 7, 3)), builder.tensor((2, 6))]
+    for code, x, y in zip(("EXP", "ABS"), inputs, outputs, strict=True):
+        builder.op(code, [x], [y])
+    return builder.finish(outputs)
+
+
+@pytest.fixture
+def run(device_name: str) -> Callable[[list[Array]], list[Array]]:
+    options = tflgpu.Options(device=device_name, precision="fp32")
+    device = choose(device_name)
+    _, plan = plan_model(two_outputs(), options, device.target(options))
+    source, session = render(plan), open_session(device)
+    return PinnedExecutor(link(plan, source.names), build(source.text, session)[0], session).run
+
+
+def arrays(seed: int) -> list[Array]:
+    random = np.random.default_rng(seed)
+    return [random.normal(size=shape).astype(np.float32) for shape in ((1, 5, 7, 3), (2, 6))]
+
+
+def check(got: list[Array], inputs: list[Array]) -> None:
+    np.testing.assert_allclose(got[0], np.exp(inputs[0]), rtol=1e-5)
+    np.testing.assert_array_equal(got[1], np.abs(inputs[1]))
+
+
+def test_inputs_and_outputs_share_a_buffer_each(run: Callable[[list[Array]], list[Array]]) -> None:
+    for seed in range(3):
+        check(run(arrays(seed)), arrays(seed))
+
+
+@pytest.mark.parametrize("worthwhile", [0, 1 << 30], ids=["lent", "copied"])
+def test_outputs_stay_as_they_are(
+    worthwhile: int, run: Callable[[list[Array]], list[Array]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More are kept than there is pinned memory to lend; each run's outputs are its caller's own."""
+    monkeypatch.setattr(transfer._Lender, "WORTHWHILE", worthwhile)
+    kept = [run(arrays(seed)) for seed in range(transfer._Lender.AT_MOST + 3)]
+    for seed, outputs in enumerate(kept):
+        check(outputs, arrays(seed))
+    first = kept[0][0][0, 0]  # a part of an output keeps all of its memory
+    before = first.copy()
+    del kept
+    for seed in range(10, 20):
+        check(run(arrays(seed)), arrays(seed))
+    np.testing.assert_array_equal(first, before)
