@@ -12,14 +12,9 @@ the same name in channels_last: torch.compile(mode="reduce-overhead") in fp16, a
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import date
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -28,6 +23,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from benchmarks.latency import load, relative_error, seconds
+from benchmarks.publish import PACKAGES, publish
 from tflgpu.artifact import DevicePart
 from tflgpu.build import build
 from tflgpu.compiler import compile_model
@@ -156,22 +152,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
-    packages = ["pyopencl", "numpy", "ai-edge-litert", *(["torch", "timm"] if arguments.torch else [])]
-    result: dict[str, object] = {
-        "date": date.today().isoformat(),
-        "device": device.name,
-        "driver": device.driver,
-        "versions": {p: version(p) for p in packages} | {"tflgpu": tflgpu.__version__},
-        "command": shlex.join(["python", "-m", "benchmarks.gpu", *sys.argv[1:]]),
-    }
-    found = []
-    for model in arguments.models:
-        for precision in arguments.precision.split(","):
-            for row in rows(model, device, precision, arguments.rounds, arguments.torch):
-                print(json.dumps(row), flush=True)
-                found.append(row)
-            if arguments.out:
-                arguments.out.write_text(json.dumps(result | {"rows": found}, indent=1) + "\n")
+    found = (
+        row
+        for model in arguments.models
+        for precision in arguments.precision.split(",")
+        for row in rows(model, device, precision, arguments.rounds, arguments.torch)
+    )
+    peers = ("torch", "timm") if arguments.torch else ()
+    publish(found, device, arguments.out, packages=(*PACKAGES, *peers))
 
 
 if __name__ == "__main__":

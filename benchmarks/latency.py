@@ -9,15 +9,10 @@ driver cache off (CUDA_CACHE_DISABLE=1 POCL_KERNEL_CACHE=0 PYOPENCL_NO_CACHE=1),
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import date
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -26,6 +21,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from benchmarks import zoo
+from benchmarks.publish import publish
 from tflgpu.runtime.devices import choose
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
@@ -101,23 +97,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
-    result: dict[str, object] = {
-        "date": date.today().isoformat(),
-        "device": device.name,
-        "platform": device.platform,
-        "driver": device.driver,
-        "versions": {p: version(p) for p in ("pyopencl", "numpy", "ai-edge-litert")} | {"tflgpu": tflgpu.__version__},
-        "driver_caches_off": all(os.environ.get(k) == v for k, v in CACHE_SWITCHES.items()),
-        "command": shlex.join(["python", "-m", "benchmarks.latency", *sys.argv[1:]]),
-    }
-    found = []
-    for model in arguments.models:
-        for row in rows(model, arguments.device, arguments.precision.split(","), arguments.threads, arguments.rounds):
-            print(json.dumps(row), flush=True)
-            found.append(row)
-    result["rows"] = found
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    off = all(os.environ.get(k) == v for k, v in CACHE_SWITCHES.items())
+    precisions = arguments.precision.split(",")
+    found = (
+        row
+        for model in arguments.models
+        for row in rows(model, arguments.device, precisions, arguments.threads, arguments.rounds)
+    )
+    publish(found, device, arguments.out, driver_caches_off=off)
 
 
 if __name__ == "__main__":

@@ -18,22 +18,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-import tflgpu
 from benchmarks.latency import CACHE_SWITCHES, load
+from benchmarks.publish import publish
 from tflgpu.runtime.devices import choose
 
 # Each prints "ready" once it has what it is about, then what it knows of itself.
@@ -221,24 +218,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
-    result: dict[str, object] = {
-        "date": date.today().isoformat(),
-        "device": device.name,
-        "platform": device.platform,
-        "driver": device.driver,
-        "versions": {p: version(p) for p in ("pyopencl", "numpy", "ai-edge-litert")} | {"tflgpu": tflgpu.__version__},
-        "driver_caches_off": True,
-        "rounds": arguments.rounds,
-        "command": shlex.join(["python", "-m", "benchmarks.startup", *sys.argv[1:]]),
-    }
-    found = []
-    precisions = arguments.precision.split(",")
-    for each in rows(arguments.models, arguments.device, precisions, arguments.threads, arguments.rounds):
-        print(json.dumps(each), flush=True)
-        found.append(each)
-    result["rows"] = found
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    found = rows(
+        arguments.models, arguments.device, arguments.precision.split(","), arguments.threads, arguments.rounds
+    )
+    publish(found, device, arguments.out, driver_caches_off=True, rounds=arguments.rounds)
 
 
 if __name__ == "__main__":

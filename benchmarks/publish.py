@@ -1,0 +1,46 @@
+"""Rows of measurements -> JSON lines on the terminal, and a file that says how they were taken."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import tflgpu
+
+PACKAGES = ("pyopencl", "numpy", "ai-edge-litert")
+
+
+def publish(
+    rows: Iterable[Mapping[str, object]],
+    device: tflgpu.Device,
+    out: Path | None,
+    *,
+    packages: Sequence[str] = PACKAGES,
+    **facts: object,
+) -> None:
+    """Print each row as it comes, and write ``out`` again with it: a benchmark that is cut off leaves what it has.
+
+    packages: the installed packages whose versions count. facts: what else belongs beside device, driver and command.
+    """
+    # Under `python -m` the first argument is the module's file.
+    module = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}"
+    result = {
+        "date": date.today().isoformat(),
+        "device": device.name,
+        "platform": device.platform,
+        "driver": device.driver,
+        "versions": {p: version(p) for p in packages} | {"tflgpu": tflgpu.__version__},
+        **facts,
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+    }
+    found: list[Mapping[str, object]] = []
+    for row in rows:
+        print(json.dumps(row), flush=True)
+        found.append(row)
+        if out:
+            out.write_text(json.dumps(result | {"rows": found}, indent=1) + "\n")
