@@ -138,9 +138,7 @@ class CompiledModel:
         Raises ValueError if the model is closed.
         """
         with self._lock:
-            if not self._instances:
-                raise ValueError("this model is closed; compile it again")
-            for instance in self._instances.values():
+            for instance in self._open_instances().values():
                 instance.reset_state()
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
@@ -195,17 +193,22 @@ class CompiledModel:
 
     def _instance(self, arrays: Sequence[NDArray[Any]]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
-        if not self._instances:
-            raise ValueError("this model is closed; compile it again")
+        instances = self._open_instances()
         shapes = tuple(a.shape for a in arrays)
-        if shapes not in self._instances:
+        if shapes not in instances:
             names = (info.name for info in self.inputs)
             options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
-            self._instances[shapes] = self._instantiate(options, Stopwatch())
-            if len(self._instances) > MAX_INSTANCES:
-                self._instances.popitem(last=False)
-        self._instances.move_to_end(shapes)
-        return self._instances[shapes]
+            instances[shapes] = self._instantiate(options, Stopwatch())
+            if len(instances) > MAX_INSTANCES:
+                instances.popitem(last=False)
+        instances.move_to_end(shapes)
+        return instances[shapes]
+
+    def _open_instances(self) -> OrderedDict[tuple[Shape, ...], Instance]:
+        """Raises ValueError if the model is closed."""
+        if not self._instances:
+            raise ValueError("this model is closed; compile it again")
+        return self._instances
 
     def _arrays(self, inputs: Inputs) -> list[NDArray[Any]]:
         """The inputs in order, each checked."""

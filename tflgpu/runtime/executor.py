@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyopencl as cl
@@ -50,8 +51,7 @@ class Executor(ABC):
 
     def warm_up(self) -> None:
         """Run every kernel once, on whatever the buffers hold; state is as before the first run afterwards."""
-        self._start()
-        self.session.queue.finish()
+        self.launch()
         self.reset_state()
 
     def reset_state(self) -> None:
@@ -96,7 +96,7 @@ class Executor(ABC):
         return [float(median) for median in np.median(times[1:], axis=0)]
 
     def launch(self) -> None:
-        """Run the kernels on the inputs that the device has, and wait; nothing is copied. For measuring.
+        """Run the kernels on the inputs that the device has, and wait; nothing is copied.
 
         A barrier that gave up shows at the next :meth:`run`.
         """
@@ -148,11 +148,14 @@ class LaunchExecutor(Executor):
     def _check(self) -> None:
         """Nothing can fail that the queue does not report."""
 
+    @cached_property
+    def _profiling_queue(self) -> cl.CommandQueue:
+        return profiling_queue(self.session)
+
     def _measure(self) -> list[float]:
-        queue = profiling_queue(self.session)
         self.session.queue.finish()
-        events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in self._launches]
-        queue.finish()
+        events = [cl.enqueue_nd_range_kernel(self._profiling_queue, *launch) for launch in self._launches]
+        self._profiling_queue.finish()
         return [(e.profile.end - e.profile.start) * 1e-9 for e in events]
 
     def observe(
