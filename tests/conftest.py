@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tflgpu
+from tflgpu.cache import faults
 
 # Two independent compilers: what one of them forgives, the other may not.
 RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
@@ -50,6 +51,12 @@ def device_name(request: pytest.FixtureRequest) -> str:
     if all(d.platform != name for d in tflgpu.devices()):
         missing(f"the OpenCL runtime {name!r}")
     return name
+
+
+@pytest.fixture
+def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cause of trouble with the cache is reported once in a process; each test is as good as a process of its own."""
+    monkeypatch.setattr(faults, "_reported", set())
 
 
 @pytest.fixture(scope="session")

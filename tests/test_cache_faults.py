@@ -40,12 +40,7 @@ KEY = model_key()
 ROUNDS = 20
 
 
-@pytest.fixture(autouse=True)
-def fresh_warnings() -> Iterator[None]:
-    """Each test is as good as a process of its own."""
-    faults._reported.clear()
-    yield
-    faults._reported.clear()
+pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from tflgpu.cache import (
     content_hash,
     default_directory,
     evict,
-    faults,
     model_token,
     pack,
     survey,
@@ -42,12 +40,7 @@ from tflgpu.errors import CacheDirectoryError, CacheWarning
 FORMAT = Path(__file__).parents[1] / "cache_format"
 
 
-@pytest.fixture(autouse=True)
-def fresh_warnings() -> Iterator[None]:
-    """Each test is as good as a process of its own."""
-    faults._reported.clear()
-    yield
-    faults._reported.clear()
+pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import pytest
 
 import tflgpu
 from tflgpu import CacheMissError, CacheWarning, CompiledModel, Options, serializer
-from tflgpu.cache import faults
 from tflgpu.runtime import program
 from tflgpu.writer import ModelBuilder
 
@@ -52,10 +51,7 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_faults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warnings are given once in a process; each test is to see its own."""
-    monkeypatch.setattr(faults, "_reported", set())
+pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
 
 def start(path: Path, cache: Path, device: str, **options: object) -> dict[str, object]:
