@@ -132,6 +132,13 @@ def test_benchmark() -> None:
     check("benchmark", outputs, opaque=("device", "init_seconds.cold", "init_seconds.warm"))
 
 
+def test_profile(tmp_path: Path) -> None:
+    outputs = [run("profile", DIGITS), run("profile", DIGITS, "--trace", tmp_path / "trace.json")]
+    check("profile", outputs, opaque=("device", "kernels[]"))
+    known = {key.split(".")[1].rstrip("[]") for key in documented("benchmark") if key.startswith("kernels[].")}
+    assert outputs[0]["kernels"][0].keys() == known
+
+
 def test_precompile_cache(tmp_path: Path) -> None:
     again = ("precompile-cache", DIGITS, "--cache-dir", tmp_path / "cache")
     outputs = [run(*again, "--bundle", tmp_path / "digits.bundle")]

@@ -35,22 +35,43 @@ MAX_INSTANCES = 4
 
 @dataclass(frozen=True)
 class KernelTime:
-    """Device time of one launch: its function's name, the operators it computes, seconds, multiply-adds."""
+    """Device time of one launch.
+
+    kernel: name of its function, which equal launches share. operators: codes of those that it computes.
+    begin, seconds: since the first launch began, and from there to its end; what the CPU does between two parts of a
+    model on the device is left out.
+    macs: multiplications of convolutions and matrix products. bytes: of what it reads and writes, each counted once.
+    level: launches of one level do not depend on each other.
+    """
 
     kernel: str
     operators: tuple[str, ...]
+    begin: float
     seconds: float
     macs: int
+    bytes: int
+    level: int
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of multiplications and additions a second; None for kernels that are not about them."""
+        return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
+
+    @property
+    def gb_per_second(self) -> float | None:
+        """Billions of bytes a second; None if the clock was too coarse."""
+        return 1e-9 * self.bytes / self.seconds if self.seconds else None
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One entry a kernel, in order; each the median of several runs."""
+    """One entry a kernel, in order; begins and ends are medians of several runs."""
 
     kernels: tuple[KernelTime, ...]
 
     @property
     def seconds(self) -> float:
+        """The sum of all kernels, without the pauses between them."""
         return sum(k.seconds for k in self.kernels)
 
 
@@ -144,19 +165,22 @@ class CompiledModel:
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
         """Device time of each kernel, the median of ``runs`` inferences on a queue of its own.
 
-        For the model's state it is one run.
+        For the model's state it is one run. Raises ValueError for inputs that do not fit or a closed model, DeviceError
+        if the device has no clock for the persistent executor.
         """
         arrays = self._arrays(inputs)
         codes = {o.index: o.code for o in self.report.operators}
         with self._lock:
             parts = self._instance(arrays).profile(self._by_tensor(arrays), runs)
-        return Profile(
-            tuple(
-                KernelTime(launch.function, tuple(codes[i] for i in launch.operators), seconds, launch.macs)
-                for part, times in parts
-                for launch, seconds in zip(part.executable.launches, times, strict=True)
-            )
-        )
+        kernels: list[KernelTime] = []
+        start = 0.0  # of a part: it follows the one before
+        for part, intervals in parts:
+            for launch, (begin, end) in zip(part.executable.launches, intervals, strict=True):
+                operators = tuple(codes[i] for i in launch.operators)
+                time = start + begin, end - begin
+                kernels.append(KernelTime(launch.function, operators, *time, launch.macs, launch.bytes, launch.level))
+            start += max((end for _, end in intervals), default=0.0)
+        return Profile(tuple(kernels))
 
     def close(self) -> None:
         """Release the device memory; running afterwards is an error, closing again is not."""

@@ -38,6 +38,8 @@ class Launch:
     """One launch of ``groups`` work-groups.
 
     operators: indices of the model's operators that it computes.
+    macs: multiplications of convolutions and matrix products.
+    bytes: of what it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
     level: it depends on launches of lower levels only, also through memory that tensors use one after another.
     """
 
@@ -47,6 +49,7 @@ class Launch:
     arguments: tuple[Slot, ...]
     operators: tuple[int, ...]
     macs: int
+    bytes: int
     level: int
 
 

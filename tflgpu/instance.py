@@ -13,7 +13,7 @@ from tflgpu.build import build, keep
 from tflgpu.cache import Cache
 from tflgpu.errors import UnsupportedError
 from tflgpu.interpreter import CpuPiece
-from tflgpu.runtime.executor import Executor, LaunchExecutor
+from tflgpu.runtime.executor import Executor, Interval, LaunchExecutor
 from tflgpu.runtime.persistent import PersistentExecutor
 from tflgpu.runtime.session import Session
 from tflgpu.stopwatch import Stopwatch
@@ -78,8 +78,8 @@ class Instance:
         for engine in self._engines:
             engine.reset_state()
 
-    def profile(self, inputs: Values, runs: int) -> list[tuple[DevicePart, list[float]]]:
-        """For each part on the device the median seconds of its launches; for the model's state it is one run."""
+    def profile(self, inputs: Values, runs: int) -> list[tuple[DevicePart, list[Interval]]]:
+        """For each part on the device when its launches began and ended; for the model's state it is one run."""
         values = self.run(inputs)
         return [
             (part, engine.profile([values[t] for t in part.inputs], runs))

@@ -14,6 +14,7 @@ from tflgpu.ops.kernel import Argument
 from tflgpu.plan import Plan
 from tflgpu.plan.arena import aligned
 from tflgpu.plan.levels import levels
+from tflgpu.plan.traffic import traffic
 from tflgpu.target import HOST_DTYPES, ITEM_BYTES
 
 HALF_MAX = float(np.finfo(np.float16).max)
@@ -37,6 +38,7 @@ def link(
             tuple(map(memory.slot, planned.arguments)),
             planned.node.sources,
             planned.kernel.macs,
+            traffic(plan, planned),
             level,
         )
         for planned, name, level in zip(plan.kernels, functions, levels(plan), strict=True)

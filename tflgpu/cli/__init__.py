@@ -20,6 +20,7 @@ from tflgpu.cli.devices import list_devices
 from tflgpu.cli.diff import diff_model
 from tflgpu.cli.inspect import inspect_model
 from tflgpu.cli.precompile import precompile_models
+from tflgpu.cli.profile import profile_model
 from tflgpu.cli.run import run_model
 from tflgpu.cli.show import show_model
 
@@ -32,6 +33,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "inspect": inspect_model,
     "run": run_model,
     "benchmark": benchmark_model,
+    "profile": profile_model,
     "diff": diff_model,
     "show": show_model,
     "precompile-cache": precompile_models,

@@ -20,7 +20,7 @@ from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
 from tflgpu.cli.inputs import random_input
 from tflgpu.cli.litert import LiteRT
-from tflgpu.cli.tables import gflops, is_cold, kernel_table, start_table
+from tflgpu.cli.tables import is_cold, kernel_table, kernels_as_list, start_table
 from tflgpu.cli.timing import Latency, measure, seconds_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _as_dict(
             "arena_lower_bound": report.arena_lower_bound,
             "constants": report.constant_bytes,
         },
-        "kernels": [asdict(k) | {"gflops": gflops(k)} for k in result.profile.kernels] if result.profile else None,
+        "kernels": kernels_as_list(result.profile) if result.profile else None,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
 from tflgpu.cli.digits import drawing
-from tflgpu.cli.tables import kernel_table, start_table
+from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
 
 if TYPE_CHECKING:
     from tflgpu.api import CompiledModel, Profile
@@ -95,7 +95,7 @@ def _as_dict(
             }
             for a in answers
         ],
-        "kernels": [asdict(k) for k in profile.kernels],
+        "kernels": kernels_as_list(profile),
     }
 
 

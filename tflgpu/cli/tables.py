@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from tflgpu.cli.console import table
 
 if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel, KernelTime, Profile
+    from tflgpu.api import CompiledModel, Profile
 
 
 def start_table(*models: CompiledModel) -> Table:
@@ -29,25 +30,24 @@ def is_cold(model: CompiledModel) -> bool:
 
 
 def kernel_table(profile: Profile) -> Table:
-    """One row a kernel, in order: device time, its share of the sum, and its rate."""
+    """One row a kernel, in order: device time, its share of the sum, and its rates."""
     title = f"{len(profile.kernels)} kernels, {profile.seconds * 1e6:.1f} us on the device"
-    numbers = ("us", "share", "GFLOP/s")
+    numbers = ("us", "share", "GB/s", "GFLOP/s")
     result = table("#", "operators", "kernel", *numbers, right=("#", *numbers), title=title)
     slowest = max(profile.kernels, key=lambda k: k.seconds, default=None)
     for number, k in enumerate(profile.kernels):
-        rate = gflops(k)
         result.add_row(
             str(number),
             " + ".join(k.operators) or "(layout conversion)",
             k.kernel.rpartition("_")[0],
             f"{k.seconds * 1e6:.1f}",
             f"{k.seconds / profile.seconds:.0%}" if profile.seconds else "",
-            "" if rate is None else f"{rate:.1f}",
+            *("" if rate is None else f"{rate:.1f}" for rate in (k.gb_per_second, k.gflops)),
             style="yellow" if k is slowest else "",
         )
     return result
 
 
-def gflops(kernel: KernelTime) -> float | None:
-    """Billions of multiplications and additions a second; None for kernels that are not about them."""
-    return 2e-9 * kernel.macs / kernel.seconds if kernel.macs and kernel.seconds else None
+def kernels_as_list(profile: Profile) -> list[dict[str, Any]]:
+    """Plain data for JSON."""
+    return [asdict(k) | {"gb_per_second": k.gb_per_second, "gflops": k.gflops} for k in profile.kernels]

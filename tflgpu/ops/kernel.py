@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -40,6 +41,12 @@ class Storage:
     def bytes(self) -> int:
         """Size with room for a 16-lane access at any quad, the last included."""
         return (self.geometry.elements + 3 * LANES) * ITEM_BYTES[self.type]
+
+    @property
+    def content_bytes(self) -> int:
+        """Size of the elements alone, zero lanes included."""
+        elements = prod(self.geometry.shape) if self.linear else self.geometry.elements
+        return elements * ITEM_BYTES[self.type]
 
 
 @dataclass(frozen=True)

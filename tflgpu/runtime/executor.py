@@ -15,6 +15,9 @@ from tflgpu.runtime.session import Session, profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
 from tflgpu.target import HOST_DTYPES, ElementType
 
+# Begin and end of a launch on the device, in seconds since the first launch of the run began.
+Interval = tuple[float, float]
+
 
 class Executor(ABC):
     """Device memory of one executable, and what all executors do. Not thread-safe: the caller serializes the calls."""
@@ -46,8 +49,8 @@ class Executor(ABC):
         """After the queue is done: raise DeviceError if the kernels say that they failed."""
 
     @abstractmethod
-    def _measure(self) -> list[float]:
-        """Run all kernels once and wait: the seconds on the device of each launch."""
+    def _measure(self) -> list[Interval]:
+        """Run all kernels once and wait: when each launch began and ended on the device."""
 
     def warm_up(self) -> None:
         """Run every kernel once, on whatever the buffers hold; state is as before the first run afterwards."""
@@ -79,10 +82,11 @@ class Executor(ABC):
         except cl.Error as error:
             raise DeviceError(f"{self.session.device.name} failed while running the model: {error}") from error
 
-    def profile(self, inputs: Sequence[Array], runs: int) -> list[float]:
-        """Median seconds on the device of each launch over ``runs`` inferences. State is as before afterwards.
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[Interval]:
+        """When each launch began and ended, both as medians over ``runs`` inferences. State is as before afterwards.
 
-        Raises DeviceError if the executor cannot tell.
+        Medians keep order: launches that never overlapped do not do so here. Raises DeviceError if the executor cannot
+        tell.
         """
         queue = self.session.queue
         states = [self._buffers[s.buffer] for s in self.executable.states]
@@ -93,7 +97,7 @@ class Executor(ABC):
         times = [self._measure() for _ in range(runs + 1)]  # the first run warms up
         for buffer, array in zip(states, kept, strict=True):
             cl.enqueue_copy(queue, buffer, array)
-        return [float(median) for median in np.median(times[1:], axis=0)]
+        return [(float(begin), float(end)) for begin, end in np.median(times[1:], axis=0)]
 
     def launch(self) -> None:
         """Run the kernels on the inputs that the device has, and wait; nothing is copied.
@@ -152,11 +156,12 @@ class LaunchExecutor(Executor):
     def _profiling_queue(self) -> cl.CommandQueue:
         return profiling_queue(self.session)
 
-    def _measure(self) -> list[float]:
+    def _measure(self) -> list[Interval]:
         self.session.queue.finish()
         events = [cl.enqueue_nd_range_kernel(self._profiling_queue, *launch) for launch in self._launches]
         self._profiling_queue.finish()
-        return [(e.profile.end - e.profile.start) * 1e-9 for e in events]
+        times = [(e.profile.start, e.profile.end) for e in events]
+        return [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
 
     def observe(
         self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]

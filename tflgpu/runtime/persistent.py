@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.executable import Executable, Persistent
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.session import Session
 from tflgpu.runtime.transfer import PinnedTransfer
 
@@ -54,7 +56,7 @@ class PersistentExecutor(Executor):
                 f'{self.session.device.name}, or another program keeps it busy; Options(executor="launch") runs there'
             )
 
-    def _measure(self) -> list[float]:
+    def _measure(self) -> list[Interval]:
         """A wait at a barrier counts for the last launch before it."""
         persistent = self._persistent
         if not persistent.clock:
@@ -70,6 +72,6 @@ class PersistentExecutor(Executor):
         self._check()
         times = np.empty(len(persistent.order) + 1, np.uint64)
         cl.enqueue_copy(self.session.queue, times, self._times)
-        seconds = np.empty(len(persistent.order))
-        seconds[list(persistent.order)] = np.diff(times) * 1e-9
-        return [float(s) for s in seconds]
+        seconds = (times - times[0]) * 1e-9
+        intervals = dict(zip(persistent.order, pairwise(seconds), strict=True))
+        return [intervals[launch] for launch in range(len(intervals))]
