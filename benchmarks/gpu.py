@@ -1,165 +1,164 @@
-"""Times of the persistent executor on a GPU beside the launch executor and PyTorch, in one run, as rows of JSON.
+"""Times on a GPU beside PyTorch, LiteRT's GPU path and tinygrad, on one machine in one run, as rows of JSON.
 
-    python -m benchmarks.gpu MODEL... [--device D] [--precision fp16,fp32] [--rounds 10] [--torch] [--out FILE]
+    python -m benchmarks.gpu MODEL... [--batch 1,64] [--precision fp16,fp32] [--peers torch,litert-gpu,tinygrad-opencl]
+                             [--rounds 10] [--jobs 8] [--device D] [--out FILE]
 
-A MODEL is a .tflite file or a name of benchmarks.zoo. Metrics: ``device`` is the time on the device's clock, ``launch``
-from the launch to the end with all data on the device, ``host`` from host array to host array. Rounds of some calls
-each alternate, because the device takes its time to switch between the contexts of OpenCL and CUDA; medians are
-compared, outputs are checked against LiteRT's CPU interpreter. --torch adds timm's network of
-the same name in channels_last: torch.compile(mode="reduce-overhead") in fp16, a CUDA graph without tf32 in fp32.
+A MODEL is a .tflite file, which runs at the batch size that it has, or a name of benchmarks.zoo, which runs at every
+--batch. Metrics: ``device`` is the sum of all kernels by the device's clock, ``launch`` from the launch to the end with
+all data on the device, ``host`` from host array to host array. tflgpu runs with the executor that it chooses by itself;
+each of the two is among its peers. Rounds of some calls alternate between all that have a metric; medians are compared.
+
+Every contender is a process (benchmarks/worker.py). All are prepared first, --jobs at a time, then measured one case
+after another while nothing else runs. A peer that fails gives a row with the reason, ``skipped``.
+
+max_error and peer_max_error are relative to the output's range, against LiteRT's CPU interpreter, on random inputs;
+null for networks with weights of their own. If tflgpu is off by more than the precision allows, or fails, so does the
+script.
+
+roofline, of metric ``device``: the part of tflgpu's time that its kernels need for their bytes and operations at the
+ceilings measured in the same run (benchmarks/ceilings.py). The peer ``launch-cost`` is what the launch executor is held
+against: as many empty launches, and the device time of its kernels.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
+from tempfile import TemporaryDirectory
+from typing import get_args
 
-import numpy as np
-from ai_edge_litert.interpreter import Interpreter
-
-import tflgpu
-from benchmarks.latency import load, relative_error, seconds
+from benchmarks.case import TOLERANCE, Case
+from benchmarks.ceilings import Ceilings, measure_ceilings
+from benchmarks.contender import Metric
+from benchmarks.contest import Result, measure, prepare
+from benchmarks.engines.executors import LAUNCHES, OWN
 from benchmarks.publish import PACKAGES, publish
-from tflgpu.artifact import DevicePart
-from tflgpu.build import build
-from tflgpu.compiler import compile_model
-from tflgpu.instance import open_executor
-from tflgpu.runtime.devices import Device, choose
-from tflgpu.runtime.executor import Executor
-from tflgpu.runtime.session import open_session
-from tflgpu.stopwatch import Stopwatch
+from benchmarks.worker import Worker
+from tflgpu.cli.processes import in_own_process
+from tflgpu.runtime.devices import choose
 
-TIMM = {"mobilenet_v1": "mobilenetv1_100", "mobilenet_v2": "mobilenetv2_100", "resnet50": "resnet50"}
-CALLS = 20
-Call = Callable[[], object]
+# By the names that --peers takes, in the order in which they are prepared: the longest first.
+PEERS = {"torch": "pytorch", "tinygrad-opencl": "tinygrad_opencl", "litert-gpu": "litert_gpu"}
+PEER_PACKAGES = ("torch", "timm", "tinygrad")
 
 
-def reference(data: bytes) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Random inputs, and LiteRT's outputs for them."""
-    interpreter = Interpreter(model_content=data)
-    interpreter.allocate_tensors()
-    random = np.random.default_rng(0)
-    inputs = [random.uniform(-1, 1, d["shape"]).astype(np.float32) for d in interpreter.get_input_details()]
-    for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(detail["index"], array)
-    interpreter.invoke()
-    return inputs, [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+def cases_of(models: Sequence[str], batches: str, precisions: str, device: int, cache: str) -> list[Case]:
+    return [
+        Case(model, int(batch), precision, device, cache)
+        for model in models
+        for batch in (["1"] if model.endswith(".tflite") else batches.split(","))
+        for precision in precisions.split(",")
+    ]
 
 
-def executor(data: bytes, device: Device, options: tflgpu.Options) -> Executor:
-    """The executor of a model that runs wholly on the device."""
-    (part,) = compile_model(data, options, device.target(options), Stopwatch()).parts
-    assert isinstance(part, DevicePart)
-    session = open_session(device)
-    return open_executor(part, build(part.source, session)[0], session)
+def workers_of(cases: Sequence[Case], peers: Sequence[str]) -> list[Worker]:
+    engines = [*(engine for name, engine in PEERS.items() if name in peers), "executors"]
+    workers = (Worker(engine, case) for engine in engines for case in cases)
+    return [worker for worker in workers if import_module(worker.module).covers(worker.case)]
 
 
-def torch_call(model: str, precision: str) -> tuple[str, Call]:
-    """PyTorch's name for what it does, and a call that runs the network once on data on the device, and waits."""
-    import timm
-    import torch
-
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    dtype = torch.float16 if precision == "fp16" else torch.float32
-    network = timm.create_model(TIMM[model]).cuda().to(dtype).eval().to(memory_format=torch.channels_last)
-    x = torch.rand(1, 3, 224, 224, device="cuda", dtype=dtype).to(memory_format=torch.channels_last)
-    with torch.inference_mode():
-        if precision == "fp16":
-            compiled = torch.compile(network, mode="reduce-overhead")
-            for _ in range(5):
-                compiled(x)
-
-            def run() -> None:
-                with torch.inference_mode():
-                    compiled(x)
-                torch.cuda.synchronize()
-
-            return "torch-compile-reduce-overhead", run
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                network(x)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            network(x)
-
-    def replay() -> None:
-        graph.replay()
-        torch.cuda.synchronize()
-
-    return "torch-cuda-graph", replay
+def rows(case: Case, results: Sequence[Result], ceilings: Ceilings) -> Iterator[dict[str, object]]:
+    """Each peer beside tflgpu, by the same clock."""
+    found = {(r.name, r.metric): r for r in results}
+    for metric in get_args(Metric):
+        # If its process has failed there is one result only.
+        own = found.get((OWN, metric)) or Result(OWN, metric, reason=found[OWN, "device"].reason)
+        ideal = 1e3 * ceilings.attainable(own.work, case.precision) if own.work else None
+        peers = [r for r in results if r.metric == metric and r.name != OWN]
+        yield from (row(case, own, peer, ideal) for peer in peers or [Result("", metric)])
+    launch, device = (found.get((LAUNCHES, metric)) for metric in ("launch", "device"))
+    if launch and device and device.ms and device.work:
+        expected = len(device.work) * ceilings.launch_seconds + device.ms / 1e3
+        yield row(case, launch, Result("launch-cost", "launch", [expected])) | {"kernels": len(device.work)}
 
 
-def medians(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Milliseconds of each call; rounds of ``CALLS`` alternate, the first half of each warms up."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            times[name] += [seconds(call) for _ in range(CALLS)][CALLS // 2 :]
-    return {name: 1e3 * median(found) for name, found in times.items()}
+def row(case: Case, own: Result, peer: Result, ideal_ms: float | None = None) -> dict[str, object]:
+    reasons = {"failed": own.reason, "skipped": peer.reason}
+    return {
+        "model": Path(case.model).stem,
+        "batch": case.batch,
+        "precision": case.precision,
+        "metric": own.metric,
+        "engine": own.name,
+        "tflgpu_ms": rounded(own.ms),
+        "peer": peer.name,
+        "peer_ms": rounded(peer.ms),
+        "ratio": rounded(own.ms / peer.ms) if own.ms and peer.ms else None,
+        "max_error": own.error,
+        "peer_max_error": peer.error,
+        "roofline": rounded(ideal_ms / own.ms) if ideal_ms and own.ms else None,
+    } | {key: reason for key, reason in reasons.items() if reason is not None}
 
 
-def rows(model: str, device: Device, precision: str, rounds: int, torch: bool) -> Iterator[dict[str, object]]:
-    data = load(model)
-    inputs, expected = reference(data)
-    launch: dict[str, Call] = {}
-    host: dict[str, Call] = {}
-    on_device: dict[str, float] = {}
-    cold = error = 0.0
-    for name in ("launch", "persistent"):
-        options = tflgpu.Options(device=device.index, precision=precision, executor=name)
-        start = time.perf_counter()
-        compiled = tflgpu.compile(data, options)
-        cold = time.perf_counter() - start
-        outputs = compiled.run(inputs).values()
-        error = max(relative_error(g, e) for g, e in zip(outputs, expected, strict=True))
-        on_device[name] = 1e3 * compiled.profile(inputs, runs=20).seconds
-        host[name] = partial(compiled.run, inputs)
-        engine = executor(data, device, options)
-        engine.run(inputs)
-        launch[name] = engine.launch
-    if torch and model in TIMM:
-        name, call = torch_call(model, precision)
-        launch[name] = call
-    for metric, found in (("device", on_device), ("launch", medians(launch, rounds)), ("host", medians(host, rounds))):
-        own = found.pop("persistent")
-        for peer, peer_ms in found.items():
-            yield {
-                "model": Path(model).stem,
-                "batch": int(inputs[0].shape[0]),
-                "precision": precision,
-                "metric": metric,
-                "tflgpu_ms": round(own, 4),
-                "peer": "tflgpu-launch-executor" if peer == "launch" else peer,
-                "peer_ms": round(peer_ms, 4),
-                "ratio": round(own / peer_ms, 3),
-                "max_error": error,
-                "cold_s": round(cold, 3),
-            }
+def rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)
+
+
+def fault(result: Result, precision: str) -> str | None:
+    """What tflgpu did wrong, if it did."""
+    if result.name == OWN and result.reason is not None:
+        return result.reason
+    if result.name.startswith(OWN) and result.error is not None and not result.error <= TOLERANCE[precision]:
+        return f"an error of {result.error:.1e}, where {TOLERANCE[precision]:.0e} is allowed"
+    return None
+
+
+def measured(
+    cases: Sequence[Case],
+    workers: Sequence[Worker],
+    failed: dict[Worker, str],
+    rounds: int,
+    ceilings: Ceilings,
+    faults: list[str],
+) -> Iterator[Mapping[str, object]]:
+    """The rows of one case after another; ``faults`` takes in what tflgpu did wrong."""
+    for case in cases:
+        own = [worker for worker in workers if worker.case == case]
+        results = measure(own, failed, rounds)
+        named = ((f"{case.model}, batch {case.batch}, {case.precision}: {r.name}", r) for r in results)
+        found = dict.fromkeys((name, fault(r, case.precision)) for name, r in named)
+        faults += [f"{name}: {what}" for name, what in found if what is not None]
+        yield from rows(case, results, ceilings)
+        for worker in own:
+            worker.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--batch", default="1")
     parser.add_argument("--precision", default="fp16,fp32")
+    parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
-    found = (
-        row
-        for model in arguments.models
-        for precision in arguments.precision.split(",")
-        for row in rows(model, device, precision, arguments.rounds, arguments.torch)
-    )
-    peers = ("torch", "timm") if arguments.torch else ()
-    publish(found, device, arguments.out, packages=(*PACKAGES, *peers))
+    faults: list[str] = []
+    with ExitStack() as stack:
+        cache = stack.enter_context(TemporaryDirectory(prefix="tflgpu-benchmark-"))
+        cases = cases_of(arguments.models, arguments.batch, arguments.precision, device.index, cache)
+        workers = workers_of(cases, arguments.peers.split(","))
+        for worker in workers:
+            stack.callback(worker.close)
+        failed = prepare(workers, arguments.jobs)
+        ceilings = in_own_process(measure_ceilings, device.index).value
+        publish(
+            measured(cases, workers, failed, arguments.rounds, ceilings, faults),
+            device,
+            arguments.out,
+            packages=(*PACKAGES, *(p for p in PEER_PACKAGES if find_spec(p))),
+            ceilings=asdict(ceilings),
+        )
+    if faults:
+        sys.exit("\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -20,26 +20,17 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from benchmarks import zoo
+from benchmarks.case import load, relative_error
 from benchmarks.publish import publish
 from tflgpu.runtime.devices import choose
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
 
 
-def load(model: str) -> bytes:
-    return Path(model).read_bytes() if model.endswith(".tflite") else getattr(zoo, model)()
-
-
 def seconds(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
-
-
-def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference, relative to the range of the expected values, zero included."""
-    return float(np.abs(got - expected).max() / max(np.ptp(expected), np.abs(expected).max(), 1e-30))
 
 
 def rows(model: str, device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, object]]:

@@ -29,7 +29,8 @@ from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-from benchmarks.latency import CACHE_SWITCHES, load
+from benchmarks.case import load
+from benchmarks.latency import CACHE_SWITCHES
 from benchmarks.publish import publish
 from tflgpu.runtime.devices import choose
 

@@ -1,0 +1,70 @@
+"""What is measured: a model at one batch size in one precision, and LiteRT's answers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+from benchmarks import zoo
+
+# Of an output's range: what a measured run may be off by.
+TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
+
+
+def load(model: str) -> bytes:
+    """A model by its path, or by its name in the zoo."""
+    return Path(model).read_bytes() if model.endswith(".tflite") else zoo.MODELS[model]()
+
+
+def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
+    """Largest difference, relative to the range of the expected values, zero included."""
+    return float(np.abs(got - expected).max() / max(np.ptp(expected), np.abs(expected).max(), 1e-30))
+
+
+@dataclass(frozen=True)
+class Case:
+    """model: a .tflite file or a name of the zoo. device: index of the OpenCL device. cache: a folder for binaries."""
+
+    model: str
+    batch: int
+    precision: str
+    device: int
+    cache: str
+
+    @cached_property
+    def data(self) -> bytes:
+        return load(self.model)
+
+    @cached_property
+    def _interpreter(self) -> Interpreter:
+        interpreter = Interpreter(model_content=self.data, num_threads=8)
+        if self.batch != 1:
+            for detail in interpreter.get_input_details():
+                interpreter.resize_tensor_input(detail["index"], (self.batch, *detail["shape"][1:]))
+        interpreter.allocate_tensors()
+        return interpreter
+
+    @cached_property
+    def inputs(self) -> dict[int, np.ndarray]:
+        """Random numbers for each input, by its index in the file, in the order of the model's inputs."""
+        random = np.random.default_rng(0)
+        details = self._interpreter.get_input_details()
+        return {d["index"]: random.uniform(-1, 1, d["shape"]).astype(np.float32) for d in details}
+
+    @cached_property
+    def expected(self) -> dict[int, np.ndarray]:
+        """What LiteRT's CPU interpreter makes of the inputs, by the outputs' indices in the file."""
+        for index, array in self.inputs.items():
+            self._interpreter.set_tensor(index, array)
+        self._interpreter.invoke()
+        return {d["index"]: self._interpreter.get_tensor(d["index"]) for d in self._interpreter.get_output_details()}
+
+    def error(self, outputs: Sequence[np.ndarray]) -> float:
+        """The largest error of outputs in the order of the model's."""
+        pairs = zip(outputs, self.expected.values(), strict=True)
+        return max(relative_error(got, expected.reshape(got.shape)) for got, expected in pairs)

@@ -1,0 +1,45 @@
+"""Something that runs a case, and the clock by which it is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+# By the device's clock; from launching to the end, all data being on the device; from host arrays to host arrays.
+Metric = Literal["device", "launch", "host"]
+
+
+class Skipped(Exception):
+    """Why a contender cannot run."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """sample: seconds of so many runs, one after another; it may leave out those that warm up.
+
+    error: of its outputs, against LiteRT's CPU interpreter; None for networks with weights of their own.
+    work: bytes and multiply-adds of each kernel in one run, where they are known.
+    """
+
+    name: str
+    metric: Metric
+    sample: Callable[[int], list[float]]
+    error: Callable[[], float] | None = None
+    work: Callable[[], list[tuple[int, int]]] | None = None
+
+
+def timed(call: Callable[[], object]) -> Callable[[int], list[float]]:
+    """Samples of a call's wall time. The first half of each round warms up: a GPU takes its time to change contexts."""
+
+    def sample(runs: int) -> list[float]:
+        return [_seconds(call) for _ in range(runs)][runs // 2 :]
+
+    return sample
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

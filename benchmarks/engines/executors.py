@@ -1,0 +1,72 @@
+"""tflgpu: the executor that it chooses, and each of the two by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+
+import tflgpu
+from benchmarks.case import Case
+from benchmarks.contender import Contender, timed
+from tflgpu.runtime.executor import Executor
+
+OWN = NAME = "tflgpu"
+METRIC = "device"
+LAUNCHES = "tflgpu-launch-executor"
+EXECUTORS = {OWN: "auto", LAUNCHES: "launch", "tflgpu-persistent-executor": "persistent"}
+
+
+def covers(case: Case) -> bool:
+    return True
+
+
+def contenders(case: Case) -> list[Contender]:
+    models = {name: _Model(case, executor) for name, executor in EXECUTORS.items()}
+    _ = case.expected
+    for name, model in models.items():
+        # What tflgpu chooses by itself may hang on what is the faster, so it chooses when nothing else runs.
+        if name != OWN:
+            with suppress(tflgpu.TflgpuError):  # which its samples raise again
+                model.compiled.run(model.inputs)
+    return [c for name, model in models.items() for c in _contenders(name, model)]
+
+
+def _contenders(name: str, model: _Model) -> Iterator[Contender]:
+    yield Contender(name, "device", model.device_seconds, model.error, model.work)
+    yield Contender(name, "launch", timed(lambda: model.executor.launch()), model.error)
+    yield Contender(name, "host", timed(lambda: model.compiled.run(model.inputs)), model.error)
+
+
+class _Model:
+    def __init__(self, case: Case, executor: str) -> None:
+        self._case = case
+        batch = case.batch if case.batch != 1 else None
+        self._options = tflgpu.Options(
+            device=case.device, precision=case.precision, executor=executor, batch=batch, cache_dir=case.cache
+        )
+
+    @cached_property
+    def inputs(self) -> list:
+        return list(self._case.inputs.values())
+
+    @cached_property
+    def compiled(self) -> tflgpu.CompiledModel:
+        return tflgpu.compile(self._case.data, self._options)
+
+    @cached_property
+    def executor(self) -> Executor:
+        """What runs the kernels on inputs that the device has: callers of tflgpu cannot leave out the copies."""
+        self.compiled.run(self.inputs)
+        (instance,) = self.compiled._instances.values()
+        (executor,) = instance._engines
+        return executor
+
+    def device_seconds(self, runs: int) -> list[float]:
+        return [self.compiled.profile(self.inputs, runs).seconds]
+
+    def work(self) -> list[tuple[int, int]]:
+        return [(k.bytes, k.macs) for k in self.compiled.profile(self.inputs, 1).kernels]
+
+    def error(self) -> float:
+        return self._case.error(list(self.compiled.run(self.inputs).values()))

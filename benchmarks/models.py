@@ -1,0 +1,117 @@
+"""Every model in both executors and both precisions beside LiteRT's CPU interpreter, as rows of JSON.
+
+    python -m benchmarks.models MODEL... [--device D] [--executor launch,persistent] [--precision fp16,fp32] [--jobs 1]
+                                [--out FILE]
+
+Each run is a process of its own, so that none can harm another. With several --jobs the times are only rough: they
+share the device. ``max_error`` is the largest of all outputs, relative to the range of LiteRT's values and zero, on
+random inputs; 0 for quantized outputs within two quanta, null where LiteRT does not run the model. It knows nothing of a
+model's task: a detector that finds the same boxes of noise in another order is far off. ``error`` says why a model did
+not run; the script then fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+import tflgpu
+from benchmarks.contender import timed
+from benchmarks.publish import publish
+from tflgpu.cli.accuracy import Deviation
+from tflgpu.cli.inputs import random_input
+from tflgpu.cli.litert import LiteRT
+from tflgpu.cli.processes import in_own_process
+from tflgpu.runtime.devices import choose
+
+RUNS = 20
+
+
+def measured(model: str, device: int, executor: str, precision: str) -> dict[str, object]:
+    """What one process finds out. Raises what compiling and running the model raise."""
+    warnings.simplefilter("ignore", tflgpu.FallbackWarning)
+    options = tflgpu.Options(device=device, executor=executor, precision=precision, cache="off")
+    start = time.perf_counter()
+    with tflgpu.compile(model, options) as compiled:
+        compile_s = time.perf_counter() - start
+        random = np.random.default_rng(0)
+        inputs = [random_input(info, random) for info in compiled.inputs]
+        outputs = compiled.run(inputs)  # the model's first, so that its state is as LiteRT's
+        run_s = median(timed(lambda: compiled.run(inputs))(RUNS))
+        on_cpu = sum(o.device == "cpu" for o in compiled.report.operators)
+        return {
+            "compile_s": round(compile_s, 3),
+            "run_ms": round(1e3 * run_s, 4),
+            "kernels": compiled.report.kernels,
+            "cpu_operators": on_cpu,
+            "max_error": _error(model, compiled, inputs, outputs),
+        }
+
+
+def _error(
+    model: str, compiled: tflgpu.CompiledModel, inputs: list[np.ndarray], outputs: Mapping[str, np.ndarray]
+) -> float | None:
+    try:
+        expected = LiteRT(Path(model).read_bytes(), None).run(inputs)
+    except ValueError:
+        return None
+    errors = []
+    for info, reference in zip(compiled.outputs, expected, strict=True):
+        quantization = info.quantization
+        deviation = Deviation(quantization and quantization.scale[0])
+        deviation.add(reference.reshape(outputs[info.name].shape), outputs[info.name])
+        errors.append(deviation.relative)
+    return max(errors)
+
+
+def rows(arguments: argparse.Namespace, device: int) -> Iterator[dict[str, object]]:
+    precisions, executors = arguments.precision.split(","), arguments.executor.split(",")
+    names = ("model", "precision", "executor")
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        runs = {
+            pool.submit(in_own_process, measured, model, device, executor, precision): (model, precision, executor)
+            for model, precision, executor in product(arguments.models, precisions, executors)
+        }
+        for run in as_completed(runs):
+            model, *choices = runs[run]
+            row: dict[str, object] = dict(zip(names, (Path(model).stem, *choices), strict=True))
+            try:
+                yield row | run.result().value
+            except (tflgpu.TflgpuError, OSError, ValueError) as error:
+                yield row | {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--executor", default="launch,persistent")
+    parser.add_argument("--precision", default="fp16,fp32")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    device = choose(arguments.device)
+    failed: list[str] = []
+
+    def watched() -> Iterator[dict[str, object]]:
+        for row in rows(arguments, device.index):
+            if "error" in row:
+                failed.append(f"{row['model']} {row['precision']} {row['executor']}: {row['error']}")
+            yield row
+
+    publish(watched(), device, arguments.out, jobs=arguments.jobs)
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+if __name__ == "__main__":
+    main()
