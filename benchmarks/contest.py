@@ -69,13 +69,14 @@ def prepare(workers: Iterable[Worker], jobs: int) -> dict[Worker, str]:
 
 
 def measure(workers: Sequence[Worker], failed: dict[Worker, str], rounds: int) -> list[Result]:
-    """All contenders of one case, in rounds by each metric."""
+    """All contenders of one case, in turns by each metric; every round begins with another of them."""
     entries = [_Entry(worker, number) for worker in workers for number in range(len(worker.labels))]
     for metric in get_args(Metric):
+        turns = [entry for entry in entries if entry.result.metric == metric]
         for _ in range(rounds):
-            for entry in entries:
-                if entry.result.metric == metric:
-                    entry.sample()
+            for entry in turns:
+                entry.sample()
+            turns = turns[1:] + turns[:1]
     for entry in entries:
         entry.finish()
     engines = ((import_module(w.module), failed[w]) for w in workers if w in failed)

@@ -6,7 +6,7 @@
 A MODEL is a .tflite file, which runs at the batch size that it has, or a name of benchmarks.zoo, which runs at every
 --batch. Metrics: ``device`` is the sum of all kernels by the device's clock, ``launch`` from the launch to the end with
 all data on the device, ``host`` from host array to host array. tflgpu runs with the executor that it chooses by itself;
-each of the two is among its peers. Rounds of some calls alternate between all that have a metric; medians are compared.
+each of the two is among its peers. All that have a metric take turns at some calls; medians are compared.
 
 Every contender is a process (benchmarks/worker.py). All are prepared first, --jobs at a time, then measured one case
 after another while nothing else runs. A peer that fails gives a row with the reason, ``skipped``.
@@ -59,7 +59,7 @@ def cases_of(models: Sequence[str], batches: str, precisions: str, device: int, 
 
 def workers_of(cases: Sequence[Case], peers: Sequence[str]) -> list[Worker]:
     engines = [*(engine for name, engine in PEERS.items() if name in peers), "executors"]
-    workers = (Worker(engine, case) for engine in engines for case in cases)
+    workers = (Worker(f"benchmarks.engines.{engine}", case) for engine in engines for case in cases)
     return [worker for worker in workers if import_module(worker.module).covers(worker.case)]
 
 

@@ -5,9 +5,9 @@
 
 Each run is a process of its own, so that none can harm another. With several --jobs the times are only rough: they
 share the device. ``max_error`` is the largest of all outputs, relative to the range of LiteRT's values and zero, on
-random inputs; 0 for quantized outputs within two quanta, null where LiteRT does not run the model. It knows nothing of a
-model's task: a detector that finds the same boxes of noise in another order is far off. ``error`` says why a model did
-not run; the script then fails.
+random inputs; 0 for quantized outputs within two quanta, null where LiteRT does not run the model. It knows nothing of
+a model's task: a detector that finds the same boxes of noise in another order is far off. ``error`` says why a model
+did not run; the script then fails.
 """
 
 from __future__ import annotations

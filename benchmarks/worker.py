@@ -16,13 +16,13 @@ PATIENCE = 180  # seconds that an answer may take: torch.compile takes the longe
 
 
 class Worker:
-    """A module of benchmarks.engines, with the contenders that it has for one case.
+    """A module, as those of benchmarks.engines are, with the contenders that it has for one case.
 
-    module: its name. labels: name and metric of each contender, once it is prepared.
+    labels: name and metric of each contender, once it is prepared.
     """
 
-    def __init__(self, engine: str, case: Case) -> None:
-        self.module, self.case = f"benchmarks.engines.{engine}", case
+    def __init__(self, module: str, case: Case) -> None:
+        self.module, self.case = module, case
         self.labels: list[tuple[str, str]] = []
         context = multiprocessing.get_context("spawn")
         self._connection, self._theirs = context.Pipe()
@@ -86,5 +86,4 @@ def _serve(connection: Connection, module: str, case: Case) -> None:
 def _reason(error: Exception) -> Skipped:
     if isinstance(error, Skipped):
         return error
-    line = next(iter(str(error).strip().splitlines()), "")
-    return Skipped(f"{type(error).__name__}: {line}"[:200])
+    return Skipped(f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])

@@ -121,10 +121,11 @@ class Network:
         return self._op("MEAN", [x.index, axes], shape, x.std, rectified=x.rectified, keep_dims=False)
 
     def conv_classifier(self, x: Feature, classes: int) -> bytes:
-        """The model file, ending in 1x1 CONV_2D on (N, 1, 1, C), SQUEEZE, SOFTMAX."""
+        """The model file, ending in 1x1 CONV_2D on (N, 1, 1, C), RESHAPE for any N, SOFTMAX."""
         logits = self.conv(x, classes, std=_LOGIT_STD)
+        wanted = self._builder.constant(np.array([-1, classes], np.int32))
         shape = (x.shape[0], classes)
-        return self._finish(self._op("SQUEEZE", [logits.index], shape, logits.std, squeeze_dims=[1, 2]))
+        return self._finish(self._op("RESHAPE", [logits.index, wanted], shape, logits.std, new_shape=[-1, classes]))
 
     def dense_classifier(self, x: Feature, classes: int) -> bytes:
         """The model file, ending in FULLY_CONNECTED on (N, C), SOFTMAX."""
