@@ -17,7 +17,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """sample: seconds of so many runs, one after another; it may leave out those that warm up.
+    """sample: seconds of at most so many runs, one after another, without those that warm up.
 
     error: of its outputs, against LiteRT's CPU interpreter; None for networks with weights of their own.
     work: bytes and multiply-adds of each kernel in one run, where they are known.
@@ -30,11 +30,20 @@ class Contender:
     work: Callable[[], list[tuple[int, int]]] | None = None
 
 
+# A turn ends after so many seconds, if it has not had all its runs by then, but not before it has had some.
+TURN = 0.1
+FEWEST_RUNS = 4
+
+
 def timed(call: Callable[[], object]) -> Callable[[int], list[float]]:
-    """Samples of a call's wall time. The first half of each round warms up: a GPU takes its time to change contexts."""
+    """Samples of a call's wall time. The first half of each turn warms up: a GPU takes its time to change contexts."""
 
     def sample(runs: int) -> list[float]:
-        return [_seconds(call) for _ in range(runs)][runs // 2 :]
+        times: list[float] = []
+        end = time.perf_counter() + TURN
+        while len(times) < FEWEST_RUNS or (len(times) < runs and time.perf_counter() < end):
+            times.append(_seconds(call))
+        return times[len(times) // 2 :]
 
     return sample
 

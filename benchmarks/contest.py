@@ -12,7 +12,7 @@ from typing import Any, get_args
 from benchmarks.contender import Metric, Skipped
 from benchmarks.worker import Worker
 
-RUNS = 20  # of a contender in one round
+RUNS = 20  # of a contender in one turn
 
 
 @dataclass
@@ -77,7 +77,7 @@ def measure(workers: Sequence[Worker], failed: dict[Worker, str], rounds: int) -
             for entry in turns:
                 entry.sample()
             turns = turns[1:] + turns[:1]
-    for entry in entries:
-        entry.finish()
+        for entry in turns:
+            entry.finish()
     engines = ((import_module(w.module), failed[w]) for w in workers if w in failed)
     return [e.result for e in entries] + [Result(e.NAME, e.METRIC, reason=reason) for e, reason in engines]

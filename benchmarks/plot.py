@@ -1,0 +1,78 @@
+"""Results of benchmarks.gpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib, of the extra ``dev``.
+
+python -m benchmarks.plot benchmarks/results/gpu-DATE.json docs/gpu.svg [--precision fp16]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")  # needs no screen
+from matplotlib import pyplot
+
+# What is shown by each metric, and its colour; peers that lie far outside of the others' range are left to the table.
+PANELS = {
+    "launch": (
+        "launch to finish, data on the device",
+        {"tflgpu": "#1b6ca8", "torch-compile-reduce-overhead": "#9aa5b1", "torch-cuda-graph": "#cfd6dd"},
+    ),
+    "host": ("host array to host array", {"tflgpu": "#1b6ca8", "litert-gpu": "#d9a441"}),
+}
+BAR = 0.26  # of the distance between two models
+
+Row = Mapping[str, Any]
+
+
+def times(rows: list[Row], metric: str, precision: str) -> dict[str, dict[str, float]]:
+    """Model -> engine -> milliseconds, of models that have a peer in this panel."""
+    _, colours = PANELS[metric]
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        shown = row["metric"] == metric and row["precision"] == precision and row["batch"] == 1
+        if shown and row["peer"] in colours and row["peer_ms"] and row["tflgpu_ms"]:
+            found.setdefault(row["model"], {"tflgpu": row["tflgpu_ms"]})[row["peer"]] = row["peer_ms"]
+    return found
+
+
+def draw(axes: Any, models: Mapping[str, Mapping[str, float]], metric: str) -> None:
+    title, colours = PANELS[metric]
+    for place, (engine, colour) in enumerate(colours.items()):
+        bars = [(row, engines[engine]) for row, engines in enumerate(models.values()) if engine in engines]
+        heights = [row + (place - (len(colours) - 1) / 2) * BAR for row, _ in bars]
+        drawn = axes.barh(heights, [ms for _, ms in bars], BAR, color=colour, label=engine)
+        axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=7)
+    axes.set_yticks(range(len(models)), list(models), fontsize=8)
+    axes.invert_yaxis()
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.set_xlabel("ms", fontsize=8)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.12)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--precision", default="fp16")
+    arguments = parser.parse_args()
+    result = json.loads(arguments.results.read_text())
+    # Text as text, and the same bytes for the same results.
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "tflgpu"}
+    figure, panels = pyplot.subplots(1, len(PANELS), figsize=(9, 4.2), layout="constrained")
+    for axes, metric in zip(panels, PANELS, strict=True):
+        draw(axes, times(result["rows"], metric, arguments.precision), metric)
+    handles = {h.get_label(): h for axes in panels for h in axes.containers}  # the same colours in all panels
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    figure.suptitle(f"{result['device']}, {arguments.precision}, batch 1 ({result['date']})", fontsize=10)
+    figure.savefig(arguments.picture, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
