@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tflgpu.cli.timing import seconds_of
+
 # By the device's clock; from launching to the end, all data being on the device; from host arrays to host arrays.
 Metric = Literal["device", "launch", "host"]
 
@@ -42,13 +44,7 @@ def timed(call: Callable[[], object]) -> Callable[[int], list[float]]:
         times: list[float] = []
         end = time.perf_counter() + TURN
         while len(times) < FEWEST_RUNS or (len(times) < runs and time.perf_counter() < end):
-            times.append(_seconds(call))
+            times.append(seconds_of(call))
         return times[len(times) // 2 :]
 
     return sample
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -22,15 +22,10 @@ from ai_edge_litert.interpreter import Interpreter
 import tflgpu
 from benchmarks.case import load, relative_error
 from benchmarks.publish import publish
+from tflgpu.cli.timing import seconds_of
 from tflgpu.runtime.devices import choose
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
-
-
-def seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def rows(model: str, device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, object]]:
@@ -56,7 +51,7 @@ def rows(model: str, device: str, precisions: list[str], threads: int, rounds: i
         for _ in range(5):
             compiled.run(inputs)
             litert()
-        pairs = [(seconds(partial(compiled.run, inputs)), seconds(litert)) for _ in range(rounds)]
+        pairs = [(seconds_of(partial(compiled.run, inputs)), seconds_of(litert)) for _ in range(rounds)]
         own, peer = (median(column) for column in zip(*pairs, strict=True))
         profile = compiled.profile(inputs)
         yield {

@@ -84,6 +84,30 @@ def test_profile_needs_a_clock(executor: PersistentExecutor) -> None:
         executor.profile([X], 1)
 
 
+def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> None:
+    """With a clock that counts microseconds from its first reading; kernels do not run in the plan's order here."""
+    builder = ModelBuilder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
+    curve, twice, mean = (builder.tensor(shape) for shape in ((1, 4, 4, 8), (1, 4, 4, 8), (1, 1, 1, 8)))
+    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
+    builder.op("SOFTMAX", [curve], [twice], {"beta": 1.0})
+    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
+    device = choose(device_name)
+    _, plan = plan_model(builder.finish([twice, mean]), options, device.target(options))
+    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "softmax", "reduce"]
+    source = render(plan)
+    executable = link(plan, source.names)
+    text, persistent = render_persistent(source, executable, ptx=False)
+    text = text.replace("const bool keeps_time", "ulong clock = 5000;\n  const bool keeps_time")
+    text = text.replace("= grid_clock()", "= (clock += 1000)")
+    persistent = replace(persistent, clock=True)
+    session = open_session(device)
+    timed = PersistentExecutor(replace(executable, persistent=persistent), build(text, session)[0], session)
+    intervals = [(0, 1e-6), (1e-6, 2e-6), (3e-6, 4e-6), (2e-6, 3e-6)]
+    np.testing.assert_allclose(timed.profile([X], 3), intervals, atol=1e-12)
+
+
 def test_option_chooses_the_executor(device_name: str) -> None:
     results = {}
     for choice in ("launch", "persistent"):
