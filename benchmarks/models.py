@@ -16,7 +16,7 @@ import argparse
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
@@ -73,13 +73,15 @@ def _error(
     return max(errors)
 
 
-def rows(arguments: argparse.Namespace, device: int) -> Iterator[dict[str, object]]:
-    precisions, executors = arguments.precision.split(","), arguments.executor.split(",")
+def rows(
+    models: Sequence[str], device: int, executors: Sequence[str], precisions: Sequence[str], jobs: int
+) -> Iterator[dict[str, object]]:
+    """As they come: a row for each model, precision and executor."""
     names = ("model", "precision", "executor")
-    with ThreadPoolExecutor(arguments.jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         runs = {
             pool.submit(in_own_process, measured, model, device, executor, precision): (model, precision, executor)
-            for model, precision, executor in product(arguments.models, precisions, executors)
+            for model, precision, executor in product(models, precisions, executors)
         }
         for run in as_completed(runs):
             model, *choices = runs[run]
@@ -103,7 +105,8 @@ def main() -> None:
     failed: list[str] = []
 
     def watched() -> Iterator[dict[str, object]]:
-        for row in rows(arguments, device.index):
+        choices = arguments.executor.split(","), arguments.precision.split(",")
+        for row in rows(arguments.models, device.index, *choices, arguments.jobs):
             if "error" in row:
                 failed.append(f"{row['model']} {row['precision']} {row['executor']}: {row['error']}")
             yield row

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu, table
+import tflgpu
+from benchmarks import gpu, models, table
 from benchmarks.case import Case
 from benchmarks.ceilings import Ceilings
 from benchmarks.contender import FEWEST_RUNS, Skipped, timed
 from benchmarks.contest import Result, measure, prepare
 from benchmarks.worker import Worker
+from tflgpu.cli.demo import examples_folder
+
+from .conftest import missing
+
+DIGITS = examples_folder() / "digits" / "digits.tflite"
 
 CEILINGS = Ceilings(bytes_per_second=1e12, flops={"fp32": 1e12, "fp16": 4e12}, launch_seconds=1e-5)
 
@@ -50,6 +57,17 @@ def test_a_contender_tells_its_error_while_its_process_lives(workers: list[Worke
         worker.ask(2, "sample", 1)
     with pytest.raises(Skipped, match="ended"):
         worker.ask(0, "error")
+
+
+def test_models_that_fail_are_rows(tmp_path: Path) -> None:
+    if not tflgpu.devices():
+        missing("an OpenCL device")
+    (tmp_path / "empty.tflite").write_bytes(b"")
+    paths = [str(DIGITS), str(tmp_path / "empty.tflite")]
+    found = {row["model"]: row for row in models.rows(paths, 0, ["launch"], ["fp32"], jobs=2)}
+    assert found["digits"]["max_error"] < 1e-5
+    assert found["digits"]["run_ms"] > 0
+    assert found["empty"]["error"].startswith("ModelError: ")
 
 
 def test_a_turn_is_half_warm_up() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
+import numpy as np
+
 import tflgpu
 from benchmarks.case import Case
 from benchmarks.contender import Contender, timed
@@ -47,7 +49,7 @@ class _Model:
         )
 
     @cached_property
-    def inputs(self) -> list:
+    def inputs(self) -> list[np.ndarray]:
         return list(self._case.inputs.values())
 
     @cached_property
