@@ -69,10 +69,12 @@ def _buffer(wanted: DeviceBuffer, session: Session) -> cl.Buffer:
 def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     data, x = tiny(), np.array([[1, -2, 3, -4]], np.float32)
     options = tflgpu.Options(device=device.index, precision="fp32", executor="launch", cache="off")
-    model = tflgpu.compile(data, options)
+    session = open_session(device)
+    # One queue for both: GPUs take long to change from one context to another.
+    model = tflgpu.compile(data, options, queue=session.queue)
     (part,) = compile_model(data, options, device.target(options), Stopwatch()).parts
     assert isinstance(part, DevicePart)
-    bare = by_hand(part, open_session(device), x)
+    bare = by_hand(part, session, x)
     interpreter = Interpreter(model_content=data)
     interpreter.allocate_tensors()
     source, target = (d[0]["index"] for d in (interpreter.get_input_details(), interpreter.get_output_details()))

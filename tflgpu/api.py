@@ -24,6 +24,7 @@ from tflgpu.report import Report
 from tflgpu.runtime.device_memory import DeviceArray, Queue
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.session import open_session, session_on
+from tflgpu.runtime.transfer import pinned_array
 from tflgpu.source import ModelSource, read_bytes
 from tflgpu.stopwatch import Stopwatch
 from tflgpu.tensor_info import TensorInfo
@@ -141,8 +142,21 @@ class CompiledModel:
         with self._lock:
             instance = self._instance(values)
             places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
-            names = [info.name for number, info in enumerate(instance.outputs) if number not in places]
+            names = instance.output_names
+            if places:
+                names = [name for number, name in enumerate(names) if number not in places]
             return dict(zip(names, instance.run(values, places), strict=True))
+
+    def pinned_array(self, name: str) -> NDArray[Any]:
+        """Zeros of an input's shape and element type in memory that a GPU reads by itself.
+
+        A run with this array as input, filled again and again, saves the copy to such memory. Raises ValueError for an
+        unknown name.
+        """
+        for info in self.inputs:
+            if info.name == name:
+                return pinned_array(self._session, info.shape, info.dtype)
+        raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self.inputs]}")
 
     def reset_state(self) -> None:
         """Put every variable of the model back to its first value, as if the model had not run yet.
@@ -209,14 +223,15 @@ class CompiledModel:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
         instances = self._open_instances()
         shapes = tuple(v.shape for v in values)
-        if shapes not in instances:
+        instance = instances.get(shapes)
+        if instance is None:
             names = (info.name for info in self.inputs)
             options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
-            instances[shapes] = self._instantiate(options, Stopwatch())
+            instance = instances[shapes] = self._instantiate(options, Stopwatch())
             if len(instances) > MAX_INSTANCES:
                 instances.popitem(last=False)
         instances.move_to_end(shapes)
-        return instances[shapes]
+        return instance
 
     def _open_instances(self) -> OrderedDict[tuple[Shape, ...], Instance]:
         """Raises ValueError if the model is closed."""

@@ -37,7 +37,8 @@ class Instance:
         self.artifact = replace(artifact, parts=tuple(part for part, _ in started))
         self._engines = [engine for _, engine in started]
         self._whole = self._only_engine()
-        self.outputs = tuple(info for _, info in artifact.outputs)
+        self.outputs = [info for _, info in artifact.outputs]
+        self.output_names = [info.name for info in self.outputs]
 
     def _start(self, part: Part, clock: Stopwatch, cache: Cache | None) -> tuple[Part, Executor | CpuPiece]:
         """The engine of a part, and the part with the binaries it is made of."""
