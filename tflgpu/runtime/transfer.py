@@ -114,7 +114,6 @@ class PinnedTransfer(Transfer):
             return []
         lent = self._lender.lend()
         results = self._staging[self._results] if lent is None else lent
-        # NVIDIA's driver takes twice as long for megabytes if it is asked to block.
         for n, memory in [*((n, self._staging[n]) for n in self._states), (self._results, results)]:
             self._copies.append(cl.enqueue_copy(self._queue, memory, self._buffers[n], is_blocking=False))
         self._queue.finish()
