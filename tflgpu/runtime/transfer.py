@@ -163,9 +163,7 @@ def _view(memory: NDArray[np.uint8], port: Port) -> Array:
 def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:
     """Zeros that a GPU of this session reads by itself, so that a run does not copy them on the host."""
     kind = np.dtype(dtype)
-    return (
-        _pinned(session, max(1, prod(shape) * kind.itemsize))[: prod(shape) * kind.itemsize].view(kind).reshape(shape)
-    )
+    return _pinned(session, prod(shape) * kind.itemsize).view(kind).reshape(shape)
 
 
 def _is_pinned(array: Array) -> bool:
