@@ -67,7 +67,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "serializer": BASE | {"artifact", "build", "cache", "records", "runtime"},
     "trace": STAGES | {"compiler", "interpreter", "link", "runtime", "submodel"},
     "instance": BASE | {"artifact", "build", "cache", "interpreter", "runtime"},
-    "api": BASE | {"artifact", "compiler", "instance", "report", "runtime", "serializer"},
+    "arguments": BASE | {"runtime"},
+    "api": BASE | {"arguments", "artifact", "compiler", "instance", "report", "runtime", "serializer"},
     "cli": STAGES
     | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},
     "__init__": BASE | {"api", "cache", "report", "runtime"},

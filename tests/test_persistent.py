@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import tflgpu
@@ -16,6 +17,7 @@ from tflgpu.compiler import plan_model
 from tflgpu.link import link
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.levels import levels
+from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.persistent import PATIENCE, PersistentExecutor
 from tflgpu.runtime.session import open_session
@@ -77,6 +79,16 @@ def test_barrier_that_gives_up_is_reported_and_recovers(executor: PersistentExec
     executor.set_patience(PATIENCE)
     (got,) = executor.run([X])
     np.testing.assert_allclose(got, expected(X), rtol=1e-5)
+
+
+def test_barrier_that_gives_up_is_seen_without_reading_outputs(executor: PersistentExecutor) -> None:
+    target = DeviceMemory(cl.Buffer(executor.session.context, cl.mem_flags.READ_WRITE, X.nbytes), 0, X.shape, X.dtype)
+    executor.set_patience(0)
+    with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
+        executor.run_on_device([X], {0: target})
+    executor.set_patience(PATIENCE)
+    assert executor.run_on_device([X], {0: target}) == []
+    np.testing.assert_allclose(target.read(executor.session.queue), expected(X), rtol=1e-5)
 
 
 def test_profile_needs_a_clock(executor: PersistentExecutor) -> None:

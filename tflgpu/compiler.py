@@ -5,7 +5,7 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu import interpreter
@@ -22,6 +22,7 @@ from tflgpu.partition import Piece, partition
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions
+from tflgpu.quantization import Grid
 from tflgpu.report import Report
 from tflgpu.reporting import describe, make_report
 from tflgpu.resize import check_batch, requested_shapes
@@ -97,6 +98,7 @@ class Frontend:
         self.entry = entry_point(self.model, options.signature, options.outputs)
         self.subgraph = self.model.subgraphs[self.entry.subgraph]
         self.shapes = requested_shapes(self.entry, options)
+        self.grids = _grids(self.entry, options.uint8_inputs or {})
         lowered = self._lower(self.entry)
         self.lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
         if options.batch is not None and self.shapes and not self.lowered.obstacles:
@@ -107,10 +109,15 @@ class Frontend:
         graph, entry = self.lowered.graph, self.entry
         sides = ((entry.inputs, graph.inputs), (entry.outputs, graph.outputs))
         inputs, outputs = (
-            tuple(_described(name, tensor, graph[t].shape) for (name, tensor), t in zip(*side, strict=True))
+            tuple(self._described(name, tensor, graph[t].shape) for (name, tensor), t in zip(*side, strict=True))
             for side in sides
         )
         return inputs, outputs
+
+    def _described(self, name: str, tensor: FileTensor, shape: Shape) -> tuple[TensorIndex, TensorInfo]:
+        free = tuple(i for i, d in enumerate(tensor.signature) if d == -1)
+        dtype = self.grids[tensor.index].dtype if tensor.index in self.grids else tensor.dtype
+        return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
 
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
@@ -118,6 +125,9 @@ class Frontend:
             return self.cut()
         if self.lowered.unknown:
             raise ModelError("; ".join(self.lowered.unknown))
+        if self.grids:
+            reason = "Options.uint8_inputs is for models that run wholly on the device"
+            raise UnsupportedError((*self.lowered.obstacles, reason))
         if self.options.fallback == "forbid":
             raise UnsupportedError(self.lowered.obstacles)
         if not interpreter.is_installed():
@@ -148,12 +158,22 @@ class Frontend:
         return part
 
     def _lower(self, entry: EntryPoint) -> Lowered:
-        return lower(self.model, entry, simulate=self.options.quantized == "simulate", shapes=self.shapes)
+        simulate = self.options.quantized == "simulate"
+        return lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids)
 
 
-def _described(name: str, tensor: FileTensor, shape: Shape) -> tuple[TensorIndex, TensorInfo]:
-    free = tuple(i for i, d in enumerate(tensor.signature) if d == -1)
-    return tensor.index, TensorInfo(name, shape, tensor.dtype, tensor.quantization, free)
+def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:
+    """What the bytes of inputs stand for, from their means and standard deviations by name.
+
+    Raises ValueError for an input that is not there, or holds no floats.
+    """
+    inputs = dict(entry.inputs)
+    for name in wanted:
+        if name not in inputs:
+            raise ValueError(f"Options.uint8_inputs names {name!r}; the model has the inputs {list(inputs)}")
+        if inputs[name].dtype != "float32":
+            raise ValueError(f"Options.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32")
+    return {inputs[name].index: Grid("uint8", 1 / std, mean) for name, (mean, std) in wanted.items()}
 
 
 def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]) -> tuple[Entry, ...]:

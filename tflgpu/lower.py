@@ -94,25 +94,35 @@ def lower(
     *,
     simulate: bool = True,
     shapes: Mapping[int, Shape] = MappingProxyType({}),
+    grids: Mapping[int, Grid] = MappingProxyType({}),
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
     simulate: round every quantized activation to the values its type can hold, as integer kernels would.
     shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
         tensor's shape is then not believed.
+    grids: float inputs that callers give as integers, by the file's tensor index.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, simulate, shapes).run()
+    return _Lowering(model, entry, simulate, shapes, grids).run()
 
 
 class _Lowering:
-    def __init__(self, model: Model, entry: EntryPoint, simulate: bool, shapes: Mapping[int, Shape]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        entry: EntryPoint,
+        simulate: bool,
+        shapes: Mapping[int, Shape],
+        grids: Mapping[int, Grid],
+    ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
         self.entry = entry
         self.simulate = simulate
         self.shapes = shapes
+        self.grids = grids
         self.ids = count()
         self.env: dict[int, Tensor] = {}  # tensor of the file -> tensor of the graph
         self.variables = Variables(self.ids)
@@ -145,13 +155,14 @@ class _Lowering:
         return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data, precise)
 
     def _input(self, tensor: FileTensor) -> int:
-        """Bind a graph input; a quantized one is dequantized by the first node that touches it."""
+        """Bind a graph input; integers that stand for numbers become these in the first node that touches them."""
         tensor = replace(tensor, shape=self.shapes.get(tensor.index, tensor.shape))
-        given = replace(self._tensor(tensor), dtype=tensor.dtype)
+        grid = grid_of(tensor) if is_quantized(tensor) else self.grids.get(tensor.index)
+        given = replace(self._tensor(tensor), dtype=grid.dtype if grid else tensor.dtype)
         self.tensors[given.id] = given
-        if is_quantized(tensor):
+        if grid:
             seen = replace(self._tensor(tensor), data=None)
-            self._bind(tensor.index, self._map(given, seen, dequantize_step(grid_of(tensor))))
+            self._bind(tensor.index, self._map(given, seen, dequantize_step(grid)))
         else:
             self.env[tensor.index] = given
         return given.id
@@ -264,7 +275,7 @@ class _Lowering:
         if any(o.code == "CALL_ONCE" for o in operators):
             yield f"its subgraph {index} has a CALL_ONCE of its own"
             return
-        first = _Lowering(self.model, EntryPoint(index, operators, (), ()), self.simulate, {})
+        first = _Lowering(self.model, EntryPoint(index, operators, (), ()), self.simulate, {}, {})
         obstacles = first.run().obstacles
         yield from (f"in its subgraph {index}, {obstacle}" for obstacle in obstacles)
         if not obstacles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from os import PathLike
 from typing import Literal, get_args
 
@@ -48,6 +49,8 @@ class Options:
     batch: size of the first axis of every input instead of the file's.
     input_shapes: shapes of inputs by name instead of the file's. Either plans the model anew for these shapes. Inputs
         whose free dimensions (-1 in the file) have other sizes at :meth:`CompiledModel.run` do the same.
+    uint8_inputs: float inputs that callers give as bytes, such as camera frames: ``{name: (mean, std)}``. The device
+        computes ``(byte - mean) / std``, and a quarter as much crosses to it.
     cache: what to do with the disk cache. ``"readwrite"`` starts from it and keeps what was compiled; ``"read"`` keeps
         nothing; ``"require"`` raises CacheMissError instead of compiling; ``"off"`` does not look at it.
     cache_dir: the cache's directory, or several places, directories and bundles, of which the first match wins and the
@@ -69,6 +72,7 @@ class Options:
     cpu_ops: Sequence[str | int | range] = ()
     batch: int | None = None
     input_shapes: Mapping[str, Sequence[int]] | None = field(default=None, hash=False)
+    uint8_inputs: Mapping[str, tuple[float, float]] | None = field(default=None, hash=False)
     cache: CacheMode = "readwrite"
     cache_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None
     cache_limit: int = 2 << 30
@@ -90,6 +94,9 @@ class Options:
             raise ValueError(f"Options.cache_limit is {self.cache_limit} bytes; it must be positive")
         if self.model_token is not None and not 0 <= self.model_token < 1 << 64:
             raise ValueError(f"Options.model_token is {self.model_token}; it must fit 64 bits without a sign")
+        for name, (mean, std) in (self.uint8_inputs or {}).items():
+            if not (isfinite(mean) and isfinite(std) and std):
+                raise ValueError(f"Options.uint8_inputs has mean {mean}, std {std} for {name!r}; std must not be 0")
         # Own, immutable copies: one Options object may serve many models, for long.
         object.__setattr__(self, "cpu_ops", tuple(self.cpu_ops))
         if isinstance(self.cache_dir, Sequence) and not isinstance(self.cache_dir, str):
@@ -99,3 +106,6 @@ class Options:
         if self.input_shapes is not None:
             shapes = {name: tuple(map(int, shape)) for name, shape in self.input_shapes.items()}
             object.__setattr__(self, "input_shapes", shapes)
+        if self.uint8_inputs is not None:
+            pairs = {name: (float(mean), float(std)) for name, (mean, std) in self.uint8_inputs.items()}
+            object.__setattr__(self, "uint8_inputs", pairs)

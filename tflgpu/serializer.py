@@ -91,6 +91,7 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "cpu_ops": list(map(str, options.cpu_ops)),
         "batch": options.batch,
         "input_shapes": options.input_shapes,
+        "uint8_inputs": options.uint8_inputs,
     }
 
 
