@@ -24,6 +24,7 @@ from tflgpu.ops import (
     resampler,
     resize,
     scan,
+    separable_kernels,
     shaping,
     slicing,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "resampler",
     "resize",
     "scan",
+    "separable_kernels",
     "shaping",
     "slicing",
 ]

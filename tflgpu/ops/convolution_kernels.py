@@ -12,7 +12,7 @@ from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
-from tflgpu.ops.kernel import Argument, Kernel, Request, items_per_tile, tile_count, variant
+from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, items_per_tile, tile_count, variant
 from tflgpu.ops.matrix_kernels import convolution_mma, suits_matrix_units
 from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
 from tflgpu.ops.window import Window
@@ -250,16 +250,7 @@ def depthwise_gpu(request: Request) -> Kernel:
     if attributes.multiplier > 1 or taps > UNROLLED_TAPS:
         return depthwise(request)
 
-    def items(pixels: int) -> int:
-        return g.batch * g.slices * g.height * tile_count(g.width, pixels)
-
-    def cost(pixels: int) -> float:
-        loads = taps + window.kernel[0] * len(_columns(window, pixels))
-        step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
-        tiles = tile_count(items(pixels), target.local_size)
-        return cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
-
-    pixels = min((n for n in DEPTHWISE_PIXELS if n <= g.width), key=cost)
+    pixels, tiles, _ = depthwise_part(window, request.output, target)
     arguments = _depthwise_arguments(request)
     return Kernel(
         "depthwise_gpu",
@@ -272,10 +263,24 @@ def depthwise_gpu(request: Request) -> Kernel:
             "weights_type": arguments[1].type,
         },
         arguments,
-        tiles=tile_count(items(pixels), target.local_size),
+        tiles=tiles,
         local_size=target.local_size,
         macs=taps * g.pixels * g.channels,
     )
+
+
+def depthwise_part(window: Window, dst: Storage, target: Target) -> tuple[int, int, float]:
+    """Pixels of a GPU's part of a depthwise convolution that gives ``dst``; how many tiles, and rough cycles in all."""
+    g, taps = dst.geometry, prod(window.kernel)
+
+    def part(pixels: int) -> tuple[int, int, float]:
+        tiles = tile_count(g.batch * g.slices * g.height * tile_count(g.width, pixels), target.local_size)
+        loads = taps + window.kernel[0] * len(_columns(window, pixels))
+        step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
+        time = cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
+        return pixels, tiles, time
+
+    return min((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p[2])
 
 
 def _columns(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
