@@ -24,29 +24,31 @@ DEVICE = "Intel(R) OpenCL"
 # As for an H200, but for portable access to storage.
 TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_units=True)
 
-# By the fragment layouts of the PTX ISA: the element of row m and inner index n is in lane 4 (m % 8) + n % 8 / 2, that of
-# inner index n and column c in lane 4c + n % 8 / 2; lane 4g + t has the sums of rows g, g + 8 and columns 2t, 2t + 1.
+# By the fragment layouts of the PTX ISA. Row m and inner index n are in lane 4 (m % 8) + n % 8 / 2, register m / 8 + 2 (n / 8);
+# inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows g and g + 8 and
+# columns 2t and 2t + 1.
 FUNCTIONS = """
 uint2 halves_of_floats(float4 x) {
   uint2 halves;
   vstore_half4(within_half_float4(x), 0, (__private half *)&halves);
   return halves;
 }
-float shuffled_half(uint pair, int odd, uint lane) {
-  const ushort bits = intel_sub_group_shuffle(pair, lane) >> 16 * odd;
-  return vload_half(0, (__private const half *)&bits);
-}
-float4 mma_16x8x8(float4 sums, uint2 a, uint b) {
-  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
-  for (int n = 0; n < 8; ++n) {
-    const float low = shuffled_half(a.x, n % 2, 4 * g + n / 2), high = shuffled_half(a.y, n % 2, 4 * g + n / 2);
-    const float even = shuffled_half(b, n % 2, 8 * t + n / 2), odd = shuffled_half(b, n % 2, 8 * t + 4 + n / 2);
-    sums += (float4)(low * even, low * odd, high * even, high * odd);
-  }
-  return sums;
+float4 floats_of_halves(uint2 x) { return vload_half4(0, (__private const half *)&x); }
+float2 shuffled_halves(uint pair, uint lane) {
+  const uint halves = intel_sub_group_shuffle(pair, lane);
+  return vload_half2(0, (__private const half *)&halves);
 }
 float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
-  return mma_16x8x8(mma_16x8x8(sums, a.lo, b.x), a.hi, b.y);
+  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
+  for (uint n = 0; n < 4; ++n) {
+    const float2 low = shuffled_halves(a.s0, 4 * g + n), high = shuffled_halves(a.s1, 4 * g + n);
+    const float2 low8 = shuffled_halves(a.s2, 4 * g + n), high8 = shuffled_halves(a.s3, 4 * g + n);
+    const float2 even = shuffled_halves(b.x, 8 * t + n), odd = shuffled_halves(b.x, 8 * t + 4 + n);
+    const float2 even8 = shuffled_halves(b.y, 8 * t + n), odd8 = shuffled_halves(b.y, 8 * t + 4 + n);
+    sums += (float4)(dot(low, even), dot(low, odd), dot(high, even), dot(high, odd));
+    sums += (float4)(dot(low8, even8), dot(low8, odd8), dot(high8, even8), dot(high8, odd8));
+  }
+  return sums;
 }
 """
 

@@ -8,6 +8,7 @@ from tflgpu.ops import (
     convolution_kernels,
     creation,
     elementwise,
+    fused_kernels,
     gather,
     indexing,
     logic,
@@ -24,7 +25,6 @@ from tflgpu.ops import (
     resampler,
     resize,
     scan,
-    separable_kernels,
     shaping,
     slicing,
 )
@@ -41,6 +41,7 @@ __all__ = [
     "convolution_kernels",
     "creation",
     "elementwise",
+    "fused_kernels",
     "gather",
     "indexing",
     "logic",
@@ -57,7 +58,6 @@ __all__ = [
     "resampler",
     "resize",
     "scan",
-    "separable_kernels",
     "shaping",
     "slicing",
 ]

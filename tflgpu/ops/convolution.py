@@ -37,12 +37,12 @@ class Depthwise:
 
 
 @dataclass(frozen=True)
-class SeparableConvolution:
-    """A depthwise convolution with ``steps`` of its own, and the pointwise one that alone reads it.
+class PointwiseDepthwise:
+    """A pointwise convolution with ``steps`` of its own, and the depthwise one that alone reads it.
 
-    Inputs: image NHWC, weights [1, kh, kw, channels] and bias of the depthwise convolution, weights [out, 1, 1, channels]
-    and bias of the pointwise one, all but the image constants. No model has it: planning makes it for devices where that
-    is faster (``plan/separable.py``).
+    Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights [1, kh, kw, channels]
+    and bias of the depthwise one, all but the image constants. No model has it: planning makes it for devices where that
+    is faster (``plan/fusion.py``).
 
     window: the depthwise one. steps: functions of their own earlier values.
     """

@@ -15,7 +15,7 @@ from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, items_per_tile, tile_count, variant
 from tflgpu.ops.matrix_kernels import convolution_mma, suits_matrix_units
 from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
-from tflgpu.ops.window import Window
+from tflgpu.ops.window import POINTWISE, Window
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
 # Pixels of a CPU block by its vectors of output channels: the accumulators and the weights of one input channel
@@ -147,8 +147,9 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
 def convolution_gpu(request: Request) -> Kernel:
     attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
     assert isinstance(attributes, Convolution)
-    if suits_matrix_units(request):
-        return convolution_mma(request, _bias(request, g.channels, g.slices * LANES))
+    if suits_matrix_units(request, attributes.groups):
+        bias = _bias(request, g.channels, g.slices * LANES)
+        return convolution_mma(request, attributes.window, request.constant(1), bias)
     if _is_vector_product(request):
         return fully_connected_gpu(request)
     pixels, slices_out, splits = _gpu_part(request)
@@ -377,6 +378,9 @@ def fully_connected_gpu(request: Request) -> Kernel:
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
     local_size = request.target.local_size
+    bias = _bias(request, out, g.slices * LANES)
+    if suits_matrix_units(request):
+        return convolution_mma(request, POINTWISE, weights[:, None, None, :], bias)
     packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
     return Kernel(
         "fully_connected_gpu",
@@ -384,7 +388,7 @@ def fully_connected_gpu(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("bias", "float", None, _bias(request, out, g.slices * LANES)),
+            Argument("bias", "float", None, bias),
         ),
         tiles=g.batch * g.slices,
         local_size=local_size,

@@ -17,7 +17,7 @@ LOCAL_QUADS = 2048  # float4 elements of local memory that a group may take: 32 
 # Cycles of a compute unit, roughly, as seen on an H200: of a tile without any step, from its first load to its last
 # store; of a step of which four are under way at once while memory is waited for; of adding up split sums.
 TILE_LATENCY = 1500
-_STEP_LATENCY = 200
+STEP_LATENCY = 200
 _REDUCTION_LATENCY = 100
 _LOCAL_QUADS_PER_CYCLE = 8
 
@@ -39,7 +39,7 @@ def cycles(target: Target, *, tiles: int, steps: int, step_cycles: float, splits
 
     steps: of one part, each taking the whole group at least ``step_cycles``, be it to compute or to load.
     """
-    step = max(_STEP_LATENCY, step_cycles)
+    step = max(STEP_LATENCY, step_cycles)
     waves = tile_count(tiles, target.compute_units)
     return waves * (TILE_LATENCY + tile_count(steps, splits) * step + reduction_cycles(target, splits, quads))
 

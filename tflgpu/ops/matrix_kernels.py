@@ -8,7 +8,6 @@ from math import prod
 
 from tflgpu.ir import Array
 from tflgpu.layout import LANES
-from tflgpu.ops.convolution import Convolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, tile_count
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
@@ -21,12 +20,11 @@ PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
 BLOCK_CYCLES = 8
 
 
-def suits_matrix_units(request: Request) -> bool:
-    """Whether a convolution node can run on matrix units."""
-    attributes, src, target = request.node.attributes, request.input(0), request.target
-    assert isinstance(attributes, Convolution)
+def suits_matrix_units(request: Request, groups: int = 1) -> bool:
+    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units."""
+    src, target = request.input(0), request.target
     halves = target.matrix_units and target.storage == src.type == "half" and not src.linear
-    return halves and attributes.groups == 1 and request.value(1) is not None
+    return halves and groups == 1 and request.value(1) is not None
 
 
 @dataclass(frozen=True)
@@ -62,15 +60,13 @@ def matrix_part(window: Window, src: Storage, dst: Storage, target: Target) -> M
     return min((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
 
 
-def convolution_mma(request: Request, bias: Array) -> Kernel:
-    """bias: of all output channels, and zeros up to a multiple of 4."""
-    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
-    assert isinstance(attributes, Convolution)
-    window = attributes.window
+def convolution_mma(request: Request, window: Window, weights: Array, bias: Array) -> Kernel:
+    """weights: [out, kh, kw, in]. bias: of all output channels, and zeros up to a multiple of 4."""
+    src, dst, target = request.input(0), request.output, request.target
     input_blocks = tile_count(src.slices, SIDE // LANES)
     columns = tile_count(dst.slices, SIDE // LANES)
     part = matrix_part(window, src, dst, target)
-    packed = pack_fragments(request.constant(1), part.column_blocks, input_blocks)
+    packed = pack_fragments(weights, part.column_blocks, input_blocks)
     return Kernel(
         "convolution_mma",
         {
@@ -81,7 +77,6 @@ def convolution_mma(request: Request, bias: Array) -> Kernel:
             "steps_per_split": tile_count(prod(window.kernel) * input_blocks, part.splits),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
-            "columns_remain": dst.slices % (part.column_blocks * SIDE // LANES) != 0,
             "src": src,
         },
         (request.activation("src", 0), request.weights("weights", packed), Argument("bias", "float", None, bias)),

@@ -111,22 +111,3 @@ def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Arr
     # out = 16 block + 4 (g // 2) + 2 j + g % 2; in = 16 step + 4 t + i
     axes = padded.reshape(blocks, 4, 2, 2, kh, kw, input_blocks, 4, 4)
     return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
-
-
-def pack_diagonals(weights: Array, input_blocks: int) -> Array:
-    """[1, kh, kw, channels] -> [block of 16 channels][pair of taps][g][tap][2][2], for depthwise sums on matrix units.
-
-    For 8 channels, mma.sync.m16n8k8 multiplies by a matrix with a tap's weights on its diagonal. Product j of a block has
-    the channels 4t + 2j and 4t + 2j + 1 as inner indices 2t and 2t + 1, and as columns. Lane 4g + t holds both inner
-    indices of column g, all zero but where t is g // 2; these lanes alone, in order of g, are stored. Taps and channels
-    that ``weights`` does not have are zero.
-    """
-    _, kh, kw, channels = weights.shape
-    taps = np.zeros((kh * kw + kh * kw % 2, input_blocks * SIDE), np.float32)
-    taps[: kh * kw, :channels] = weights.reshape(kh * kw, channels)
-    # tap = 2 pair + i; channel = 16 block + 4 (g // 2) + 2 j + g % 2
-    axes = taps.reshape(-1, 2, input_blocks, 4, 2, 2).transpose(2, 0, 3, 5, 1, 4)
-    packed = np.zeros((*axes.shape, 2), np.float32)
-    for parity in range(2):
-        packed[:, :, :, parity, :, :, parity] = axes[:, :, :, parity]
-    return packed
