@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-import numpy as np
-
-from tflgpu.ir import Array, Value
-from tflgpu.layout import LANES
+from tflgpu.ir import Value
+from tflgpu.layout import LANES, pack
 from tflgpu.ops.convolution import PointwiseDepthwise
 from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, tile_count, variant
-from tflgpu.ops.matrix_kernels import BLOCK_CYCLES
+from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.ops.window import Window
 from tflgpu.target import Target
@@ -53,7 +51,7 @@ def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterat
     for rows, column_blocks, splits in product(ROWS, COLUMN_BLOCKS, SPLITS):
         pixels = ((rows - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1) * src.width
         blocks = tile_count(pixels, SIDE)
-        if input_blocks % splits or splits > 1 and blocks * splits > warps:
+        if input_blocks % splits or (splits > 1 and blocks * splits > warps):
             continue  # split sums are added up once
         tiles = g.batch * tile_count(g.height, rows) * tile_count(columns, column_blocks)
         sum_quads = scratch(target, splits, 2 * column_blocks)
@@ -76,7 +74,7 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
     part = fused_part(window, src, dst, target)
     assert part is not None, "planning fuses only what fits"
     input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
-    depthwise_weights = request.operand("depthwise_weights", 3)
+    packed = pack_fragments(request.constant(1), part.column_blocks, input_blocks)
     return Kernel(
         "pointwise_depthwise_mma",
         {
@@ -95,26 +93,20 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
             "column_blocks": part.column_blocks,
             "splits": part.splits,
             "sum_quads": part.sum_quads,
+            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
-            "weights_type": depthwise_weights.type,
             "src": src,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", pack_fragments(request.constant(1), part.column_blocks, input_blocks)),
-            Argument("pointwise_bias", "float", None, _padded(request.constant(2), dst.slices * LANES)),
-            depthwise_weights,
-            Argument("bias", "float", None, _padded(request.constant(4), dst.slices * LANES)),
+            request.weights("weights", packed),
+            Argument("pointwise_bias", "float", None, padded_bias(request.constant(2), len(packed) * SIDE)),
+            request.weights("depthwise_weights", pack(request.constant(3))),
+            Argument("bias", "float", None, padded_bias(request.constant(4), dst.slices * LANES)),
         ),
         tiles=part.tiles,
         local_size=target.local_size,
         scratch=part.scratch,
         macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
     )
-
-
-def _padded(bias: Array, size: int) -> Array:
-    values = np.zeros(size, np.float32)
-    values[: bias.size] = bias.reshape(-1)
-    return values

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+import numpy as np
+
 from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
@@ -16,6 +18,7 @@ from tflgpu.target import Target
 
 # Rows and columns of a warp's part, in blocks.
 PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
+OPERAND_REGISTERS = 96  # of a lane, for operands that are loaded before any is used
 # Cycles that one step of one warp takes of the caches for each block of operands.
 BLOCK_CYCLES = 8
 
@@ -60,12 +63,27 @@ def matrix_part(window: Window, src: Storage, dst: Storage, target: Target) -> M
     return min((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
 
 
-def convolution_mma(request: Request, window: Window, weights: Array, bias: Array) -> Kernel:
-    """weights: [out, kh, kw, in]. bias: of all output channels, and zeros up to a multiple of 4."""
+def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
+    """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
+    most = max(1, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
+    return tile_count(steps, tile_count(steps, most))
+
+
+def padded_bias(bias: Array | None, size: int) -> Array:
+    """``size`` elements: a bias, by default of zeros, and zeros behind it."""
+    values = np.zeros(size, np.float32)
+    if bias is not None:
+        values[: bias.size] = bias.reshape(-1)
+    return values
+
+
+def convolution_mma(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
+    """weights: [out, kh, kw, in]."""
     src, dst, target = request.input(0), request.output, request.target
     input_blocks = tile_count(src.slices, SIDE // LANES)
     columns = tile_count(dst.slices, SIDE // LANES)
     part = matrix_part(window, src, dst, target)
+    steps_per_split = tile_count(prod(window.kernel) * input_blocks, part.splits)
     packed = pack_fragments(weights, part.column_blocks, input_blocks)
     return Kernel(
         "convolution_mma",
@@ -74,12 +92,17 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
             "row_blocks": part.row_blocks,
             "column_blocks": part.column_blocks,
             "splits": part.splits,
-            "steps_per_split": tile_count(prod(window.kernel) * input_blocks, part.splits),
+            "steps_per_split": steps_per_split,
+            "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,
         },
-        (request.activation("src", 0), request.weights("weights", packed), Argument("bias", "float", None, bias)),
+        (
+            request.activation("src", 0),
+            request.weights("weights", packed),
+            Argument("bias", "float", None, padded_bias(bias, len(packed) * SIDE)),
+        ),
         tiles=part.tiles,
         local_size=target.local_size,
         scratch=scratch(target, part.splits, 2 * part.row_blocks * part.column_blocks),
