@@ -24,9 +24,9 @@ DEVICE = "Intel(R) OpenCL"
 # As for an H200, but for portable access to storage.
 TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_units=True)
 
-# By the fragment layouts of the PTX ISA. Row m and inner index n are in lane 4 (m % 8) + n % 8 / 2, register m / 8 + 2 (n / 8);
-# inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows g and g + 8 and
-# columns 2t and 2t + 1.
+# By the fragment layouts of the PTX ISA: row m and inner index n are in lane 4 (m % 8) + n % 8 / 2, register
+# m / 8 + 2 (n / 8); inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows
+# g and g + 8 and columns 2t and 2t + 1.
 FUNCTIONS = """
 uint2 halves_of_floats(float4 x) {
   uint2 halves;
@@ -38,7 +38,7 @@ float2 shuffled_halves(uint pair, uint lane) {
   const uint halves = intel_sub_group_shuffle(pair, lane);
   return vload_half2(0, (__private const half *)&halves);
 }
-float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
+__attribute__((noinline)) float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
   const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
   for (uint n = 0; n < 4; ++n) {
     const float2 low = shuffled_halves(a.s0, 4 * g + n), high = shuffled_halves(a.s1, 4 * g + n);
