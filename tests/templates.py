@@ -9,7 +9,7 @@ from tflgpu.codegen import template_folder
 
 # What surrounds kernels: the prelude, and what makes one launch of them all.
 SURROUNDINGS = {"storage", "storage_ptx", "matrix_units_ptx", "grid", "grid_ptx", "persistent"}
-# Kernels that call functions in an assembly that only their vendor's compiler takes; test_matrix_units.py emulates these.
+# Kernels with calls of NVIDIA's assembly, which test_matrix_units.py emulates.
 NOT_PORTABLE = {"convolution_mma", "pointwise_depthwise_mma"}
 
 

@@ -25,7 +25,7 @@ KIND = "pointwise_depthwise"
 
 
 class Pair:
-    """A model around a pointwise convolution and a depthwise one: a convolution before them makes the image of halves."""
+    """A model around a pointwise convolution and a depthwise one; another one before them makes an image of halves."""
 
     def __init__(self, channels: int = 24) -> None:
         self.builder, self.random, self.channels = ModelBuilder(), np.random.default_rng(0), channels
@@ -64,7 +64,7 @@ class Pair:
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fuses here is all that can."""
-    monkeypatch.setattr(fusion, "NEXT_KERNEL", 1e9)
+    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
 
 
 def plan_of(model: bytes, target: Target = H200) -> Plan:
@@ -149,7 +149,7 @@ def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
 
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion, "NEXT_KERNEL", -1e9)
+    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", -1e9)
     pair = Pair()
     assert fused(pair, pair.depthwise(pair.pointwise())) == []
 

@@ -1,4 +1,4 @@
-"""Kernels for matrix units, without such a device: the layouts, the choice of the variant, and whole kernels emulated."""
+"""Kernels for matrix units, without such a device: layouts, the choice of the variant, and whole kernels emulated."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_every_part_and_split_covers_the_output() -> None:
 class Division:
     """How kernels are to divide their work, on an image of ``shape`` and a depthwise ``window``.
 
-    part: blocks of rows, blocks of columns, and splits of a convolution. pair: rows of the result, blocks of columns, and
-    splits of a pointwise convolution together with the depthwise one that reads it.
+    part: blocks of rows, blocks of columns, and splits of a convolution. pair: rows of the result, blocks of columns,
+    and splits of a pointwise convolution together with the depthwise one that reads it.
     """
 
     shape: tuple[int, int, int, int]
@@ -137,7 +137,7 @@ DIVISIONS = (
 
 
 def network(net: Net, case: Division) -> Tensor:
-    """A pointwise convolution, one that joins the depthwise one behind it, a dense one, and a residual that joins it."""
+    """A pointwise convolution, one that joins the depthwise one behind it, and a dense one that a residual joins."""
     depth, window = case.shape[3], case.window
     x = convolution(net, net.input(net.normal(case.shape)), depth, Window((1, 1)), "NONE")
     x = convolution(net, x, case.channels, Window((1, 1)), "RELU6")
@@ -151,7 +151,10 @@ def network(net: Net, case: Division) -> Tensor:
 
 def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) -> Tensor:
     terms = x.shape[3] * window.kernel[0] * window.kernel[1]
-    filters, bias = net.constant(net.normal((out, *window.kernel, x.shape[3]), terms**-0.5)), net.constant(net.normal((out,)))
+    filters, bias = (
+        net.constant(net.normal((out, *window.kernel, x.shape[3]), terms**-0.5)),
+        net.constant(net.normal((out,))),
+    )
     value = reference.conv_2d(x.value, filters.value, bias.value, window)
     return net.op("CONV_2D", [x, filters, bias], value, options(window), activation=activation, terms=terms)
 
@@ -175,7 +178,7 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
     model = net.case(ARITHMETIC)
     results = []
     for saved, count in ((1e9, 4), (-1e9, 5)):  # cycles between two kernels
-        monkeypatch.setattr(fusion, "NEXT_KERNEL", saved)
+        monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", saved)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
         (got,) = emulated.run(plan, model.inputs)

@@ -40,9 +40,9 @@ class Depthwise:
 class PointwiseDepthwise:
     """A pointwise convolution with ``steps`` of its own, and the depthwise one that alone reads it.
 
-    Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights [1, kh, kw, channels]
-    and bias of the depthwise one, all but the image constants. No model has it: planning makes it for devices where that
-    is faster (``plan/fusion.py``).
+    Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights
+    [1, kh, kw, channels] and bias of the depthwise one; all but the image are constants. Lowering never emits it:
+    planning makes it for devices where that is faster (``plan/fusion.py``).
 
     window: the depthwise one. steps: functions of their own earlier values.
     """

@@ -19,8 +19,8 @@ from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.boundary import storages
 from tflgpu.target import Target
 
-# Cycles from the end of one kernel to the beginning of the next, be it a barrier or a launch.
-NEXT_KERNEL = 1300
+# Cycles, as in group_work.py, from the end of one kernel to the beginning of the next, by executor.
+NEXT_KERNEL = {"persistent": 1300.0, "launch": 4000.0}
 
 
 def fuse_depthwise(graph: Graph, target: Target) -> Graph:
@@ -90,7 +90,7 @@ def _is_faster(storage: Mapping[TensorId, Storage], pointwise: Node, depthwise: 
     joined = fused_part(second.window, image, result, target)
     one = matrix_part(first.window, image, between, target).cycles
     _, _, other = depthwise_part(second.window, result, target)
-    return joined is not None and joined.cycles < one + NEXT_KERNEL + other
+    return joined is not None and joined.cycles < one + NEXT_KERNEL[target.executor] + other
 
 
 def _joined(pointwise: Node, depthwise: Node, pointwise_bias: TensorId, depthwise_bias: TensorId) -> Node:
