@@ -66,7 +66,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "build": BASE | {"cache", "runtime"},
     "serializer": BASE | {"artifact", "build", "cache", "records", "runtime"},
     "trace": STAGES | {"compiler", "interpreter", "link", "runtime", "submodel"},
-    "instance": BASE | {"artifact", "build", "cache", "interpreter", "runtime"},
+    "race": set(),
+    "instance": BASE | {"artifact", "build", "cache", "interpreter", "race", "runtime"},
     "api": BASE | {"artifact", "compiler", "instance", "report", "runtime", "serializer"},
     "cli": STAGES
     | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},

@@ -5,11 +5,11 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu import interpreter
-from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, Part, TensorIndex
+from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, TensorIndex
 from tflgpu.codegen import render, render_persistent
 from tflgpu.entry_point import EntryPoint, entry_point
 from tflgpu.errors import ModelError, UnsupportedError
@@ -22,6 +22,7 @@ from tflgpu.partition import Piece, partition
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions
+from tflgpu.plan.waves import clear_choice
 from tflgpu.report import Report
 from tflgpu.reporting import describe, make_report
 from tflgpu.resize import check_batch, requested_shapes
@@ -38,29 +39,49 @@ def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatc
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
+    return compile_rivals(data, options, target, clock)[0]
+
+
+def compile_rivals(data: bytes, options: Options, target: Target, clock: Stopwatch) -> tuple[Artifact, ...]:
+    """:func:`compile_model` once for each executor that may be the fastest: two where only measuring can tell."""
     frontend = Frontend(data, options)
     pieces = frontend.pieces()
-    clock.lap("plan")
-    parts: list[Part] = []
-    plans: list[Plan] = []
-    for piece in pieces:
-        if not piece.on_device:
-            parts.append(CpuPart(piece.inputs, piece.outputs, submodel(data, frontend.entry.subgraph, piece)))
-            continue
-        lowered = frontend.lower_piece(piece)
-        plan = make_plan(optimize(lowered.graph), target)
+    lowered = {n: frontend.lower_piece(piece) for n, piece in enumerate(pieces) if piece.on_device}
+    graphs = {n: optimize(part.graph) for n, part in lowered.items()}
+
+    def artifact(plans: Mapping[int, Plan]) -> Artifact:
         clock.lap("plan")
-        source = render(plan)
+        parts = tuple(
+            _device_part(piece, lowered[n], plans[n]) if piece.on_device else _cpu_part(piece, frontend)
+            for n, piece in enumerate(pieces)
+        )
         clock.lap("render")
-        executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
-        text = source.text
-        if target.executor == "persistent" and executable.launches:
-            text, persistent = render_persistent(source, executable, ptx=target.ptx)
-            executable = replace(executable, persistent=persistent)
-        parts.append(DevicePart(piece.inputs, piece.outputs, text, executable))
-        plans.append(plan)
-    inputs, outputs = frontend.interface()
-    return Artifact(inputs, outputs, tuple(parts), frontend.report(pieces, [p.graph for p in plans], plans))
+        report = frontend.report(pieces, [plan.graph for plan in plans.values()], list(plans.values()))
+        return Artifact(*frontend.interface(), parts, report)
+
+    plans = {n: make_plan(graph, target) for n, graph in graphs.items()}
+    if target.executor != "auto":
+        return (artifact(plans),)
+    choice = clear_choice(list(plans.values()))
+    rivals = [] if choice == "launch" else [artifact(plans)]
+    if choice != "persistent":
+        launches = replace(target, executor="launch")
+        rivals.append(artifact({n: make_plan(graph, launches) for n, graph in graphs.items()}))
+    return tuple(rivals)
+
+
+def _device_part(piece: Piece, lowered: Lowered, plan: Plan) -> DevicePart:
+    source = render(plan)
+    executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
+    text = source.text
+    if plan.target.executor != "launch" and executable.launches:
+        text, persistent = render_persistent(source, executable, ptx=plan.target.ptx)
+        executable = replace(executable, persistent=persistent)
+    return DevicePart(piece.inputs, piece.outputs, text, executable)
+
+
+def _cpu_part(piece: Piece, frontend: Frontend) -> CpuPart:
+    return CpuPart(piece.inputs, piece.outputs, submodel(frontend.data, frontend.entry.subgraph, piece))
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
@@ -92,7 +113,7 @@ class Frontend:
     """A model read, and lowered as a whole: what decides which of its operators go to the device."""
 
     def __init__(self, data: bytes, options: Options) -> None:
-        self.options = options
+        self.data, self.options = data, options
         self.model = read_model(data)
         self.entry = entry_point(self.model, options.signature, options.outputs)
         self.subgraph = self.model.subgraphs[self.entry.subgraph]

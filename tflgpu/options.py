@@ -34,8 +34,9 @@ class Options:
         index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
     executor: ``"launch"`` runs each kernel as a launch of its own; ``"persistent"`` runs all of them inside one launch
         with barriers between dependent kernels, which needs work-groups that all run at the same time;
-        ``"auto"`` is persistent on NVIDIA's GPUs, where a launch costs more than a small kernel. On CPUs a persistent
-        kernel has a single work-group, which is slow: there it is for tests.
+        ``"auto"`` is the faster one on NVIDIA's GPUs, where a launch costs more than a small kernel: the sizes of the
+        kernels tell, or a measurement, which is kept with the model; elsewhere it is ``"launch"``. On CPUs a
+        persistent kernel has a single work-group, which is slow: there it is for tests.
     fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
         on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
         reason.

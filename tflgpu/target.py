@@ -34,7 +34,8 @@ class Target:
         ``"gpu"`` kernels spread a tile over the work-items of a group.
     compute_units: cores or multiprocessors; tile counts aim at a multiple of it.
     storage: element type of float activations and weights in device memory; arithmetic is always in float.
-    executor: what runs the kernels, see :class:`tflgpu.Options`.
+    executor: what runs the kernels, see :class:`tflgpu.Options`; ``"auto"`` where the device is good for both, and the
+        compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
     matrix_units: whether that includes ``mma.sync.m16n8k16`` of half precision (compute capability 8.0).
     """
@@ -42,7 +43,7 @@ class Target:
     family: Literal["cpu", "gpu"]
     compute_units: int
     storage: Literal["float", "half"]
-    executor: Literal["launch", "persistent"] = "launch"
+    executor: Literal["launch", "persistent", "auto"] = "launch"
     ptx: bool = False
     matrix_units: bool = False
 
@@ -52,4 +53,4 @@ class Target:
         if self.family == "cpu":
             return 1
         # A persistent kernel has one group on each compute unit, which is to keep it busy alone.
-        return 256 if self.ptx and self.executor == "persistent" else 128
+        return 256 if self.ptx and self.executor != "launch" else 128

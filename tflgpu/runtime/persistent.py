@@ -42,6 +42,11 @@ class PersistentExecutor(Executor):
         """How often a work-group looks for the others at a barrier; after no look at all it has always failed."""
         self._kernel.set_arg(len(self._buffers), np.uint32(looks))
 
+    def warm_up(self) -> None:
+        super().warm_up()
+        self._transfer.read()
+        self._check()
+
     def _start(self) -> None:
         cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size)
 
