@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "executable": BASE,
     "link": STAGES | {"executable"},
     "artifact": BASE | {"executable", "report"},
-    "compiler": STAGES | {"artifact", "interpreter", "link", "report", "reporting", "resize", "submodel"},
+    "compiler": STAGES | {"artifact", "executable", "interpreter", "link", "report", "reporting", "resize", "submodel"},
     "runtime": BASE | {"executable"},
     "records": set(),
     "build": BASE | {"cache", "runtime"},
@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trace": STAGES | {"compiler", "interpreter", "link", "runtime", "submodel"},
     "race": set(),
     "instance": BASE | {"artifact", "build", "cache", "interpreter", "race", "runtime"},
-    "api": BASE | {"artifact", "compiler", "instance", "report", "runtime", "serializer"},
+    "tuning": STAGES | {"build", "cache", "compiler", "runtime", "serializer"},
+    "api": BASE | {"artifact", "cache", "compiler", "instance", "report", "runtime", "serializer", "tuning"},
     "cli": STAGES
     | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},
     "__init__": BASE | {"api", "cache", "report", "runtime"},

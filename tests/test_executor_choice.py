@@ -39,7 +39,7 @@ def network(size: int) -> bytes:
     ("size", "expected"), [(16, ["persistent"]), (400, ["persistent", "launch"]), (1000, ["launch"])]
 )
 def test_sizes_of_kernels_decide_clear_cases(size: int, expected: list[str]) -> None:
-    """0.01, 4.7 and 29.6 waves of 256 items on 132 compute units."""
+    """1, 5 and 30 waves of tiles of 256 pixels on 132 compute units."""
     rivals = compile_rivals(network(size), Options(), H200, Stopwatch())
     assert [a.executor for a in rivals] == expected
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tflgpu import serializer
 from tflgpu.artifact import Artifact, CpuPart, DevicePart
+from tflgpu.cache import Cache
 from tflgpu.errors import CacheMissError, FallbackWarning
 from tflgpu.instance import Instance, open_fastest
 from tflgpu.layout import Shape
@@ -183,7 +184,7 @@ class CompiledModel:
                     f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
-            rivals = self._compile(options, clock) if stored is None else (stored,)
+            rivals = self._compile(options, clock, cache) if stored is None else (stored,)
             instance = open_fastest(rivals, self._session, clock, cache)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
@@ -192,12 +193,17 @@ class CompiledModel:
         instance.release_constants()
         return instance
 
-    def _compile(self, options: Options, clock: Stopwatch) -> tuple[Artifact, ...]:
+    def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
         # Only a cold start needs the compiler, and what it imports.
         from tflgpu.compiler import compile_rivals
 
-        return compile_rivals(read_bytes(self._model), options, self._target, clock)
+        tuner = None
+        if options.tuning != "none":
+            from tflgpu.tuning import DeviceTuner
+
+            tuner = DeviceTuner(self._session, options.tuning, cache)
+        return compile_rivals(read_bytes(self._model), options, self._target, clock, tuner)
 
     def _instance(self, arrays: Sequence[NDArray[Any]]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

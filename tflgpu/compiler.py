@@ -5,18 +5,22 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Literal
 
 from tflgpu import interpreter
 from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, TensorIndex
 from tflgpu.codegen import render, render_persistent
 from tflgpu.entry_point import EntryPoint, entry_point
 from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.executable import Executable
 from tflgpu.ir import Graph
 from tflgpu.layout import Shape
 from tflgpu.link import link
 from tflgpu.lower import Entry, Lowered, lower
+from tflgpu.ops.kernel import Chooser, likeliest
 from tflgpu.options import Options
 from tflgpu.partition import Piece, partition
 from tflgpu.passes import optimize
@@ -32,6 +36,10 @@ from tflgpu.target import Target
 from tflgpu.tensor_info import TensorInfo
 from tflgpu.tflite import FileTensor, read_model
 
+Executor = Literal["launch", "persistent", "auto"]
+# Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
+Tuner = Callable[[Graph, Target], Chooser]
+
 
 def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatch) -> Artifact:
     """All stages but the device's own compiler.
@@ -42,15 +50,30 @@ def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatc
     return compile_rivals(data, options, target, clock)[0]
 
 
-def compile_rivals(data: bytes, options: Options, target: Target, clock: Stopwatch) -> tuple[Artifact, ...]:
-    """:func:`compile_model` once for each executor that may be the fastest: two where only measuring can tell."""
+def compile_rivals(
+    data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None = None
+) -> tuple[Artifact, ...]:
+    """:func:`compile_model` once for each executor that may be the fastest: two where only measuring can tell.
+
+    tuner: what chooses the parameters of kernels; by default their own model does.
+    """
     frontend = Frontend(data, options)
     pieces = frontend.pieces()
     lowered = {n: frontend.lower_piece(piece) for n, piece in enumerate(pieces) if piece.on_device}
     graphs = {n: optimize(part.graph) for n, part in lowered.items()}
 
-    def artifact(plans: Mapping[int, Plan]) -> Artifact:
+    @cache
+    def planned(executor: Executor, tuner: Tuner | None) -> dict[int, Plan]:
+        chosen = replace(target, executor=executor)
         clock.lap("plan")
+        choosers = {n: tuner(graph, chosen) if tuner else likeliest for n, graph in graphs.items()}
+        if tuner:
+            clock.lap("tune")
+        plans = {n: make_plan(graph, chosen, choosers[n]) for n, graph in graphs.items()}
+        clock.lap("plan")
+        return plans
+
+    def artifact(plans: Mapping[int, Plan]) -> Artifact:
         parts = tuple(
             _device_part(piece, lowered[n], plans[n]) if piece.on_device else _cpu_part(piece, frontend)
             for n, piece in enumerate(pieces)
@@ -59,25 +82,25 @@ def compile_rivals(data: bytes, options: Options, target: Target, clock: Stopwat
         report = frontend.report(pieces, [plan.graph for plan in plans.values()], list(plans.values()))
         return Artifact(*frontend.interface(), parts, report)
 
-    plans = {n: make_plan(graph, target) for n, graph in graphs.items()}
-    if target.executor != "auto":
-        return (artifact(plans),)
-    choice = clear_choice(list(plans.values()))
-    rivals = [] if choice == "launch" else [artifact(plans)]
-    if choice != "persistent":
-        launches = replace(target, executor="launch")
-        rivals.append(artifact({n: make_plan(graph, launches) for n, graph in graphs.items()}))
-    return tuple(rivals)
+    executors: tuple[Executor, ...] = (target.executor,)
+    if target.executor == "auto":
+        choice = clear_choice(list(planned("persistent", None).values()))
+        executors = (choice,) if choice else ("persistent", "launch")
+    return tuple(artifact(planned(executor, tuner)) for executor in executors)
+
+
+def assemble(plan: Plan, output_types: Sequence[str] | None = None) -> tuple[str, Executable]:
+    """The program of a plan for its executor, and how it is launched. output_types: as :func:`link` takes them."""
+    source = render(plan)
+    executable = link(plan, source.names, output_types)
+    if plan.target.executor == "launch" or not executable.launches:
+        return source.text, executable
+    text, persistent = render_persistent(source, executable, ptx=plan.target.ptx)
+    return text, replace(executable, persistent=persistent)
 
 
 def _device_part(piece: Piece, lowered: Lowered, plan: Plan) -> DevicePart:
-    source = render(plan)
-    executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
-    text = source.text
-    if plan.target.executor != "launch" and executable.launches:
-        text, persistent = render_persistent(source, executable, ptx=plan.target.ptx)
-        executable = replace(executable, persistent=persistent)
-    return DevicePart(piece.inputs, piece.outputs, text, executable)
+    return DevicePart(piece.inputs, piece.outputs, *assemble(plan, [t.dtype for _, t in lowered.outputs]))
 
 
 def _cpu_part(piece: Piece, frontend: Frontend) -> CpuPart:

@@ -12,6 +12,7 @@ ExecutorChoice = Literal["auto", "launch", "persistent"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
 Quantized = Literal["simulate", "float"]
 Fallback = Literal["auto", "forbid"]
+Tuning = Literal["none", "fast", "exhaustive"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
 CHOICES = {
@@ -21,6 +22,7 @@ CHOICES = {
     "quantized": Quantized,
     "cache": CacheMode,
     "kernels": KernelFamily,
+    "tuning": Tuning,
 }
 
 
@@ -56,6 +58,9 @@ class Options:
     cache_limit: bytes that the directory may take; what was unused for longest goes first.
     model_token: number under which the model is kept, by default the Fingerprint64 of its bytes. With a token, a model
         file whose size and times are unchanged is not read at all.
+    tuning: how parameters of kernels are found, such as the sizes of their parts: ``"none"`` believes a model of the
+        device, ``"fast"`` measures the few that it thinks the best, ``"exhaustive"`` all. What was measured is kept in
+        the cache, also for other models with equal layers.
     kernels: which kernel variants to choose; ``"auto"`` goes by the device's type. The other family also runs,
         slower: useful to compare, and to test GPU kernels where there is no GPU.
     """
@@ -75,6 +80,7 @@ class Options:
     cache_limit: int = 2 << 30
     model_token: int | None = None
     kernels: KernelFamily = "auto"
+    tuning: Tuning = "none"
 
     def __post_init__(self) -> None:
         for name, kind in CHOICES.items():

@@ -9,7 +9,7 @@ from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
-from tflgpu.ops.kernel import Argument, Kernel, Request, tile_count
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, tile_count
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 
 # Rows and columns of a warp's part, in blocks.
@@ -39,8 +39,8 @@ def convolution_mma(request: Request, bias: Array) -> Kernel:
     def tiles(row_blocks: int, column_blocks: int, splits: int) -> int:
         return tile_count(rows, row_blocks * (warps // splits)) * tile_count(columns, column_blocks)
 
-    def cost(choice: tuple[tuple[int, int], int]) -> float:
-        (row_blocks, column_blocks), splits = choice
+    def cost(choice: Choice) -> float:
+        row_blocks, column_blocks, splits = choice
         return cycles(
             target,
             tiles=tiles(row_blocks, column_blocks, splits),
@@ -50,8 +50,8 @@ def convolution_mma(request: Request, bias: Array) -> Kernel:
             quads=2 * row_blocks * column_blocks,
         )
 
-    choices = (choice for choice in product(PARTS, SPLITS) if fits(target, choice[1], 2 * prod(choice[0])))
-    (row_blocks, column_blocks), splits = min(choices, key=cost)
+    choices = ((*part, n) for part, n in product(PARTS, SPLITS) if fits(target, n, 2 * prod(part)))
+    row_blocks, column_blocks, splits = request.choose(sorted(choices, key=cost))
     packed = pack_fragments(request.constant(1), column_blocks, input_blocks)
     return Kernel(
         "convolution_mma",

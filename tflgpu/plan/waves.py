@@ -11,8 +11,8 @@ from tflgpu.plan.plan import Plan
 
 # Waves of a kernel on average. Below FEW a launch costs more than a kernel. Above MANY kernels are so long that
 # launches gain more, by having several work-groups on each compute unit. Seen on an H200 (fp16), time of launches over
-# persistent: 1.9 to 4 for five networks of 1.0 to 1.3 waves, 1.1 at 2.5 waves, 0.7 to 0.8 for three of 13 to 21.
-FEW, MANY = 2.0, 12.0
+# persistent: 1.6 to 4 for five networks of 1.0 to 1.3 waves, 1.3 at 2.5 waves, 0.7 to 0.8 for three of 10 to 16.
+FEW, MANY = 2.0, 8.0
 
 
 def clear_choice(plans: Sequence[Plan]) -> Literal["launch", "persistent"] | None:
