@@ -292,6 +292,12 @@ def test_benchmark(device: tflgpu.Device) -> None:
     assert result["memory_bytes"]["arena"] >= result["memory_bytes"]["arena_lower_bound"] > 0
 
 
+def test_tuning_is_an_option(device: tflgpu.Device) -> None:
+    arguments = ("benchmark", MODEL, "--runs", 1, "--min-seconds", 0, "--tuning")
+    assert "tune" in as_json(*arguments, "fast")["init_seconds"]["cold"]
+    assert "tune" not in as_json(*arguments, "none")["init_seconds"]["cold"]
+
+
 def test_benchmark_beside_litert(device: tflgpu.Device) -> None:
     pytest.importorskip("ai_edge_litert")
     arguments = ("benchmark", MODEL, "--runs", 20, "--min-seconds", 0, "--litert", "--threads", 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.devices import choose
 from tflgpu.target import Target
-from tflgpu.tuning import FEW, WORTHWHILE, DeviceTuner, best_choices
+from tflgpu.tuning import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
 from tflgpu.writer import ModelBuilder
 
 from .test_matrix_units import H200, convolutions
@@ -68,13 +70,31 @@ def asked(data: bytes, target: Target = H200) -> list[tuple[str, Sequence[Choice
 
 
 def test_the_fastest_candidate_wins() -> None:
-    found = best_choices({"a": [(1,), (2,), (3,)], "b": [(4,), (5,)]}, {"a": [3.0, 1.0, 2.0], "b": [1.0, 2.0]})
+    found = best_choices({"a": [(1,), (2,), (3,)], "b": [(4,), (5,)]}, {"a": [1.0, 0.5, 0.7], "b": [1.0, 2.0]})
     assert found == {"a": (2,), "b": (4,)}
 
 
 def test_noise_changes_nothing() -> None:
     times = {"a": [1.0, WORTHWHILE + 0.001], "b": [1.0, WORTHWHILE - 0.001]}
     assert best_choices({"a": [(1,), (2,)], "b": [(1,), (2,)]}, times) == {"a": (1,), "b": (2,)}
+
+
+class FakeExecutor:
+    """An executor without inputs whose kernels take the given seconds, run after run."""
+
+    def __init__(self, *runs: list[float]) -> None:
+        self.executable = SimpleNamespace(inputs=())
+        self._runs = cycle(runs)
+
+    def profile(self, _: list[np.ndarray], runs: int) -> list[float]:
+        assert runs == 1
+        return next(self._runs)
+
+
+def test_a_busy_machine_is_looked_past() -> None:
+    executors = FakeExecutor([3.0, 1.0], [2.0, 9.0]), FakeExecutor([5.0, 4.0], [6.0, 3.0])
+    first, second = in_turns(executors)  # type: ignore[arg-type]
+    assert first.tolist() == [2.0, 1.0] and second.tolist() == [5.0, 3.0]
 
 
 def test_a_plan_takes_what_it_is_given() -> None:
@@ -111,7 +131,7 @@ def test_every_candidate_computes_the_same(family: str, device_name: str, monkey
     expected = answer(tflgpu.compile(data, options))
     target = tflgpu.compile(data, options).device.target(options)
     candidates = dict(asked(data, target))
-    monkeypatch.setattr(DeviceTuner, "_profile", lambda _self, plan: [1.0] * len(plan.kernels))
+    monkeypatch.setattr(DeviceTuner, "_open", lambda _self, plan: FakeExecutor([1.0] * len(plan.kernels)))
     for rank in range(max(map(len, candidates.values()))):
         last = {s: ranked[min(rank, len(ranked) - 1)] for s, ranked in candidates.items()}
         monkeypatch.setattr(tuning, "best_choices", lambda found, _: {s: last[s] for s in found})  # noqa: B023
@@ -120,21 +140,21 @@ def test_every_candidate_computes_the_same(family: str, device_name: str, monkey
 
 
 class Measured:
-    """Takes the place of measuring: the later a candidate's turn, the faster it is. Counts the plans it was given."""
+    """Takes the place of measuring: the later a plan's turn, the faster all of its kernels. Notes the plans."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
 
-    def __call__(self, plan: Plan) -> list[float]:
+    def __call__(self, plan: Plan) -> FakeExecutor:
         self.plans.append(plan)
-        return [1 / len(self.plans)] * len(plan.kernels)
+        return FakeExecutor([1 / len(self.plans)] * len(plan.kernels))
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     found = Measured()
-    monkeypatch.setattr(DeviceTuner, "_profile", lambda _self, plan: found(plan))
-    yield found
+    monkeypatch.setattr(DeviceTuner, "_open", lambda _self, plan: found(plan))
+    return found
 
 
 def compiled(data: bytes, device: str, cache_dir: Path, effort: str = "fast", **other: object) -> tflgpu.CompiledModel:

@@ -1,8 +1,8 @@
 """Parameters of kernels by measuring: see :class:`tflgpu.Options`, ``tuning``.
 
-A candidate is measured where it will run: the whole graph is planned, built and profiled with the first choice of every
-kernel, then with the second and so on. So neighbours, caches and executor are those of the real thing, and equal nodes
-are measured at once.
+A candidate is measured where it will run: the whole graph is planned, built and profiled with the second choice of
+every kernel, then with the third and so on, each time beside the first. So neighbours, caches and executor are those of
+the real thing, equal nodes are measured at once, and a machine that has become busy is so for both.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tflgpu.build import build
 from tflgpu.cache import Cache
@@ -19,7 +20,7 @@ from tflgpu.compiler import assemble
 from tflgpu.ir import Graph, TensorId
 from tflgpu.ops.kernel import Choice, Chooser, Request
 from tflgpu.plan import Plan, make_plan
-from tflgpu.runtime.executor import LaunchExecutor
+from tflgpu.runtime.executor import Executor, LaunchExecutor
 from tflgpu.runtime.persistent import PersistentExecutor
 from tflgpu.runtime.session import Session
 from tflgpu.serializer import load_choice, store_choice, tuning_key
@@ -28,7 +29,8 @@ from tflgpu.target import Target
 # Candidates of a kernel that "fast" measures, the first of which it would have without measuring.
 FEW = 3
 RUNS = 7
-# What a candidate's time must be of the first one's to be preferred: less is noise.
+TICK = 1e-9  # seconds; a device's clock may not see a small kernel at all
+# The part of the first candidate's time that another must not take to be preferred: less of a gain is noise.
 WORTHWHILE = 0.97
 
 Candidates = dict[str, Sequence[Choice]]  # by Request.signature
@@ -48,7 +50,8 @@ class DeviceTuner:
         unknown = {s: ranked for s, ranked in survey.candidates.items() if not self._is_known(s, ranked)}
         if self._effort == "fast":
             unknown = {s: ranked[:FEW] for s, ranked in unknown.items()}
-        for signature, choice in best_choices(unknown, self._measure(graph, target, unknown)).items():
+        times = self._measure(graph, target, unknown) if unknown else {}
+        for signature, choice in best_choices(unknown, times).items():
             self._best[signature] = choice
             if self._cache is not None:
                 store_choice(self._cache, tuning_key(signature, self._effort, self._session.device), choice)
@@ -63,38 +66,45 @@ class DeviceTuner:
         return signature in self._best or len(ranked) == 1
 
     def _measure(self, graph: Graph, target: Target, candidates: Candidates) -> dict[str, list[float]]:
-        """Seconds of each candidate, in their order; of equal nodes the sum."""
-        times: dict[str, list[float]] = {signature: [] for signature in candidates}
-        for rank in range(max(map(len, candidates.values()), default=0)):
-            trial = _Trial(candidates, rank)
-            plan = make_plan(graph, target, trial)
-            seconds = self._profile(plan)
+        """Times of all candidates, in their order and with the first one's as the unit; of equal nodes together."""
+        times = {signature: [1.0] for signature in candidates}
+        trial = _Trial(candidates, 0)
+        plan = make_plan(graph, target, trial)
+        first = self._open(plan)
+        for rank in range(1, max(map(len, candidates.values()))):
+            other = self._open(make_plan(graph, target, _Trial(candidates, rank)))
+            before, now = in_turns((first, other))
             for signature, ranked in candidates.items():
                 if rank < len(ranked):
-                    nodes = trial.nodes[signature]
-                    times[signature].append(
-                        sum(s for s, k in zip(seconds, plan.kernels, strict=True) if k.node.output in nodes)
-                    )
+                    same = [i for i, k in enumerate(plan.kernels) if k.node.output in trial.nodes[signature]]
+                    times[signature].append(float((TICK + now[same].sum()) / (TICK + before[same].sum())))
         return times
 
-    def _profile(self, plan: Plan) -> list[float]:
-        """Seconds of each kernel, on zeros."""
+    def _open(self, plan: Plan) -> Executor:
+        """What runs and profiles a plan."""
         if not plan.target.ptx:  # without a clock a persistent kernel cannot be looked into
             plan = replace(plan, target=replace(plan.target, executor="launch"))
         text, executable = assemble(plan)
         program, _ = build(text, self._session)
         kind = PersistentExecutor if executable.persistent else LaunchExecutor
-        executor = kind(executable, program, self._session)
-        return executor.profile([np.zeros(port.shape, port.dtype) for port in executable.inputs], RUNS)
+        return kind(executable, program, self._session)
+
+
+def in_turns(executors: Sequence[Executor]) -> list[NDArray[np.float64]]:
+    """Seconds of each kernel of each executor on zeros: the least of several runs, as other work only adds to them."""
+    inputs = [np.zeros(port.shape, port.dtype) for port in executors[0].executable.inputs]
+    return list(np.min([[executor.profile(inputs, 1) for executor in executors] for _ in range(RUNS)], axis=0))
 
 
 def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, Choice]:
-    """The fastest candidate of each kernel; the first one, unless another is faster by more than noise."""
+    """The fastest candidate of each kernel; the first one, unless another is faster by more than noise.
+
+    times: of all candidates in their order, with the first one's as the unit.
+    """
     best = {}
     for signature, ranked in candidates.items():
-        seconds = times[signature]
-        fastest = int(np.argmin(seconds))
-        best[signature] = ranked[fastest if seconds[fastest] < WORTHWHILE * seconds[0] else 0]
+        fastest = int(np.argmin(times[signature]))
+        best[signature] = ranked[fastest if times[signature][fastest] < WORTHWHILE else 0]
     return best
 
 
