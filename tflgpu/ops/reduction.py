@@ -15,7 +15,7 @@ from tflgpu.ir import Step, Tensor
 from tflgpu.layout import LANES, Shape
 from tflgpu.ops.access import access
 from tflgpu.ops.base import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
-from tflgpu.ops.group_work import cycles
+from tflgpu.ops.group_work import WARP
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.shaping import reshape_node
 
@@ -264,13 +264,11 @@ def arg_extreme_kernel(request: Request) -> Kernel:
 def _share(request: Request, items: int, length: int) -> tuple[bool, int, int]:
     """Whether a work-group shares one item of ``length`` elements, the number of tiles, and items of a tile."""
     target = request.target
+    idle = tile_count(items, target.local_size) < target.compute_units
+    if target.family == "gpu" and (length >= target.local_size or (length >= WARP and idle)):
+        return True, items, 1
     per_tile = items_per_tile(items, target, 4 * length)
-    tiles = tile_count(items, per_tile)
-    if target.family == "cpu":
-        return False, tiles, per_tile
-    alone = cycles(target, tiles=tiles, steps=length, step_cycles=0, splits=1, quads=1)
-    shared = cycles(target, tiles=items, steps=length, step_cycles=0, splits=target.local_size, quads=1)
-    return (True, items, 1) if shared < alone else (False, tiles, per_tile)
+    return False, tile_count(items, per_tile), per_tile
 
 
 @variant("softmax")
