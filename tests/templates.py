@@ -8,9 +8,9 @@ import jinja2.meta
 from tflgpu.codegen import template_folder
 
 # What surrounds kernels: the prelude, and what makes one launch of them all.
-SURROUNDINGS = {"storage", "storage_ptx", "grid", "grid_ptx", "persistent"}
-# Kernels in an assembly that only their vendor's compiler takes; test_matrix_units.py has what can be tested elsewhere.
-NOT_PORTABLE = {"convolution_mma"}
+SURROUNDINGS = {"storage", "storage_ptx", "matrix_units_ptx", "grid", "grid_ptx", "persistent"}
+# Kernels that call functions in an assembly that only their vendor's compiler takes; test_matrix_units.py emulates these.
+NOT_PORTABLE = {"convolution_mma", "pointwise_depthwise_mma"}
 
 
 def kernel_templates() -> set[str]:

@@ -1,8 +1,8 @@
-"""Convolutions on matrix units: what can be tested without such a device, the layouts and the choice of the variant."""
+"""Kernels for matrix units, without such a device: the layouts, the choice of the variant, and whole kernels emulated."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.layout import LANES, pack
+from tflgpu.ops import fused_kernels, matrix_kernels
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
+from tflgpu.plan import fusion
 from tflgpu.target import Target
 from tflgpu.writer import ModelBuilder
 
+from . import emulated_matrix_units as emulated
+from .conftest import missing
+from .ops import reference
+from .ops.case import Net, Tensor
+from .ops.reference import Window
+from .ops.tolerance import ARITHMETIC, check
 from .test_persistent import H200
 
 Floats = NDArray[np.float64]
@@ -103,3 +111,77 @@ def test_every_part_and_split_covers_the_output() -> None:
     warps = H200.local_size // 32 // splits
     assert kernel.tiles * rows * SIDE * warps >= 81 * -(-2 // columns)
     assert splits * per_split >= 9 * steps
+
+
+@dataclass(frozen=True)
+class Division:
+    """How kernels are to divide their work, on an image of ``shape`` and a depthwise ``window``.
+
+    part: blocks of rows, blocks of columns, and splits of a convolution. pair: rows of the result, blocks of columns, and
+    splits of a pointwise convolution together with the depthwise one that reads it.
+    """
+
+    shape: tuple[int, int, int, int]
+    channels: int
+    window: Window
+    part: tuple[int, int, int]
+    pair: tuple[int, int, int]
+
+
+DIVISIONS = (
+    Division((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1), pair=(5, 1, 1)),
+    Division((2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2), pair=(2, 3, 1)),
+    Division((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 4, 4), pair=(1, 2, 2)),
+    Division((1, 6, 13, 128), 13, Window((5, 5), padding="SAME"), part=(4, 2, 1), pair=(3, 1, 1)),
+)
+
+
+def network(net: Net, case: Division) -> Tensor:
+    """A pointwise convolution, one that joins the depthwise one behind it, a dense one, and a residual that joins it."""
+    depth, window = case.shape[3], case.window
+    x = convolution(net, net.input(net.normal(case.shape)), depth, Window((1, 1)), "NONE")
+    x = convolution(net, x, case.channels, Window((1, 1)), "RELU6")
+    filters = net.constant(net.normal((1, *window.kernel, case.channels), 0.3))
+    bias = net.constant(net.normal((case.channels,)))
+    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, window)
+    x = net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation="RELU")
+    y = convolution(net, x, case.channels, Window((3, 3), padding="SAME"), "NONE")
+    return net.op("ADD", [x, y], x.value + y.value, activation="NONE")
+
+
+def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) -> Tensor:
+    terms = x.shape[3] * window.kernel[0] * window.kernel[1]
+    filters, bias = (
+        net.constant(net.normal((out, *window.kernel, x.shape[3]), terms**-0.5)),
+        net.constant(net.normal((out,))),
+    )
+    value = reference.conv_2d(x.value, filters.value, bias.value, window)
+    return net.op("CONV_2D", [x, filters, bias], value, options(window), activation=activation, terms=terms)
+
+
+def options(w: Window) -> dict[str, object]:
+    strides = {"padding": w.padding, "stride_h": w.stride[0], "stride_w": w.stride[1]}
+    return strides | {"dilation_h_factor": w.dilation[0], "dilation_w_factor": w.dilation[1]}
+
+
+@pytest.mark.parametrize("case", DIVISIONS, ids=str)
+def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
+    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+    monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
+    monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
+    for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLITS"), case.pair, strict=True):
+        monkeypatch.setattr(fused_kernels, name, (value,))
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net.output(network(net, case))
+    model = net.case(ARITHMETIC)
+    results = []
+    for saved, count in ((1e9, 4), (-1e9, 5)):  # cycles between two kernels
+        monkeypatch.setattr(fusion, "NEXT_KERNEL", saved)
+        _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+        assert len(plan.kernels) == count
+        (got,) = emulated.run(plan, model.inputs)
+        check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
+        results.append(got)
+    np.testing.assert_allclose(*results, atol=2e-3 * np.abs(results[0]).max())

@@ -76,7 +76,9 @@ def render(plan: Plan) -> KernelSource:
             texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
             functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.scratch)
         names.append(name)
-    return KernelSource(prelude(ptx=plan.target.ptx), tuple(functions.values()), tuple(names))
+    target = plan.target
+    begin = prelude(ptx=target.ptx, matrix_units=target.matrix_units)
+    return KernelSource(begin, tuple(functions.values()), tuple(names))
 
 
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
@@ -124,9 +126,9 @@ def _address(pointer: str, slot: Slot) -> str:
 
 
 @cache
-def prelude(*, ptx: bool) -> str:
-    """What every program begins with. ptx: whether the device's compiler takes NVIDIA's inline assembly."""
-    names = ("storage", "storage_ptx") if ptx else ("storage",)
+def prelude(*, ptx: bool, matrix_units: bool) -> str:
+    """What every program begins with, see :class:`tflgpu.target.Target`."""
+    names = ["storage", *["storage_ptx"] * ptx, *["matrix_units_ptx"] * matrix_units]
     return "\n".join(_environment().get_template(f"{name}.cl.j2").render() for name in names)
 
 

@@ -37,6 +37,21 @@ class Depthwise:
 
 
 @dataclass(frozen=True)
+class PointwiseDepthwise:
+    """A pointwise convolution with ``steps`` of its own, and the depthwise one that alone reads it.
+
+    Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights [1, kh, kw, channels]
+    and bias of the depthwise one, all but the image constants. No model has it: planning makes it for devices where that
+    is faster (``plan/fusion.py``).
+
+    window: the depthwise one. steps: functions of their own earlier values.
+    """
+
+    window: Window
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
 class TransposeConvolution:
     """Inputs: image NHWC, weights [out, kh, kw, in] (as for a convolution), perhaps bias.
 

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-import numpy as np
-
 from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
-from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, items_per_tile, tile_count, variant
-from tflgpu.ops.matrix_kernels import convolution_mma, suits_matrix_units
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, items_per_tile, tile_count, variant
+from tflgpu.ops.matrix_kernels import convolution_mma, padded_bias, suits_matrix_units
 from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
-from tflgpu.ops.window import Window
+from tflgpu.ops.window import POINTWISE, Window
+from tflgpu.target import Target
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
 # Pixels of a CPU block by its vectors of output channels: the accumulators and the weights of one input channel
@@ -28,11 +27,8 @@ GPU_PARTS = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1,
 RUNTIME_GPU_PARTS = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
 
 
-def _bias(request: Request, channels: int, padded: int) -> Array:
-    bias = request.optional_constant(2)
-    values = np.zeros(padded, np.float32)
-    values[:channels] = 0 if bias is None else bias.reshape(-1)
-    return values
+def _bias(request: Request, padded: int) -> Array:
+    return padded_bias(request.optional_constant(2), padded)
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ def convolution_cpu(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             weights.argument,
-            Argument("bias", "float", None, _bias(request, g.channels, weights.blocks * block)),
+            Argument("bias", "float", None, _bias(request, weights.blocks * block)),
         ),
         tiles=g.batch * chunks * weights.blocks,
         local_size=1,
@@ -148,8 +144,8 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
 def convolution_gpu(request: Request) -> Kernel:
     attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
     assert isinstance(attributes, Convolution)
-    if suits_matrix_units(request):
-        return convolution_mma(request, _bias(request, g.channels, g.slices * LANES))
+    if suits_matrix_units(request, attributes.groups):
+        return convolution_mma(request, attributes.window, request.constant(1), request.optional_constant(2))
     if _is_vector_product(request):
         return fully_connected_gpu(request)
     pixels, slices_out, splits = _gpu_part(request)
@@ -175,7 +171,7 @@ def convolution_gpu(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             weights.argument,
-            Argument("bias", "float", None, _bias(request, g.channels, weights.blocks * block)),
+            Argument("bias", "float", None, _bias(request, weights.blocks * block)),
         ),
         tiles=tile_count(items, per_tile),
         local_size=target.local_size,
@@ -213,7 +209,7 @@ def _gpu_part(request: Request) -> Choice:
 def _depthwise_arguments(request: Request) -> tuple[Argument, Argument, Argument]:
     """Image, weights and bias; weights [1, kh, kw, channels] in PHWC4 are what the kernels want."""
     g = request.output.geometry
-    bias = _bias(request, g.channels, g.slices * LANES)
+    bias = _bias(request, g.slices * LANES)
     return request.activation("src", 0), request.operand("weights", 1), Argument("bias", "float", None, bias)
 
 
@@ -250,16 +246,10 @@ def depthwise_gpu(request: Request) -> Kernel:
     if attributes.multiplier > 1 or taps > UNROLLED_TAPS:
         return depthwise(request)
 
-    def items(pixels: int) -> int:
-        return g.batch * g.slices * g.height * tile_count(g.width, pixels)
-
-    def cost(pixels: int) -> float:
-        loads = taps + window.kernel[0] * len(_columns(window, pixels))
-        step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
-        tiles = tile_count(items(pixels), target.local_size)
-        return cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
-
-    (pixels,) = request.choose([(n,) for n in sorted((n for n in DEPTHWISE_PIXELS if n <= g.width), key=cost)])
+    parts: dict[Choice, tuple[int, int, float]] = {
+        part[:1]: part for part in depthwise_parts(window, request.output, target)
+    }
+    pixels, tiles, _ = parts[request.choose(list(parts))]
     arguments = _depthwise_arguments(request)
     return Kernel(
         "depthwise_gpu",
@@ -272,10 +262,27 @@ def depthwise_gpu(request: Request) -> Kernel:
             "weights_type": arguments[1].type,
         },
         arguments,
-        tiles=tile_count(items(pixels), target.local_size),
+        tiles=tiles,
         local_size=target.local_size,
         macs=taps * g.pixels * g.channels,
     )
+
+
+def depthwise_parts(window: Window, dst: Storage, target: Target) -> list[tuple[int, int, float]]:
+    """Of each part of a depthwise convolution that gives ``dst`` on a GPU: pixels, tiles, and rough cycles in all.
+
+    The best part is the first.
+    """
+    g, taps = dst.geometry, prod(window.kernel)
+
+    def part(pixels: int) -> tuple[int, int, float]:
+        tiles = tile_count(g.batch * g.slices * g.height * tile_count(g.width, pixels), target.local_size)
+        loads = taps + window.kernel[0] * len(_columns(window, pixels))
+        step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
+        time = cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
+        return pixels, tiles, time
+
+    return sorted((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p[2])
 
 
 def _columns(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
@@ -336,7 +343,7 @@ def transpose_convolution(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             weights,
-            Argument("bias", "float", None, _bias(request, g.channels, blocks * block)),
+            Argument("bias", "float", None, _bias(request, blocks * block)),
         ),
         tiles=tile_count(items, per_tile),
         local_size=target.local_size,
@@ -358,7 +365,7 @@ def fully_connected_cpu(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("bias", "float", None, _bias(request, out, blocks * vectors * VECTOR)),
+            Argument("bias", "float", None, _bias(request, blocks * vectors * VECTOR)),
         ),
         tiles=g.batch * blocks,
         local_size=1,
@@ -372,6 +379,8 @@ def fully_connected_gpu(request: Request) -> Kernel:
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
     local_size = request.target.local_size
+    if suits_matrix_units(request):
+        return convolution_mma(request, POINTWISE, weights[:, None, None, :], request.optional_constant(2))
     packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
     return Kernel(
         "fully_connected_gpu",
@@ -379,7 +388,7 @@ def fully_connected_gpu(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("bias", "float", None, _bias(request, out, g.slices * LANES)),
+            Argument("bias", "float", None, _bias(request, g.slices * LANES)),
         ),
         tiles=g.batch * g.slices,
         local_size=local_size,

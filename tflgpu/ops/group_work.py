@@ -16,8 +16,8 @@ LOCAL_QUADS = 2048  # float4 elements of local memory that a group may take: 32 
 
 # Cycles of a compute unit, roughly, as seen on an H200: of a tile without any step, from its first load to its last
 # store; of a step of which four are under way at once while memory is waited for; of adding up split sums.
-_TILE_LATENCY = 1500
-_STEP_LATENCY = 200
+TILE_LATENCY = 1500
+STEP_LATENCY = 200
 _REDUCTION_LATENCY = 100
 _LOCAL_QUADS_PER_CYCLE = 8
 
@@ -39,9 +39,13 @@ def cycles(target: Target, *, tiles: int, steps: int, step_cycles: float, splits
 
     steps: of one part, each taking the whole group at least ``step_cycles``, be it to compute or to load.
     """
-    step = max(_STEP_LATENCY, step_cycles)
-    reduction = 0.0
-    if splits > 1:
-        reduction = _REDUCTION_LATENCY + 2 * scratch(target, splits, quads) / _LOCAL_QUADS_PER_CYCLE
+    step = max(STEP_LATENCY, step_cycles)
     waves = tile_count(tiles, target.compute_units)
-    return waves * (_TILE_LATENCY + tile_count(steps, splits) * step + reduction)
+    return waves * (TILE_LATENCY + tile_count(steps, splits) * step + reduction_cycles(target, splits, quads))
+
+
+def reduction_cycles(target: Target, splits: int, quads: int) -> float:
+    """Rough time that a group takes to add up split sums, ``quads`` of each work-item."""
+    if splits == 1:
+        return 0.0
+    return _REDUCTION_LATENCY + 2 * scratch(target, splits, quads) / _LOCAL_QUADS_PER_CYCLE

@@ -2,72 +2,112 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+import numpy as np
+
 from tflgpu.ir import Array
 from tflgpu.layout import LANES
-from tflgpu.ops.convolution import Convolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
-from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, tile_count
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
+from tflgpu.ops.window import Window
+from tflgpu.target import Target
 
 # Rows and columns of a warp's part, in blocks.
 PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
+OPERAND_REGISTERS = 96  # of a lane, for operands that are loaded before any is used
 # Cycles that one step of one warp takes of the caches for each block of operands.
 BLOCK_CYCLES = 8
 
 
-def suits_matrix_units(request: Request) -> bool:
-    """Whether a convolution node can run on matrix units."""
-    attributes, src, target = request.node.attributes, request.input(0), request.target
-    assert isinstance(attributes, Convolution)
+def suits_matrix_units(request: Request, groups: int = 1) -> bool:
+    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units."""
+    src, target = request.input(0), request.target
     halves = target.matrix_units and target.storage == src.type == "half" and not src.linear
-    return halves and attributes.groups == 1 and request.value(1) is not None
+    return halves and groups == 1 and request.value(1) is not None
 
 
-def convolution_mma(request: Request, bias: Array) -> Kernel:
-    """bias: of all output channels, and zeros up to a multiple of 4."""
-    attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
-    assert isinstance(attributes, Convolution)
-    window = attributes.window
-    input_blocks = tile_count(src.slices, SIDE // LANES)
-    steps = prod(window.kernel) * input_blocks
-    rows, columns = tile_count(g.pixels, SIDE), tile_count(g.slices, SIDE // LANES)
+@dataclass(frozen=True)
+class MatrixPart:
+    """What one warp computes, in blocks, how many warps share its steps, and roughly how long the kernel takes."""
+
+    row_blocks: int
+    column_blocks: int
+    splits: int
+    tiles: int
+    cycles: float
+
+
+def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[MatrixPart]:
+    """The parts that suit a convolution of ``src`` that gives ``dst``, the best first."""
+    steps = prod(window.kernel) * tile_count(src.slices, SIDE // LANES)
+    rows, columns = tile_count(dst.geometry.pixels, SIDE), tile_count(dst.slices, SIDE // LANES)
     warps = target.local_size // WARP
 
-    def tiles(row_blocks: int, column_blocks: int, splits: int) -> int:
-        return tile_count(rows, row_blocks * (warps // splits)) * tile_count(columns, column_blocks)
-
-    def cost(choice: Choice) -> float:
-        row_blocks, column_blocks, splits = choice
-        return cycles(
+    def part(row_blocks: int, column_blocks: int, splits: int) -> MatrixPart:
+        tiles = tile_count(rows, row_blocks * (warps // splits)) * tile_count(columns, column_blocks)
+        time = cycles(
             target,
-            tiles=tiles(row_blocks, column_blocks, splits),
+            tiles=tiles,
             steps=steps,
             step_cycles=warps * BLOCK_CYCLES * (row_blocks + column_blocks),
             splits=splits,
             quads=2 * row_blocks * column_blocks,
         )
+        return MatrixPart(row_blocks, column_blocks, splits, tiles, time)
 
-    choices = ((*part, n) for part, n in product(PARTS, SPLITS) if fits(target, n, 2 * prod(part)))
-    row_blocks, column_blocks, splits = request.choose(sorted(choices, key=cost))
-    packed = pack_fragments(request.constant(1), column_blocks, input_blocks)
+    choices = (choice for choice in product(PARTS, SPLITS) if fits(target, choice[1], 2 * prod(choice[0])))
+    return sorted((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
+
+
+def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
+    """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
+    most = max(1, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
+    return tile_count(steps, tile_count(steps, most))
+
+
+def padded_bias(bias: Array | None, size: int) -> Array:
+    """``size`` elements: a bias, by default of zeros, and zeros behind it."""
+    values = np.zeros(size, np.float32)
+    if bias is not None:
+        values[: bias.size] = bias.reshape(-1)
+    return values
+
+
+def convolution_mma(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
+    """weights: [out, kh, kw, in]."""
+    src, dst, target = request.input(0), request.output, request.target
+    input_blocks = tile_count(src.slices, SIDE // LANES)
+    columns = tile_count(dst.slices, SIDE // LANES)
+    parts: dict[Choice, MatrixPart] = {
+        (p.row_blocks, p.column_blocks, p.splits): p for p in matrix_parts(window, src, dst, target)
+    }
+    part = parts[request.choose(list(parts))]
+    steps_per_split = tile_count(prod(window.kernel) * input_blocks, part.splits)
+    packed = pack_fragments(weights, part.column_blocks, input_blocks)
     return Kernel(
         "convolution_mma",
         {
             "window": window,
-            "row_blocks": row_blocks,
-            "column_blocks": column_blocks,
-            "splits": splits,
-            "steps_per_split": tile_count(steps, splits),
+            "row_blocks": part.row_blocks,
+            "column_blocks": part.column_blocks,
+            "splits": part.splits,
+            "steps_per_split": steps_per_split,
+            "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks),
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(columns, column_blocks),
+            "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,
         },
-        (request.activation("src", 0), request.weights("weights", packed), Argument("bias", "float", None, bias)),
-        tiles=tiles(row_blocks, column_blocks, splits),
+        (
+            request.activation("src", 0),
+            request.weights("weights", packed),
+            Argument("bias", "float", None, padded_bias(bias, len(packed) * SIDE)),
+        ),
+        tiles=part.tiles,
         local_size=target.local_size,
-        scratch=scratch(target, splits, 2 * row_blocks * column_blocks),
-        macs=g.pixels * g.channels * prod(window.kernel) * src.channels,
+        scratch=scratch(target, part.splits, 2 * part.row_blocks * part.column_blocks),
+        macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
     )

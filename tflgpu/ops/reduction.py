@@ -211,7 +211,7 @@ def reduce_kernel(request: Request) -> Kernel:
     combination, source_type = COMBINATIONS[attributes.function], request.input(0).vector
     neutral = combination.neutral[source_type == "int"]
     unused = channels and neutral != "0" and source.channels % LANES
-    shared, tiles, per_tile = _share(request, g.quads, count)
+    sharers, tiles, per_tile = _share(request, g.quads, count)
     return Kernel(
         "reduce",
         {
@@ -224,14 +224,14 @@ def reduce_kernel(request: Request) -> Kernel:
             "past_last": [-(lane >= source.channels % LANES) for lane in range(LANES)] if unused else [],
             "squares": attributes.function == "sum_of_squares",
             "divided_by": prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
-            "shared": shared,
+            "sharers": sharers,
             "per_tile": per_tile,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        scratch=request.target.local_size if shared else 0,
+        scratch=request.target.local_size if sharers > 1 else 0,
         value_type=source_type,
     )
 
@@ -261,33 +261,39 @@ def arg_extreme_kernel(request: Request) -> Kernel:
     )
 
 
-def _share(request: Request, items: int, length: int) -> tuple[bool, int, int]:
-    """Whether a work-group shares one item of ``length`` elements, the number of tiles, and items of a tile."""
+def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
+    """How many work-items share one item of ``length`` elements, the number of tiles, and items of a tile.
+
+    Long items are shared, and short ones where there are few: by as many as one tile for each compute unit allows.
+    """
     target = request.target
-    idle = tile_count(items, target.local_size) < target.compute_units
-    if target.family == "gpu" and (length >= target.local_size or (length >= WARP and idle)):
-        return True, items, 1
+    size = target.local_size
+    idle = tile_count(items, size) < target.compute_units
+    if target.family == "gpu" and (length >= size or (length >= WARP and idle)):
+        counts = (size // n for n in (1, 2, 4, 8) if size // n >= WARP)
+        sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), WARP)
+        return sharers, tile_count(items, size // sharers), size // sharers
     per_tile = items_per_tile(items, target, 4 * length)
-    return False, tile_count(items, per_tile), per_tile
+    return 1, tile_count(items, per_tile), per_tile
 
 
 @variant("softmax")
 def softmax_kernel(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Softmax)
-    shared, tiles, per_tile = _share(request, g.pixels, g.slices)
+    sharers, tiles, per_tile = _share(request, g.pixels, g.slices)
     return Kernel(
         "softmax",
         {
             "beta": attributes.beta,
             "log": attributes.log,
             "dirty": attributes.log,
-            "shared": shared,
+            "sharers": sharers,
             "per_tile": per_tile,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        scratch=request.target.local_size if shared else 0,
+        scratch=request.target.local_size if sharers > 1 else 0,
     )

@@ -1,0 +1,63 @@
+"""Kernels for matrix units on a device that has none, but sub-groups of 32 that exchange values: Intel's CPU runtime.
+
+The two functions in NVIDIA's assembly are replaced; what calls them is the text that a GPU gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tflgpu.build import build
+from tflgpu.codegen import prelude, render
+from tflgpu.link import link
+from tflgpu.plan import Plan
+from tflgpu.runtime.devices import choose
+from tflgpu.runtime.executor import LaunchExecutor
+from tflgpu.runtime.session import open_session
+from tflgpu.target import Target
+
+DEVICE = "Intel(R) OpenCL"
+# As for an H200, but for portable access to storage.
+TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_units=True)
+
+# By the fragment layouts of the PTX ISA: row m and inner index n are in lane 4 (m % 8) + n % 8 / 2, register
+# m / 8 + 2 (n / 8); inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows
+# g and g + 8 and columns 2t and 2t + 1.
+FUNCTIONS = """
+uint2 halves_of_floats(float4 x) {
+  uint2 halves;
+  vstore_half4(within_half_float4(x), 0, (__private half *)&halves);
+  return halves;
+}
+float4 floats_of_halves(uint2 x) { return vload_half4(0, (__private const half *)&x); }
+float2 shuffled_halves(uint pair, uint lane) {
+  const uint halves = intel_sub_group_shuffle(pair, lane);
+  return vload_half2(0, (__private const half *)&halves);
+}
+__attribute__((noinline)) float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
+  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
+  for (uint n = 0; n < 4; ++n) {
+    const float2 low = shuffled_halves(a.s0, 4 * g + n), high = shuffled_halves(a.s1, 4 * g + n);
+    const float2 low8 = shuffled_halves(a.s2, 4 * g + n), high8 = shuffled_halves(a.s3, 4 * g + n);
+    const float2 even = shuffled_halves(b.x, 8 * t + n), odd = shuffled_halves(b.x, 8 * t + 4 + n);
+    const float2 even8 = shuffled_halves(b.y, 8 * t + n), odd8 = shuffled_halves(b.y, 8 * t + 4 + n);
+    sums += (float4)(dot(low, even), dot(low, odd), dot(high, even), dot(high, odd));
+    sums += (float4)(dot(low8, even8), dot(low8, odd8), dot(high8, even8), dot(high8, odd8));
+  }
+  return sums;
+}
+"""
+
+
+def run(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """The outputs of a plan for :data:`TARGET`."""
+    source = render(plan)
+    begin = prelude(ptx=False, matrix_units=False) + FUNCTIONS
+    text = replace(source, prelude=begin).text
+    text = text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")
+    session = open_session(choose(DEVICE))
+    return LaunchExecutor(link(plan, source.names), build(text, session)[0], session).run(inputs)

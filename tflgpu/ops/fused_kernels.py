@@ -1,0 +1,118 @@
+"""A pointwise convolution and the depthwise one behind it as one kernel, the first on matrix units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from tflgpu.ir import Value
+from tflgpu.layout import LANES, pack
+from tflgpu.ops.convolution import PointwiseDepthwise
+from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
+from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
+from tflgpu.ops.packed_weights import SIDE, pack_fragments
+from tflgpu.ops.window import Window
+from tflgpu.target import Target
+
+COLUMN_BLOCKS = (1, 2, 3, 4)
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+# Cycles, as in group_work.py, in which each work-item of a group computes one quad from local memory.
+DEPTHWISE_CYCLES = 500
+
+
+@dataclass(frozen=True)
+class FusedPart:
+    """What a group computes: rows of the result by blocks of 16 channels, ``splits`` warps sharing input channels.
+
+    sum_quads, scratch: float4 elements of local memory for split sums, and in all. cycles: roughly what all takes.
+    """
+
+    rows: int
+    column_blocks: int
+    splits: int
+    tiles: int
+    sum_quads: int
+    scratch: int
+    cycles: float
+
+
+def fused_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[FusedPart]:
+    """The parts that local memory is large enough for, the best first.
+
+    window: the depthwise one, of the pixels of ``src``.
+    """
+    fitting = (part for part in _parts(window, src, dst, target) if part.scratch <= LOCAL_QUADS)
+    return sorted(fitting, key=lambda part: part.cycles)
+
+
+def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[FusedPart]:
+    warps, g = target.local_size // WARP, dst.geometry
+    input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
+    for rows, column_blocks, splits in product(ROWS, COLUMN_BLOCKS, SPLITS):
+        pixels = ((rows - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1) * src.width
+        blocks = tile_count(pixels, SIDE)
+        if input_blocks % splits or (splits > 1 and blocks * splits > warps):
+            continue  # split sums are added up once
+        tiles = g.batch * tile_count(g.height, rows) * tile_count(columns, column_blocks)
+        sum_quads = scratch(target, splits, 2 * column_blocks)
+        step_cycles = min(warps, blocks * splits) * BLOCK_CYCLES * (1 + column_blocks)
+        steps = tile_count(blocks * splits, warps) * input_blocks // splits
+        pointwise = steps * max(STEP_LATENCY, step_cycles) + reduction_cycles(target, splits, 2 * column_blocks)
+        quads = rows * g.width * SIDE // LANES * column_blocks
+        depthwise = tile_count(quads, target.local_size) * DEPTHWISE_CYCLES
+        waves = tile_count(tiles, target.compute_units)
+        between = tile_count(pixels * SIDE // LANES * column_blocks, 2)  # a quad of halves is half a float4
+        time = waves * (TILE_LATENCY + pointwise + depthwise)
+        yield FusedPart(rows, column_blocks, splits, tiles, sum_quads, sum_quads + between, time)
+
+
+@variant("pointwise_depthwise", "gpu")
+def pointwise_depthwise_mma(request: Request) -> Kernel:
+    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
+    assert isinstance(attributes, PointwiseDepthwise)
+    window = attributes.window
+    # Planning fuses only what has a part that fits.
+    parts: dict[Choice, FusedPart] = {
+        (p.rows, p.column_blocks, p.splits): p for p in fused_parts(window, src, dst, target)
+    }
+    part = parts[request.choose(list(parts))]
+    input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
+    packed = pack_fragments(request.constant(1), part.column_blocks, input_blocks)
+    return Kernel(
+        "pointwise_depthwise_mma",
+        {
+            "window": window,
+            "pointwise_steps": [
+                {
+                    "index": k + 1,
+                    "function": step.function,
+                    "operands": [{"value": o.index} for o in step.operands if isinstance(o, Value)],
+                    "parameters": list(step.parameters),
+                    "type": "float",
+                }
+                for k, step in enumerate(attributes.steps)
+            ],
+            "rows": part.rows,
+            "column_blocks": part.column_blocks,
+            "splits": part.splits,
+            "sum_quads": part.sum_quads,
+            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks),
+            "input_blocks": input_blocks,
+            "column_tiles": tile_count(columns, part.column_blocks),
+            "src": src,
+        },
+        (
+            request.activation("src", 0),
+            request.weights("weights", packed),
+            Argument("pointwise_bias", "float", None, padded_bias(request.constant(2), len(packed) * SIDE)),
+            request.weights("depthwise_weights", pack(request.constant(3))),
+            Argument("bias", "float", None, padded_bias(request.constant(4), dst.slices * LANES)),
+        ),
+        tiles=part.tiles,
+        local_size=target.local_size,
+        scratch=part.scratch,
+        macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
+    )
