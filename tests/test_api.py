@@ -46,6 +46,16 @@ def test_wrong_inputs_say_what_was_expected(model: tflgpu.CompiledModel, images:
         model.run([images[:1], images[:1]])
 
 
+def test_pinned_arrays_are_inputs_like_others(model: tflgpu.CompiledModel, images: np.ndarray) -> None:
+    pinned = model.pinned_array("image")
+    assert pinned.shape == (1, 8, 8, 1) and pinned.dtype == np.float32 and not pinned.any()
+    for image in images[:3]:
+        pinned[0] = image
+        np.testing.assert_array_equal(model.run(pinned)["probabilities"], model.run(image[None])["probabilities"])
+    with pytest.raises(ValueError, match=r"no input 'picture'; it has \['image'\]"):
+        model.pinned_array("picture")
+
+
 def test_results_are_the_callers_own(model: tflgpu.CompiledModel, images: np.ndarray) -> None:
     first = model.run(images[:1])["probabilities"]
     kept = first.copy()

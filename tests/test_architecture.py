@@ -69,7 +69,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "race": set(),
     "instance": BASE | {"artifact", "build", "cache", "interpreter", "race", "runtime"},
     "tuning": STAGES | {"build", "cache", "compiler", "runtime", "serializer"},
-    "api": BASE | {"artifact", "cache", "compiler", "instance", "report", "runtime", "serializer", "tuning"},
+    "arguments": BASE | {"runtime"},
+    "api": BASE
+    | {"arguments", "artifact", "cache", "compiler", "instance", "report", "runtime", "serializer", "tuning"},
     "cli": STAGES
     | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},
     "__init__": BASE | {"api", "cache", "report", "runtime"},

@@ -37,12 +37,17 @@ def two_outputs() -> bytes:
 
 
 @pytest.fixture
-def run(device_name: str) -> Callable[[list[Array]], list[Array]]:
+def executor(device_name: str) -> PinnedExecutor:
     options = tflgpu.Options(device=device_name, precision="fp32")
     device = choose(device_name)
     _, plan = plan_model(two_outputs(), options, device.target(options))
     source, session = render(plan), open_session(device)
-    return PinnedExecutor(link(plan, source.names), build(source.text, session)[0], session).run
+    return PinnedExecutor(link(plan, source.names), build(source.text, session)[0], session)
+
+
+@pytest.fixture
+def run(executor: PinnedExecutor) -> Callable[[list[Array]], list[Array]]:
+    return executor.run
 
 
 def arrays(seed: int) -> list[Array]:
@@ -75,3 +80,27 @@ def test_outputs_stay_as_they_are(
     for seed in range(10, 20):
         check(run(arrays(seed)), arrays(seed))
     np.testing.assert_array_equal(first, before)
+
+
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+def test_pinned_inputs_are_read_where_they_are(which: tuple[int, ...], executor: PinnedExecutor) -> None:
+    """Beside others that are not pinned, and after the array was filled again."""
+    staging = executor._transfer._staging
+    pinned = [transfer.pinned_array(executor.session, a.shape, "float32") for a in arrays(0)]
+    for seed in range(3):
+        inputs = arrays(seed)
+        for number in which:
+            pinned[number][...] = inputs[number]
+            inputs[number] = pinned[number]
+        for memory in staging.values():
+            memory[:] = 0
+        check(executor.run(inputs), inputs)
+    written = [np.any(view) for view in executor._transfer._inputs]
+    assert written == [number not in which for number in range(2)]
+
+
+def test_parts_of_pinned_arrays_and_other_types_are_copied(executor: PinnedExecutor) -> None:
+    wide = transfer.pinned_array(executor.session, (1, 5, 7, 6), "float32")
+    wide[...] = np.random.default_rng(0).normal(size=wide.shape)
+    inputs = [wide[..., ::2], transfer.pinned_array(executor.session, (2, 6), "float64") - 1.5]
+    check(executor.run(inputs), inputs)

@@ -11,10 +11,10 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tflgpu import serializer
+from tflgpu.arguments import InputCheck, Inputs, Value, check_outputs
 from tflgpu.artifact import Artifact, CpuPart, DevicePart
 from tflgpu.cache import Cache
 from tflgpu.errors import CacheMissError, FallbackWarning
@@ -22,13 +22,13 @@ from tflgpu.instance import Instance, open_fastest
 from tflgpu.layout import Shape
 from tflgpu.options import Options
 from tflgpu.report import Report
+from tflgpu.runtime.device_memory import DeviceArray, Queue
 from tflgpu.runtime.devices import choose
-from tflgpu.runtime.session import open_session
+from tflgpu.runtime.session import open_session, session_on
+from tflgpu.runtime.transfer import pinned_array
 from tflgpu.source import ModelSource, read_bytes
 from tflgpu.stopwatch import Stopwatch
 from tflgpu.tensor_info import TensorInfo
-
-Inputs = Mapping[str, ArrayLike] | Sequence[ArrayLike] | NDArray[Any]
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
 MAX_INSTANCES = 4
@@ -55,15 +55,18 @@ class Profile:
         return sum(k.seconds for k in self.kernels)
 
 
-def compile(model: ModelSource, options: Options | None = None) -> CompiledModel:
+def compile(model: ModelSource, options: Options | None = None, *, queue: Queue | None = None) -> CompiledModel:
     """Compile a .tflite model (a path, bytes or a buffer) for an OpenCL device.
+
+    queue: an in-order queue of pyopencl, on whose device and in whose context to run, whatever ``Options.device`` says;
+    another model's, for instance, that is to share arrays on the device. By default the model has one of its own.
 
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator cannot run on the
     device, DeviceError without a fitting device, BuildError if its compiler fails, ValueError for an unknown
-    signature or output, CacheMissError if the cache is required to have the model and does not, CacheDirectoryError if
-    other users can write to the cache.
+    signature or output or a queue that does not fit, CacheMissError if the cache is required to have the model and
+    does not, CacheDirectoryError if other users can write to the cache.
     """
-    return CompiledModel(model, options or Options())
+    return CompiledModel(model, options or Options(), queue)
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
@@ -80,20 +83,23 @@ class CompiledModel:
     took.
     """
 
-    def __init__(self, model: ModelSource, options: Options) -> None:
+    def __init__(self, model: ModelSource, options: Options, queue: Queue | None = None) -> None:
         self._model, self.options = model, options
+        self._own_queue = queue is None
         self._lock = threading.Lock()
         self._instances: OrderedDict[tuple[Shape, ...], Instance] = OrderedDict()
         clock = Stopwatch()
-        self.device = choose(options.device)
+        given = None if queue is None else session_on(queue)
+        self.device = given.device if given else choose(options.device)
         self._target = self.device.target(options)
         clock.lap("device")
-        self._session = open_session(self.device)
+        self._session = given or open_session(self.device)
         clock.lap("context")
         instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._instances[tuple(i.shape for i in self.inputs)] = instance
+        self._inputs = InputCheck(self.inputs, self._session)
         if any(isinstance(part, CpuPart) for part in self._artifact.parts):
             warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
 
@@ -124,17 +130,39 @@ class CompiledModel:
         """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators split it."""
         return "\n".join(part.source for part in self._artifact.parts if isinstance(part, DevicePart))
 
-    def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
+    @property
+    def queue(self) -> Queue:
+        """The in-order queue on which the model runs; arrays on the device have to belong to its context."""
+        return self._session.queue
+
+    def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> dict[str, NDArray[Any]]:
         """One inference: NHWC arrays by name, in order, or one alone; every output by name.
 
+        An input may be a pyopencl Array or Buffer, which is read where it is. outputs: Arrays or Buffers by name of
+        output, in which to leave it on the device; it is not in the result then. When this returns, all is done.
+
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
-        Raises ValueError for inputs that do not fit or a closed model, DeviceError if the device fails.
+        Raises ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the device fails.
         """
-        arrays = self._arrays(inputs)
+        values = self._inputs.values(inputs)
         with self._lock:
-            instance = self._instance(arrays)
-            values = instance.run(self._by_tensor(arrays))
-            return {info.name: values[tensor] for tensor, info in instance.artifact.outputs}
+            instance = self._instance(values)
+            places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
+            names = instance.output_names
+            if places:
+                names = [name for number, name in enumerate(names) if number not in places]
+            return dict(zip(names, instance.run(values, places), strict=True))
+
+    def pinned_array(self, name: str) -> NDArray[Any]:
+        """Zeros of an input's shape and element type in memory that a GPU reads by itself.
+
+        A run with this array as input, filled again and again, saves the copy to such memory. Raises ValueError for an
+        unknown name.
+        """
+        for info in self.inputs:
+            if info.name == name:
+                return pinned_array(self._session, info.shape, info.dtype)
+        raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self.inputs]}")
 
     def reset_state(self) -> None:
         """Put every variable of the model back to its first value, as if the model had not run yet.
@@ -152,10 +180,10 @@ class CompiledModel:
 
         For the model's state it is one run.
         """
-        arrays = self._arrays(inputs)
+        values = self._inputs.values(inputs)
         codes = {o.index: o.code for o in self.report.operators}
         with self._lock:
-            parts = self._instance(arrays).profile(self._by_tensor(arrays), runs)
+            parts = self._instance(values).profile(values, runs)
         return Profile(
             tuple(
                 KernelTime(launch.function, tuple(codes[i] for i in launch.operators), seconds, launch.macs)
@@ -205,43 +233,25 @@ class CompiledModel:
             tuner = DeviceTuner(self._session, options.tuning, cache)
         return compile_rivals(read_bytes(self._model), options, self._target, clock, tuner)
 
-    def _instance(self, arrays: Sequence[NDArray[Any]]) -> Instance:
+    def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
         instances = self._open_instances()
-        shapes = tuple(a.shape for a in arrays)
-        if shapes not in instances:
+        shapes = tuple(v.shape for v in values)
+        instance = instances.get(shapes)
+        if instance is None:
             names = (info.name for info in self.inputs)
             options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
-            instances[shapes] = self._instantiate(options, Stopwatch())
+            instance = instances[shapes] = self._instantiate(options, Stopwatch())
             if len(instances) > MAX_INSTANCES:
                 instances.popitem(last=False)
         instances.move_to_end(shapes)
-        return instances[shapes]
+        return instance
 
     def _open_instances(self) -> OrderedDict[tuple[Shape, ...], Instance]:
         """Raises ValueError if the model is closed."""
         if not self._instances:
             raise ValueError("this model is closed; compile it again")
         return self._instances
-
-    def _arrays(self, inputs: Inputs) -> list[NDArray[Any]]:
-        """The inputs in order, each checked."""
-        return [_checked(info, array) for info, array in zip(self.inputs, self._ordered(inputs), strict=True)]
-
-    def _by_tensor(self, arrays: Sequence[NDArray[Any]]) -> dict[int, NDArray[Any]]:
-        return {tensor: array for (tensor, _), array in zip(self._artifact.inputs, arrays, strict=True)}
-
-    def _ordered(self, inputs: Inputs) -> list[ArrayLike]:
-        names = [i.name for i in self.inputs]
-        if isinstance(inputs, Mapping):
-            if set(inputs) != set(names):
-                raise ValueError(f"inputs named {sorted(map(str, inputs))} were given; the model has {names}")
-            return [inputs[name] for name in names]
-        if isinstance(inputs, np.ndarray):
-            inputs = [inputs]
-        if len(inputs) != len(names):
-            raise ValueError(f"{len(inputs)} inputs were given; the model has {len(names)}: {names}")
-        return list(inputs)
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -252,6 +262,8 @@ class CompiledModel:
         self.close()
 
     def __reduce__(self) -> tuple[type[CompiledModel], tuple[ModelSource, Options]]:
+        if not self._own_queue:
+            raise TypeError("a model on a queue of the caller's cannot be pickled")
         return CompiledModel, (
             self._model if isinstance(self._model, str | PathLike) else bytes(self._model),
             self.options,
@@ -259,20 +271,3 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
-
-
-def _checked(info: TensorInfo, value: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(value)
-    fits = array.shape == info.shape or (
-        array.ndim == len(info.shape)
-        and all(
-            given == wanted or (axis in info.free_axes and given > 0)
-            for axis, (given, wanted) in enumerate(zip(array.shape, info.shape, strict=True))
-        )
-    )
-    if not fits:
-        shape = ["any" if axis in info.free_axes else str(d) for axis, d in enumerate(info.shape)]
-        raise ValueError(f"input {info.name!r} has shape {list(array.shape)}; [{', '.join(shape)}] was expected")
-    if array.dtype != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
-        raise ValueError(f"input {info.name!r} has element type {array.dtype}; {info.dtype} was expected")
-    return np.asarray(array, info.dtype, order="C")

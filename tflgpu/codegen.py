@@ -11,7 +11,7 @@ Nothing that a model says as text reaches the source: templates see shapes, numb
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -87,6 +87,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     ptx: whether the device's compiler takes NVIDIA's inline assembly.
     """
     launches = executable.launches
+    ports = {executable.ports[number].slot: f"port{number}" for number in executable.movable}
     local_size = max((launch.local_size for launch in launches), default=1)
     assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
     order = sorted(range(len(launches)), key=lambda number: launches[number].level)
@@ -97,12 +98,13 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         .render(
             function=PERSISTENT,
             buffers=len(executable.buffers),
+            ports=list(ports.values()),
             results=executable.results,
             local_size=local_size,
             scratch=max((f.scratch for f in source.functions), default=0),
             levels=[
                 [
-                    {"tiles": launches[n].groups, "call": _call(functions[launches[n].function], launches[n])}
+                    {"tiles": launches[n].groups, "call": _call(functions[launches[n].function], launches[n], ports)}
                     for n in level
                 ]
                 for _, level in groupby(order, key=lambda number: launches[number].level)
@@ -116,13 +118,14 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)
 
 
-def _call(function: Function, launch: Launch) -> str:
-    pointers = map(_address, function.pointers, launch.arguments)
+def _call(function: Function, launch: Launch, ports: Mapping[Slot, str]) -> str:
+    pointers = [_address(p, slot, ports) for p, slot in zip(function.pointers, launch.arguments, strict=True)]
     return f"{function.name}_tile({', '.join(pointers)}, tile, scratch)"
 
 
-def _address(pointer: str, slot: Slot) -> str:
-    return f"({pointer.replace('restrict', '').strip()})buffer{slot.buffer} + {slot.offset}"
+def _address(pointer: str, slot: Slot, ports: Mapping[Slot, str]) -> str:
+    place = ports.get(slot) or f"buffer{slot.buffer} + {slot.offset}"
+    return f"({pointer.replace('restrict', '').strip()}){place}"
 
 
 @cache

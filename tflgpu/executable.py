@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.layout import Shape
-from tflgpu.target import ElementType
+from tflgpu.target import ITEM_BYTES, ElementType
 
 HEADER = 256  # bytes, an alignment that all devices take
 
@@ -55,6 +55,7 @@ class Port:
     """Where a model input or output lies, in the host's order.
 
     offset: in bytes. dtype: of the arrays that callers give and get; ``element`` is what the device has.
+    exact: kernels touch no byte behind the last element, so that the caller's own memory can take its place.
     """
 
     buffer: int
@@ -62,6 +63,12 @@ class Port:
     shape: Shape
     element: ElementType
     dtype: str
+    exact: bool = False
+
+    @property
+    def slot(self) -> Slot:
+        """How launches refer to it."""
+        return Slot(self.buffer, self.offset // ITEM_BYTES[self.element])
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ class StateBuffer:
 class Persistent:
     """All launches of an executable as one kernel.
 
-    Its arguments are every buffer by number, then those of ``templates/persistent.cl.j2``. The barrier's two words
+    Its arguments are every buffer by number, every movable port and its offset in bytes, then those of
+    ``templates/persistent.cl.j2``. The barrier's two words
     begin the buffer of results, and are zero before the first run.
     order: the numbers of the launches as the kernel runs them.
     clock: whether it can read the device's clock after each of them.
@@ -108,6 +116,16 @@ class Executable:
     states: tuple[StateBuffer, ...] = ()
     results: int = 0
     persistent: Persistent | None = None
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def movable(self) -> tuple[int, ...]:
+        """The numbers of the ports that can lie in memory of the caller's."""
+        return tuple(number for number, port in enumerate(self.ports) if port.exact)
 
 
 Array = NDArray[Any]

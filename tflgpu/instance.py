@@ -15,12 +15,14 @@ from tflgpu.cache import Cache
 from tflgpu.errors import DeviceError, UnsupportedError
 from tflgpu.interpreter import CpuPiece
 from tflgpu.race import fastest
+from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executor import Executor, LaunchExecutor
 from tflgpu.runtime.persistent import PersistentExecutor
 from tflgpu.runtime.session import Session
 from tflgpu.stopwatch import Stopwatch
 
-Values = Mapping[TensorIndex, NDArray[Any]]
+Array = NDArray[Any]
+Value = Array | DeviceMemory
 
 
 class Instance:
@@ -37,6 +39,9 @@ class Instance:
         started = [self._start(number, clock, cache) for number in range(len(artifact.parts))]
         self.artifact = replace(artifact, parts=tuple(part for part, _ in started))
         self._engines = [engine for _, engine in started]
+        self._whole = self._only_engine()
+        self.outputs = [info for _, info in artifact.outputs]
+        self.output_names = [info.name for info in self.outputs]
 
     def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[Part, Executor | CpuPiece]:
         """The engine of a part, and the part with the binaries it is made of."""
@@ -76,6 +81,14 @@ class Instance:
         for engine in self._executors():
             engine.launch()
 
+    def _only_engine(self) -> Executor | None:
+        """The executor that does all there is to do, from the model's inputs to its outputs; None if none does."""
+        if len(self._engines) != 1 or not isinstance(self._engines[0], Executor):
+            return None
+        artifact = self.artifact
+        interface = [tuple(tensor for tensor, _ in side) for side in (artifact.inputs, artifact.outputs)]
+        return self._engines[0] if interface == [artifact.parts[0].inputs, artifact.parts[0].outputs] else None
+
     def release_constants(self) -> None:
         """Forget the host's copy of what the device has: weights and binaries."""
         self.artifact = without_constants(self.artifact)
@@ -89,9 +102,27 @@ class Instance:
                 (*self.artifact.report.reasons, f"LiteRT's interpreter refuses them: {refusal}")
             ) from error
 
-    def run(self, inputs: Values) -> dict[TensorIndex, NDArray[Any]]:
-        """One inference: the model's inputs by the file's tensor index -> these, what passed between parts, outputs."""
-        values = dict(inputs)
+    def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
+        """One inference: values of the model's inputs in order, fresh arrays of its outputs back.
+
+        outputs: where on the device to leave the outputs of some numbers; arrays come back of the others.
+        """
+        if self._whole is not None:
+            on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
+            if not outputs and len(on_host) == len(inputs):
+                return self._whole.run(on_host)
+            return self._whole.run_on_device(inputs, outputs)
+        values = self._run_parts(inputs)
+        results = [values[tensor] for tensor, _ in self.artifact.outputs]
+        for number, memory in outputs.items():
+            memory.write(self._session.queue, results[number])
+        return [array for number, array in enumerate(results) if number not in outputs]
+
+    def _run_parts(self, inputs: Sequence[Value]) -> dict[TensorIndex, Array]:
+        """The model's inputs, what passed between its parts, and its outputs; all of it by way of the host."""
+        queue = self._session.queue
+        on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
+        values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
         for part, engine in self._parts():
             results = engine.run([values[t] for t in part.inputs])
             values |= zip(part.outputs, results, strict=True)
@@ -102,9 +133,9 @@ class Instance:
         for engine in self._engines:
             engine.reset_state()
 
-    def profile(self, inputs: Values, runs: int) -> list[tuple[DevicePart, list[float]]]:
+    def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePart, list[float]]]:
         """For each part on the device the median seconds of its launches; for the model's state it is one run."""
-        values = self.run(inputs)
+        values = self._run_parts(inputs)
         return [
             (part, engine.profile([values[t] for t in part.inputs], runs))
             for part, engine in self._parts()

@@ -61,6 +61,7 @@ class _Memory:
         self.plan, self.separate = plan, separate
         self.buffers: list[DeviceBuffer] = []
         self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
+        self._states = {plan.roots[t] for state in plan.graph.states for t in (state.read, state.written)}
         self._constants = self._place_constants()
         self._arena = None if separate or not plan.arena_bytes else self._new(DeviceBuffer(plan.arena_bytes))
         if not separate:
@@ -74,7 +75,19 @@ class _Memory:
 
     def port(self, tensor: TensorId, dtype: str) -> Port:
         buffer, offset = self._place(tensor)
-        return Port(buffer, offset, self.plan.graph[tensor].shape, self.plan.storage[tensor].type, dtype)
+        shape, element = self.plan.graph[tensor].shape, self.plan.storage[tensor].type
+        return Port(buffer, offset, shape, element, dtype, self._is_exact(tensor))
+
+    def _is_exact(self, tensor: TensorId) -> bool:
+        """Whether kernels touch the tensor's elements only, and nobody needs them after the run.
+
+        Kernels for CPUs reach for up to 16 elements at once; others go by element in the host's order, and by four in
+        PHWC4.
+        """
+        storage = self.plan.storage[self.plan.roots[tensor]]
+        whole_quads = self.plan.graph[tensor].size % LANES == 0
+        by_element = storage.linear or (whole_quads and self.plan.target.family == "gpu")
+        return by_element and self.plan.roots[tensor] not in self._states
 
     def state(self, state: State) -> StateBuffer:
         buffer, offset = self._place(state.read)
@@ -98,10 +111,9 @@ class _Memory:
 
     def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
         """One buffer, from ``begin`` on, for all of ``tensors`` that have no place yet and are no state's."""
-        states = {self.plan.roots[t] for state in self.plan.graph.states for t in (state.read, state.written)}
         number, end = len(self.buffers), begin
         for root in dict.fromkeys(self.plan.roots[t] for t in tensors):
-            if root not in self._places and root not in states:
+            if root not in self._places and root not in self._states:
                 self._places[root] = (number, end)
                 end += aligned(self.plan.storage[root].bytes)
         return self._new(DeviceBuffer(max(end, 1)))
@@ -114,8 +126,16 @@ class _Memory:
             if self._arena is not None and offset is not None:
                 self._places[root] = (self._arena, offset)
             else:
-                self._places[root] = (self._new(DeviceBuffer(self.plan.storage[root].bytes)), 0)
+                self._places[root] = (self._new(DeviceBuffer(self._bytes(root))), 0)
         return self._places[root]
+
+    def _bytes(self, root: TensorId) -> int:
+        """Size of a tensor in a buffer of its own."""
+        storage, graph = self.plan.storage[root], self.plan.graph
+        at_boundary = root in {self.plan.roots[t] for t in (*graph.inputs, *graph.outputs)}
+        if at_boundary and self._is_exact(root):
+            return graph[root].size * ITEM_BYTES[storage.type]
+        return storage.bytes
 
     def _place_constants(self) -> dict[int, tuple[int, int]]:
         """Every distinct constant once, by the identity of its array."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +11,10 @@ import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.executable import Array, DeviceBuffer, Executable
+from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.session import Session, profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
-from tflgpu.target import HOST_DTYPES, ElementType
+from tflgpu.target import HOST_DTYPES, ITEM_BYTES, ElementType
 
 
 class Executor(ABC):
@@ -26,6 +27,10 @@ class Executor(ABC):
         # clSetKernelArg does not keep a buffer alive.
         self._buffers = [self._allocate(b) for b in executable.buffers]
         self._transfer = self._make_transfer()
+        self._ports = executable.ports
+        self._output_numbers = range(len(executable.outputs))
+        # Callers' memory that kernels have as arguments now, by port.
+        self._moved: dict[int, DeviceMemory] = {}
         self._bind(program)
         self.reset_state()
 
@@ -36,6 +41,10 @@ class Executor(ABC):
     @abstractmethod
     def _bind(self, program: cl.Program) -> None:
         """Set the arguments of every kernel."""
+
+    @abstractmethod
+    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
+        """Let the kernels find an input or output there; outputs are numbered behind the inputs, offset is in bytes."""
 
     @abstractmethod
     def _start(self) -> None:
@@ -73,14 +82,78 @@ class Executor(ABC):
         Raises DeviceError if the device fails; variables then hold anything until :meth:`reset_state`.
         """
         try:
-            self._transfer.write(inputs)
+            if self._moved:
+                self._settle({})
+            self._transfer.write(enumerate(inputs))
             self._start()
             self._keep_states()
-            results = self._transfer.read()
+            results = self._transfer.read(self._output_numbers)
             self._check()
             return results
         except cl.Error as error:
-            raise DeviceError(f"{self.session.device.name} failed while running the model: {error}") from error
+            raise self._failure(error) from error
+
+    def run_on_device(self, inputs: Sequence[Array | DeviceMemory], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
+        """:meth:`run` with inputs that may be on the device.
+
+        outputs: where there to leave the outputs of some numbers; arrays come back of the others.
+        """
+        on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
+        sources = {n: m for n, m in enumerate(inputs) if isinstance(m, DeviceMemory)}
+        targets = {len(inputs) + n: m for n, m in outputs.items()}
+        try:
+            copied = self._settle(sources | targets)
+            if on_host:
+                self._transfer.write(on_host)
+            for port in copied & sources.keys():
+                self._copy_in(port, sources[port])
+            self._start()
+            self._keep_states()
+            for port in copied & targets.keys():
+                self._copy_out(port, targets[port])
+            results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
+            self._check()
+            return results
+        except cl.Error as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: cl.Error) -> DeviceError:
+        return DeviceError(f"{self.session.device.name} failed while running the model: {error}")
+
+    def _settle(self, given: Mapping[int, DeviceMemory]) -> set[int]:
+        """Let the kernels work on callers' memory, given by port, where they can, and on the model's own elsewhere.
+
+        Returns the ports to copy, because kernels touch more than these bytes or would write what is still to be read.
+        """
+        usable = {n: m for n, m in given.items() if self._ports[n].exact and m.is_aligned}
+        for n in self._output_numbers:
+            port = n + len(self.executable.inputs)
+            if port in usable and any(usable[port].overlaps(m) for other, m in given.items() if other != port):
+                del usable[port]
+        for n in self._moved.keys() | usable.keys():
+            memory = usable.get(n)
+            if memory is None:
+                self._place(n, *self._home(n))
+            elif memory != self._moved.get(n):
+                self._place(n, memory.buffer, memory.offset)
+        self._moved = usable
+        return given.keys() - usable.keys()
+
+    def _home(self, port: int) -> tuple[cl.Buffer, int]:
+        """The model's own memory of an input or output."""
+        return self._buffers[self._ports[port].buffer], self._ports[port].offset
+
+    def _copy_in(self, port: int, memory: DeviceMemory) -> None:
+        buffer, offset = self._home(port)
+        self._copy(memory.buffer, memory.offset, buffer, offset, memory.bytes)
+
+    def _copy_out(self, port: int, memory: DeviceMemory) -> None:
+        buffer, offset = self._home(port)
+        self._copy(buffer, offset, memory.buffer, memory.offset, memory.bytes)
+
+    def _copy(self, source: cl.Buffer, begin: int, target: cl.Buffer, offset: int, size: int) -> None:
+        queue = self.session.queue
+        cl.enqueue_copy(queue, target, source, src_offset=begin, dst_offset=offset, byte_count=size)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[float]:
         """Median seconds on the device of each launch over ``runs`` inferences. State is as before afterwards.
@@ -92,7 +165,8 @@ class Executor(ABC):
         kept = [np.empty(buffer.size, np.uint8) for buffer in states]
         for buffer, array in zip(states, kept, strict=True):
             cl.enqueue_copy(queue, array, buffer)
-        self._transfer.write(inputs)
+        self._settle({})
+        self._transfer.write(enumerate(inputs))
         times = [self._measure() for _ in range(runs + 1)]  # the first run warms up
         for buffer, array in zip(states, kept, strict=True):
             cl.enqueue_copy(queue, buffer, array)
@@ -144,6 +218,14 @@ class LaunchExecutor(Executor):
                 kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
 
+    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
+        home, size = self._ports[port].slot, ITEM_BYTES[self._ports[port].element]
+        for (kernel, *_), launch in zip(self._launches, self.executable.launches, strict=True):
+            for i, slot in enumerate(launch.arguments):
+                if slot == home:
+                    kernel.set_arg(2 * i, buffer)
+                    kernel.set_arg(2 * i + 1, np.uint64(offset // size))
+
     def _start(self) -> None:
         for kernel, global_size, local_size in self._launches:
             cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size)
@@ -168,7 +250,7 @@ class LaunchExecutor(Executor):
 
         written: type and number of the elements that each launch writes, which it does through its first argument.
         """
-        self._transfer.write(inputs)
+        self._transfer.write(enumerate(inputs))
         queue = self.session.queue
         for number, (element, count) in enumerate(written):
             cl.enqueue_nd_range_kernel(queue, *self._launches[number])
@@ -177,4 +259,4 @@ class LaunchExecutor(Executor):
             cl.enqueue_copy(queue, elements, self._buffers[slot.buffer], src_offset=slot.offset * elements.itemsize)
             seen(number, elements)
         self._keep_states()
-        return self._transfer.read()
+        return self._transfer.read(self._output_numbers)

@@ -32,7 +32,17 @@ class PersistentExecutor(Executor):
         self._kernel = cl.Kernel(program, self._persistent.function)
         stamps = 8 * (len(self._persistent.order) + 1)
         self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
-        self._kernel.set_args(*self._buffers, np.uint32(PATIENCE), self._times, np.int32(0))
+        movable = self.executable.movable
+        # A buffer and an offset each.
+        self._port_arguments = {number: len(self._buffers) + 2 * i for i, number in enumerate(movable)}
+        self._patience_argument = len(self._buffers) + 2 * len(movable)
+        for i, buffer in enumerate(self._buffers):
+            self._kernel.set_arg(i, buffer)
+        for number in movable:
+            self._place(number, *self._home(number))
+        self._kernel.set_arg(self._patience_argument + 1, self._times)
+        self._kernel.set_arg(self._patience_argument + 2, np.int32(0))
+        self.set_patience(PATIENCE)
         device, local_size = self.session.device, self._persistent.local_size
         # Every compute unit of a GPU has room for one group at least; of other devices nothing is known.
         self._groups = device.compute_units if device.type == "gpu" else 1
@@ -40,11 +50,16 @@ class PersistentExecutor(Executor):
 
     def set_patience(self, looks: int) -> None:
         """How often a work-group looks for the others at a barrier; after no look at all it has always failed."""
-        self._kernel.set_arg(len(self._buffers), np.uint32(looks))
+        self._kernel.set_arg(self._patience_argument, np.uint32(looks))
+
+    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
+        argument = self._port_arguments[port]
+        self._kernel.set_arg(argument, buffer)
+        self._kernel.set_arg(argument + 1, np.uint64(offset))
 
     def warm_up(self) -> None:
         super().warm_up()
-        self._transfer.read()
+        cl.enqueue_copy(self.session.queue, self._transfer.header, self._buffers[self.executable.results])
         self._check()
 
     def _start(self) -> None:
@@ -67,11 +82,11 @@ class PersistentExecutor(Executor):
                 f"kernels on {self.session.device.name} cannot read a clock; "
                 'a profile needs Options(executor="launch") there'
             )
-        last = len(self._buffers) + 2
-        self._kernel.set_arg(last, np.int32(1))
+        timed = self._patience_argument + 2
+        self._kernel.set_arg(timed, np.int32(1))
         self._start()
-        self._kernel.set_arg(last, np.int32(0))
-        self._transfer.read()
+        self._kernel.set_arg(timed, np.int32(0))
+        self._transfer.read(self._output_numbers)
         self._check()
         times = np.empty(len(persistent.order) + 1, np.uint64)
         cl.enqueue_copy(self.session.queue, times, self._times)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyopencl as cl
 
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.devices import Device
+from tflgpu.runtime.devices import Device, devices
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,19 @@ def open_session(device: Device) -> Session:
         return Session(device, context, cl.CommandQueue(context))
     except cl.Error as error:
         raise DeviceError(f"{device.name} ({device.platform}) could not be opened: {error}") from error
+
+
+def session_on(queue: cl.CommandQueue) -> Session:
+    """A session on a caller's queue.
+
+    Raises ValueError if it may run out of order, or is not on one of :func:`tflgpu.devices` alone.
+    """
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise ValueError("the queue may run commands out of order; a model needs one that does not")
+    device = next((d for d in devices() if d.handle == queue.device), None)
+    if device is None or queue.context.devices != [device.handle]:
+        raise ValueError("the queue's context has to be one of a single device, as `tflgpu devices` lists it")
+    return Session(device, queue.context, queue)
 
 
 def profiling_queue(session: Session) -> cl.CommandQueue:

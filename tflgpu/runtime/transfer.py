@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import numpy as np
@@ -12,43 +12,61 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from tflgpu.executable import Array, Executable, Port
+from tflgpu.layout import Shape
 from tflgpu.runtime.session import Session
 from tflgpu.target import HOST_DTYPES
 
+Numbered = tuple[int, Array]  # an input's number and value
+
 
 class Transfer(ABC):
-    """How the inputs of one executable get to the device, and its outputs back. Raises what pyopencl raises."""
+    """How the inputs of one executable get to the device, and its outputs back. Raises what pyopencl raises.
+
+    pyopencl's event of a copy waits for it when it is deleted: those of a run are kept until the run is over.
+    """
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
-        self._executable, self._buffers, self._queue = executable, buffers, session.queue
+        self._buffers, self._queue = buffers, session.queue
+        self._output_types = [np.dtype(p.dtype) for p in executable.outputs]
+        self._copies: list[cl.Event] = []
 
     @abstractmethod
-    def write(self, inputs: Sequence[Array]) -> None:
-        """Start to copy arrays in the order of the inputs."""
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        """Start to copy arrays to the inputs of these numbers; others stay as the device has them."""
 
     @abstractmethod
-    def read(self) -> list[Array]:
-        """Wait for the queue; fresh arrays in the order of the outputs."""
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        """Wait for the queue; fresh arrays of the outputs of these numbers."""
 
 
 class DirectTransfer(Transfer):
     """From and to the arrays themselves, where the device shares the host's memory and one copy is all it takes."""
 
-    def write(self, inputs: Sequence[Array]) -> None:
-        ports = self._executable.inputs
-        # The queue reads them until it has been waited for.
-        self._held = [np.ascontiguousarray(a, HOST_DTYPES[p.element]) for a, p in zip(inputs, ports, strict=True)]
-        for port, array in zip(ports, self._held, strict=True):
-            cl.enqueue_copy(self._queue, self._buffers[port.buffer], array, dst_offset=port.offset, is_blocking=False)
+    def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
+        super().__init__(executable, buffers, session)
+        self._inputs = [(p, np.dtype(HOST_DTYPES[p.element])) for p in executable.inputs]
+        self._outputs = [(p, np.dtype(HOST_DTYPES[p.element])) for p in executable.outputs]
 
-    def read(self) -> list[Array]:
-        ports = self._executable.outputs
-        outputs = [np.empty(p.shape, HOST_DTYPES[p.element]) for p in ports]
-        for port, array in zip(ports, outputs, strict=True):
-            cl.enqueue_copy(self._queue, array, self._buffers[port.buffer], src_offset=port.offset, is_blocking=False)
-        self._queue.finish()
-        self._held.clear()
-        return [a.astype(p.dtype, copy=False) for a, p in zip(outputs, ports, strict=True)]
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        for number, given in inputs:
+            port, element = self._inputs[number]
+            array, buffer = np.ascontiguousarray(given, element), self._buffers[port.buffer]
+            # The event keeps the array, too.
+            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=port.offset, is_blocking=False)
+            self._copies.append(copy)
+
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        if not numbers:
+            self._queue.finish()
+        outputs = [self._output(number) for number in numbers]
+        self._copies.clear()
+        return outputs
+
+    def _output(self, number: int) -> Array:
+        port, element = self._outputs[number]
+        array = np.empty(port.shape, element)
+        cl.enqueue_copy(self._queue, array, self._buffers[port.buffer], src_offset=port.offset)
+        return array.astype(self._output_types[number], copy=False)
 
 
 class PinnedTransfer(Transfer):
@@ -60,29 +78,56 @@ class PinnedTransfer(Transfer):
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
         super().__init__(executable, buffers, session)
+        self._sources, self._ports, self._results = executable.inputs, executable.outputs, executable.results
         self._written = sorted({p.buffer for p in executable.inputs})
-        self._read = sorted({p.buffer for p in executable.outputs} | {executable.results})
-        numbers = {*self._written, *self._read}
+        self._states = sorted({p.buffer for p in executable.outputs} - {self._results})
+        numbers = {*self._written, *self._states, self._results}
         self._staging = {n: _pinned(session, executable.buffers[n].bytes) for n in numbers}
         self._inputs = [_view(self._staging[p.buffer], p) for p in executable.inputs]
-        self._lender = _Lender(session, executable.buffers[executable.results].bytes)
+        self._outputs = [_view(self._staging[p.buffer], p) for p in executable.outputs]
+        self._lender = _Lender(session, executable.buffers[self._results].bytes)
         self.header = np.zeros(2, np.uint32)
 
-    def write(self, inputs: Sequence[Array]) -> None:
-        for view, array in zip(self._inputs, inputs, strict=True):
-            np.copyto(view, array, casting="unsafe")  # 64-bit integers have 32 bits on the device
-        for number in self._written:
-            cl.enqueue_copy(self._queue, self._buffers[number], self._staging[number], is_blocking=False)
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        pinned = []
+        staged = False
+        for number, array in inputs:
+            view = self._inputs[number]
+            if _is_pinned(array) and array.dtype == view.dtype and array.flags.c_contiguous:
+                pinned.append((self._sources[number], array))
+            else:
+                view[...] = array  # 64-bit integers have 32 bits on the device
+                staged = True
+        if staged:
+            for n in self._written:
+                self._copies.append(cl.enqueue_copy(self._queue, self._buffers[n], self._staging[n], is_blocking=False))
+        for port, array in pinned:
+            buffer = self._buffers[port.buffer]
+            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=port.offset, is_blocking=False)
+            self._copies.append(copy)
+        self._queue.flush()  # so that the device begins while the host prepares the launch
 
-    def read(self) -> list[Array]:
-        ports, results = self._executable.outputs, self._executable.results
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        if not numbers:
+            cl.enqueue_copy(self._queue, self.header, self._buffers[self._results])
+            self._copies.clear()
+            return []
         lent = self._lender.lend()
-        memory = self._staging if lent is None else {**self._staging, results: lent}
-        for number in self._read:
-            cl.enqueue_copy(self._queue, memory[number], self._buffers[number], is_blocking=False)
+        results = self._staging[self._results] if lent is None else lent
+        # NVIDIA's driver takes twice as long for megabytes if it is asked to block.
+        for n, memory in [*((n, self._staging[n]) for n in self._states), (self._results, results)]:
+            self._copies.append(cl.enqueue_copy(self._queue, memory, self._buffers[n], is_blocking=False))
         self._queue.finish()
-        self.header[:] = memory[results][: self.header.nbytes].view(np.uint32)
-        return [_view(memory[p.buffer], p).astype(p.dtype, copy=lent is None or p.buffer != results) for p in ports]
+        self._copies.clear()
+        self.header[:] = results[: self.header.nbytes].view(np.uint32)
+        return [self._output(number, lent) for number in numbers]
+
+    def _output(self, number: int, lent: NDArray[np.uint8] | None) -> Array:
+        """In lent memory as it is; else a copy."""
+        port, dtype = self._ports[number], self._output_types[number]
+        if lent is None or port.buffer != self._results:
+            return self._outputs[number].astype(dtype)
+        return _view(lent, port).astype(dtype, copy=False)
 
 
 class _Lender:
@@ -114,6 +159,19 @@ def _view(memory: NDArray[np.uint8], port: Port) -> Array:
     """The array of one port in its buffer's memory."""
     dtype = np.dtype(HOST_DTYPES[port.element])
     return memory[port.offset : port.offset + prod(port.shape) * dtype.itemsize].view(dtype).reshape(port.shape)
+
+
+def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:
+    """Zeros that a GPU of this session reads by itself, so that a run does not copy them on the host."""
+    kind = np.dtype(dtype)
+    return (
+        _pinned(session, max(1, prod(shape) * kind.itemsize))[: prod(shape) * kind.itemsize].view(kind).reshape(shape)
+    )
+
+
+def _is_pinned(array: Array) -> bool:
+    """Whether this is a view of memory that OpenCL has mapped."""
+    return isinstance(array.base, np.ndarray) and isinstance(array.base.base, cl.MemoryMap)
 
 
 def _pinned(session: Session, size: int) -> NDArray[np.uint8]:
