@@ -44,7 +44,7 @@ class PersistentExecutor(Executor):
 
     def warm_up(self) -> None:
         super().warm_up()
-        self._transfer.read()
+        cl.enqueue_copy(self.session.queue, self._transfer.header, self._buffers[self.executable.results])
         self._check()
 
     def _start(self) -> None:
