@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Literal
 
 from tflgpu import interpreter
 from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, TensorIndex
@@ -32,11 +31,10 @@ from tflgpu.reporting import describe, make_report
 from tflgpu.resize import check_batch, requested_shapes
 from tflgpu.stopwatch import Stopwatch
 from tflgpu.submodel import submodel
-from tflgpu.target import Target
+from tflgpu.target import ExecutorName, Target
 from tflgpu.tensor_info import TensorInfo
 from tflgpu.tflite import FileTensor, read_model
 
-Executor = Literal["launch", "persistent", "auto"]
 # Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
 Tuner = Callable[[Graph, Target], Chooser]
 
@@ -63,7 +61,7 @@ def compile_rivals(
     graphs = {n: optimize(part.graph) for n, part in lowered.items()}
 
     @cache
-    def planned(executor: Executor, tuner: Tuner | None) -> dict[int, Plan]:
+    def planned(executor: ExecutorName, tuner: Tuner | None) -> dict[int, Plan]:
         chosen = replace(target, executor=executor)
         clock.lap("plan")
         choosers = {n: tuner(graph, chosen) if tuner else likeliest for n, graph in graphs.items()}
@@ -82,7 +80,7 @@ def compile_rivals(
         report = frontend.report(pieces, [plan.graph for plan in plans.values()], list(plans.values()))
         return Artifact(*frontend.interface(), parts, report)
 
-    executors: tuple[Executor, ...] = (target.executor,)
+    executors: tuple[ExecutorName, ...] = (target.executor,)
     if target.executor == "auto":
         choice = clear_choice(list(planned("persistent", None).values()))
         executors = (choice,) if choice else ("persistent", "launch")

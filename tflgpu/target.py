@@ -8,6 +8,7 @@ from typing import Literal
 # In device memory, by their OpenCL C names.
 ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar"]
 VectorType = Literal["float", "int"]  # in registers
+ExecutorName = Literal["launch", "persistent", "auto"]
 ITEM_BYTES: dict[ElementType, int] = {"float": 4, "half": 2, "int": 4, "short": 2, "ushort": 2, "char": 1, "uchar": 1}
 # The numpy types of the same elements.
 HOST_DTYPES: dict[ElementType, str] = {
@@ -43,7 +44,7 @@ class Target:
     family: Literal["cpu", "gpu"]
     compute_units: int
     storage: Literal["float", "half"]
-    executor: Literal["launch", "persistent", "auto"] = "launch"
+    executor: ExecutorName = "launch"
     ptx: bool = False
     matrix_units: bool = False
 
