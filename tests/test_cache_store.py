@@ -34,7 +34,7 @@ from tflgpu.cache import (
 )
 from tflgpu.cache.artifact import DTYPES
 from tflgpu.cache.cache import RACY_NANOSECONDS
-from tflgpu.cache.key import SourceKey, canonical_json
+from tflgpu.cache.key import SourceKey, TuningKey, canonical_json
 from tflgpu.errors import CacheDirectoryError, CacheWarning
 
 FORMAT = Path(__file__).parents[1] / "cache_format"
@@ -440,10 +440,11 @@ def test_entries_are_as_the_schema_says(folder: Path) -> None:
     fill(cache, range(1))
     cache.store(KernelKey("source", "-O", DEVICE), {}, {})
     cache.store(SourceKey(7, FileStamp.of(FORMAT / "schema.json")), {}, {"content": "c" * 32})
+    cache.store(TuningKey("a kernel", "fast", DEVICE, "0.1.0"), {}, {"choice": [1, 2]})
     schema = json.loads((FORMAT / "schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     files = [FORMAT / "golden" / "version1.safetensors", *(folder / "v1").rglob("*.safetensors")]
-    assert len(files) == 4
+    assert len(files) == 5
     for file in files:
         with safe_open(file, "numpy") as standard:
             (description,) = standard.metadata().values()

@@ -293,6 +293,12 @@ def test_benchmark(device: tflgpu.Device) -> None:
     assert result["memory_bytes"]["arena"] >= result["memory_bytes"]["arena_lower_bound"] > 0
 
 
+def test_tuning_is_an_option(device: tflgpu.Device) -> None:
+    arguments = ("benchmark", MODEL, "--runs", 1, "--min-seconds", 0, "--tuning")
+    assert "tune" in as_json(*arguments, "fast")["init_seconds"]["cold"]
+    assert "tune" not in as_json(*arguments, "none")["init_seconds"]["cold"]
+
+
 def test_profile(device: tflgpu.Device, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     result = as_json("profile", MODEL, "--runs", 3, "--precision", "fp32", "--trace", trace)

@@ -12,7 +12,7 @@ import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.ir import Node
 from tflgpu.ops import fused_kernels
-from tflgpu.ops.fused_kernels import fused_part
+from tflgpu.ops.fused_kernels import fused_parts
 from tflgpu.ops.group_work import LOCAL_QUADS
 from tflgpu.plan import Plan, fusion
 from tflgpu.plan.levels import levels
@@ -164,7 +164,7 @@ def test_parts_cover_the_result_within_local_memory() -> None:
     pair = Pair(channels=100)
     plan = plan_of(pair.builder.finish([pair.depthwise(pair.pointwise())]))
     kernel, node = plan.kernels[-1].kernel, plan.kernels[-1].node
-    part = fused_part(node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200)  # type: ignore[attr-defined]
+    part, *_ = fused_parts(node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200)  # type: ignore[attr-defined]
     assert part is not None
     assert part.rows * part.column_blocks * 16 * part.tiles >= 8 * 100
     assert part.scratch == kernel.scratch <= LOCAL_QUADS

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from tflgpu import serializer
 from tflgpu.arguments import InputCheck, Inputs, Value, check_outputs
 from tflgpu.artifact import Artifact, CpuPart, DevicePart
+from tflgpu.cache import Cache
 from tflgpu.errors import CacheMissError, FallbackWarning
-from tflgpu.instance import Instance
+from tflgpu.instance import Instance, open_fastest
 from tflgpu.layout import Shape
 from tflgpu.options import Options
 from tflgpu.report import Report
@@ -141,6 +142,11 @@ class CompiledModel:
         return "fp16" if self._target.storage == "half" else "fp32"
 
     @property
+    def executor(self) -> str:
+        """What ``Options.executor`` became: ``"launch"`` or ``"persistent"``."""
+        return self._artifact.executor
+
+    @property
     def source(self) -> str:
         """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators split it."""
         return "\n".join(part.source for part in self._artifact.parts if isinstance(part, DevicePart))
@@ -219,7 +225,7 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = Instance(self._compile(options, clock), self._session, clock)
+            instance = open_fastest(self._compile(options, clock), self._session, clock)
         else:
             key = serializer.model_key(self._model, options, self.device, self._target, cache)
             clock.lap("hash")
@@ -230,18 +236,26 @@ class CompiledModel:
                     f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
-            instance = Instance(stored or self._compile(options, clock), self._session, clock, cache)
+            rivals = self._compile(options, clock, cache) if stored is None else (stored,)
+            instance = open_fastest(rivals, self._session, clock, cache)
+            instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact)
                 clock.lap("store")
         instance.release_constants()
         return instance
 
-    def _compile(self, options: Options, clock: Stopwatch) -> Artifact:
+    def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
+        """Several artifacts if only measuring can tell which of them is the fastest."""
         # Only a cold start needs the compiler, and what it imports.
-        from tflgpu.compiler import compile_model
+        from tflgpu.compiler import compile_rivals
 
-        return compile_model(read_bytes(self._model), options, self._target, clock)
+        tuner = None
+        if options.tuning != "none":
+            from tflgpu.tuning import DeviceTuner
+
+            tuner = DeviceTuner(self._session, options.tuning, cache)
+        return compile_rivals(read_bytes(self._model), options, self._target, clock, tuner)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

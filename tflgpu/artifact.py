@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tflgpu.executable import Executable
 from tflgpu.report import Report
@@ -46,6 +47,12 @@ class Artifact:
     outputs: Interface
     parts: tuple[Part, ...]
     report: Report
+
+    @property
+    def executor(self) -> Literal["launch", "persistent"]:
+        """What runs the parts on the device."""
+        persistent = any(isinstance(part, DevicePart) and part.executable.persistent for part in self.parts)
+        return "persistent" if persistent else "launch"
 
 
 def without_constants(artifact: Artifact) -> Artifact:

@@ -5,32 +5,39 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tflgpu import interpreter
-from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, Part, TensorIndex
+from tflgpu.artifact import Artifact, CpuPart, DevicePart, Interface, TensorIndex
 from tflgpu.codegen import render, render_persistent
 from tflgpu.entry_point import EntryPoint, entry_point
 from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.executable import Executable
 from tflgpu.ir import Graph
 from tflgpu.layout import Shape
 from tflgpu.link import link
 from tflgpu.lower import Entry, Lowered, lower
+from tflgpu.ops.kernel import Chooser, likeliest
 from tflgpu.options import Options
 from tflgpu.partition import Piece, partition
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions
+from tflgpu.plan.waves import clear_choice
 from tflgpu.quantization import Grid
 from tflgpu.report import Report
 from tflgpu.reporting import describe, make_report
 from tflgpu.resize import check_batch, requested_shapes
 from tflgpu.stopwatch import Stopwatch
 from tflgpu.submodel import submodel
-from tflgpu.target import Target
+from tflgpu.target import ExecutorName, Target
 from tflgpu.tensor_info import TensorInfo
 from tflgpu.tflite import FileTensor, read_model
+
+# Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
+Tuner = Callable[[Graph, Target], Chooser]
 
 
 def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatch) -> Artifact:
@@ -39,29 +46,64 @@ def compile_model(data: bytes, options: Options, target: Target, clock: Stopwatc
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
+    return compile_rivals(data, options, target, clock)[0]
+
+
+def compile_rivals(
+    data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None = None
+) -> tuple[Artifact, ...]:
+    """:func:`compile_model` once for each executor that may be the fastest: two where only measuring can tell.
+
+    tuner: what chooses the parameters of kernels; by default their own model does.
+    """
     frontend = Frontend(data, options)
     pieces = frontend.pieces()
-    clock.lap("plan")
-    parts: list[Part] = []
-    plans: list[Plan] = []
-    for piece in pieces:
-        if not piece.on_device:
-            parts.append(CpuPart(piece.inputs, piece.outputs, submodel(data, frontend.entry.subgraph, piece)))
-            continue
-        lowered = frontend.lower_piece(piece)
-        plan = make_plan(optimize(lowered.graph), target)
+    lowered = {n: frontend.lower_piece(piece) for n, piece in enumerate(pieces) if piece.on_device}
+    graphs = {n: optimize(part.graph) for n, part in lowered.items()}
+
+    @cache
+    def planned(executor: ExecutorName, tuner: Tuner | None) -> dict[int, Plan]:
+        chosen = replace(target, executor=executor)
         clock.lap("plan")
-        source = render(plan)
+        choosers = {n: tuner(graph, chosen) if tuner else likeliest for n, graph in graphs.items()}
+        if tuner:
+            clock.lap("tune")
+        plans = {n: make_plan(graph, chosen, choosers[n]) for n, graph in graphs.items()}
+        clock.lap("plan")
+        return plans
+
+    def artifact(plans: Mapping[int, Plan]) -> Artifact:
+        parts = tuple(
+            _device_part(piece, lowered[n], plans[n]) if piece.on_device else _cpu_part(piece, frontend)
+            for n, piece in enumerate(pieces)
+        )
         clock.lap("render")
-        executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
-        text = source.text
-        if target.executor == "persistent" and executable.launches:
-            text, persistent = render_persistent(source, executable, ptx=target.ptx)
-            executable = replace(executable, persistent=persistent)
-        parts.append(DevicePart(piece.inputs, piece.outputs, text, executable))
-        plans.append(plan)
-    inputs, outputs = frontend.interface()
-    return Artifact(inputs, outputs, tuple(parts), frontend.report(pieces, [p.graph for p in plans], plans))
+        report = frontend.report(pieces, [plan.graph for plan in plans.values()], list(plans.values()))
+        return Artifact(*frontend.interface(), parts, report)
+
+    executors: tuple[ExecutorName, ...] = (target.executor,)
+    if target.executor == "auto":
+        choice = clear_choice(list(planned("persistent", None).values()))
+        executors = (choice,) if choice else ("persistent", "launch")
+    return tuple(artifact(planned(executor, tuner)) for executor in executors)
+
+
+def assemble(plan: Plan, output_types: Sequence[str] | None = None) -> tuple[str, Executable]:
+    """The program of a plan for its executor, and how it is launched. output_types: as :func:`link` takes them."""
+    source = render(plan)
+    executable = link(plan, source.names, output_types)
+    if plan.target.executor == "launch" or not executable.launches:
+        return source.text, executable
+    text, persistent = render_persistent(source, executable, ptx=plan.target.ptx)
+    return text, replace(executable, persistent=persistent)
+
+
+def _device_part(piece: Piece, lowered: Lowered, plan: Plan) -> DevicePart:
+    return DevicePart(piece.inputs, piece.outputs, *assemble(plan, [t.dtype for _, t in lowered.outputs]))
+
+
+def _cpu_part(piece: Piece, frontend: Frontend) -> CpuPart:
+    return CpuPart(piece.inputs, piece.outputs, submodel(frontend.data, frontend.entry.subgraph, piece))
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
@@ -93,7 +135,7 @@ class Frontend:
     """A model read, and lowered as a whole: what decides which of its operators go to the device."""
 
     def __init__(self, data: bytes, options: Options) -> None:
-        self.options = options
+        self.data, self.options = data, options
         self.model = read_model(data)
         self.entry = entry_point(self.model, options.signature, options.outputs)
         self.subgraph = self.model.subgraphs[self.entry.subgraph]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from tflgpu.artifact import Artifact, CpuPart, DevicePart, Part, TensorIndex, without_constants
 from tflgpu.build import build, keep
 from tflgpu.cache import Cache
-from tflgpu.errors import UnsupportedError
+from tflgpu.errors import DeviceError, UnsupportedError
 from tflgpu.interpreter import CpuPiece
+from tflgpu.race import fastest
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executor import Executor, Interval, LaunchExecutor
 from tflgpu.runtime.persistent import PersistentExecutor
@@ -33,29 +35,51 @@ class Instance:
         """
         self.artifact = artifact
         self._session = session
-        started = [self._start(part, clock, cache) for part in artifact.parts]
+        self._programs: dict[int, Any] = {}  # those that were compiled, by the number of their part
+        started = [self._start(number, clock, cache) for number in range(len(artifact.parts))]
         self.artifact = replace(artifact, parts=tuple(part for part, _ in started))
         self._engines = [engine for _, engine in started]
         self._whole = self._only_engine()
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
 
-    def _start(self, part: Part, clock: Stopwatch, cache: Cache | None) -> tuple[Part, Executor | CpuPiece]:
+    def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[Part, Executor | CpuPiece]:
         """The engine of a part, and the part with the binaries it is made of."""
+        part = self.artifact.parts[number]
         if isinstance(part, CpuPart):
             piece = self._interpreter(part)
             clock.lap("interpreter")
             return part, piece
         program, binaries = build(part.source, self._session, part.binaries, cache)
+        if not binaries:
+            self._programs[number] = program
         clock.lap("build")
         executor = open_executor(part, program, self._session)
         clock.lap("upload")
-        if cache is not None and not binaries:
-            executor.warm_up()
-            clock.lap("build")
-            binaries = keep(program, part.source, self._session, cache)
-            clock.lap("store")
         return replace(part, binaries=binaries), executor
+
+    def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
+        """Give the artifact, and the cache, the binaries of what had to be compiled."""
+        parts = list(self.artifact.parts)
+        for number, program in self._programs.items():
+            part, engine = parts[number], self._engines[number]
+            assert isinstance(part, DevicePart) and isinstance(engine, Executor)
+            engine.warm_up()
+            clock.lap("build")
+            parts[number] = replace(part, binaries=keep(program, part.source, self._session, cache))
+            clock.lap("store")
+        self.artifact = replace(self.artifact, parts=tuple(parts))
+        self._programs.clear()
+
+    def warm_up(self) -> None:
+        """Run the device's parts once. Raises DeviceError if one fails."""
+        for engine in self._executors():
+            engine.warm_up()
+
+    def launch(self) -> None:
+        """Run the device's parts on whatever its memory holds."""
+        for engine in self._executors():
+            engine.launch()
 
     def _only_engine(self) -> Executor | None:
         """The executor that does all there is to do, from the model's inputs to its outputs; None if none does."""
@@ -118,8 +142,34 @@ class Instance:
             if isinstance(part, DevicePart) and isinstance(engine, Executor)
         ]
 
+    def _executors(self) -> list[Executor]:
+        return [engine for engine in self._engines if isinstance(engine, Executor)]
+
     def _parts(self) -> Iterator[tuple[Part, Executor | CpuPiece]]:
         return zip(self.artifact.parts, self._engines, strict=True)
+
+
+def open_fastest(
+    artifacts: Sequence[Artifact], session: Session, clock: Stopwatch, cache: Cache | None = None
+) -> Instance:
+    """An instance of the artifact that the device runs in the least time; of several, they are the same model.
+
+    Raises what :class:`Instance` does; of several artifacts one that raises DeviceError is passed over.
+    """
+    if len(artifacts) == 1:
+        return Instance(artifacts[0], session, clock, cache)
+    rivals = []
+    for artifact in artifacts:
+        with suppress(DeviceError):
+            instance = Instance(artifact, session, clock, cache)
+            instance.warm_up()
+            rivals.append(instance)
+    if not rivals:
+        return Instance(artifacts[0], session, clock, cache)
+    winner = fastest(rivals, Instance.launch)
+    winner.reset_state()
+    clock.lap("race")
+    return winner
 
 
 def open_executor(part: DevicePart, program: Any, session: Session) -> Executor:

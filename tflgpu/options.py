@@ -13,6 +13,7 @@ ExecutorChoice = Literal["auto", "launch", "persistent"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
 Quantized = Literal["simulate", "float"]
 Fallback = Literal["auto", "forbid"]
+Tuning = Literal["none", "fast", "exhaustive"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
 CHOICES = {
@@ -22,6 +23,7 @@ CHOICES = {
     "quantized": Quantized,
     "cache": CacheMode,
     "kernels": KernelFamily,
+    "tuning": Tuning,
 }
 
 
@@ -35,8 +37,9 @@ class Options:
         index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
     executor: ``"launch"`` runs each kernel as a launch of its own; ``"persistent"`` runs all of them inside one launch
         with barriers between dependent kernels, which needs work-groups that all run at the same time;
-        ``"auto"`` is persistent on NVIDIA's GPUs, where a launch costs more than a small kernel. On CPUs a persistent
-        kernel has a single work-group, which is slow: there it is for tests.
+        ``"auto"`` is the faster one on NVIDIA's GPUs, where a launch costs more than a small kernel: the sizes of the
+        kernels tell, or a measurement, which is kept with the model; elsewhere it is ``"launch"``. On CPUs a
+        persistent kernel has a single work-group, which is slow: there it is for tests.
     fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
         on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
         reason.
@@ -58,6 +61,9 @@ class Options:
     cache_limit: bytes that the directory may take; what was unused for longest goes first.
     model_token: number under which the model is kept, by default the Fingerprint64 of its bytes. With a token, a model
         file whose size and times are unchanged is not read at all.
+    tuning: how parameters of kernels are found, such as the sizes of their parts: ``"none"`` believes a model of the
+        device, ``"fast"`` measures the few that it thinks the best, ``"exhaustive"`` all. What was measured is kept in
+        the cache, also for other models with equal layers.
     kernels: which kernel variants to choose; ``"auto"`` goes by the device's type. The other family also runs,
         slower: useful to compare, and to test GPU kernels where there is no GPU.
     """
@@ -78,6 +84,7 @@ class Options:
     cache_limit: int = 2 << 30
     model_token: int | None = None
     kernels: KernelFamily = "auto"
+    tuning: Tuning = "none"
 
     def __post_init__(self) -> None:
         for name, kind in CHOICES.items():

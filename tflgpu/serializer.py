@@ -14,7 +14,7 @@ from typing import Any
 
 from tflgpu.artifact import Artifact
 from tflgpu.build import identity
-from tflgpu.cache import Cache, FileStamp, ModelKey, content_hash, model_token, warn_once
+from tflgpu.cache import Cache, FileStamp, ModelKey, TuningKey, content_hash, model_token, warn_once
 from tflgpu.options import Options
 from tflgpu.records import Blob, decode, encode
 from tflgpu.runtime.devices import Device
@@ -62,6 +62,28 @@ def store(cache: Cache, key: ModelKey, artifact: Artifact) -> None:
     cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": record})
 
 
+def load_choice(cache: Cache, key: TuningKey) -> tuple[int, ...] | None:
+    """The parameters that :func:`store_choice` kept; None if the cache has no sound ones."""
+    found = cache.load(key)
+    if found is None:
+        return None
+    try:
+        return decode(tuple[int, ...], found.metadata["choice"], ())
+    except MALFORMED as error:
+        warn_once("damaged", f"a cache entry is no tuning ({type(error).__name__}: {error}); it is not used")
+        return None
+
+
+def store_choice(cache: Cache, key: TuningKey, choice: tuple[int, ...]) -> None:
+    """Keep measured parameters of a kernel. Faults of the disk are a CacheWarning."""
+    cache.store(key, {}, {"choice": list(choice)})
+
+
+def tuning_key(kernel: str, effort: str, device: Device) -> TuningKey:
+    """What the measured parameters of a kernel go by. kernel: all that its speed depends on."""
+    return TuningKey(kernel, effort, identity(device), _version())
+
+
 def _identify(model: ModelSource, given: int | None, cache: Cache) -> tuple[int, str]:
     """Token and content hash of a model; one that was seen before, under a token, is not read for it."""
     if not isinstance(model, str | PathLike):
@@ -88,6 +110,7 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "outputs": options.outputs,
         "signature": options.signature,
         "quantized": options.quantized,
+        "tuning": options.tuning,
         "cpu_ops": list(map(str, options.cpu_ops)),
         "batch": options.batch,
         "input_shapes": options.input_shapes,

@@ -8,6 +8,7 @@ from typing import Literal
 # In device memory, by their OpenCL C names.
 ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar"]
 VectorType = Literal["float", "int"]  # in registers
+ExecutorName = Literal["launch", "persistent", "auto"]
 ITEM_BYTES: dict[ElementType, int] = {"float": 4, "half": 2, "int": 4, "short": 2, "ushort": 2, "char": 1, "uchar": 1}
 # The numpy types of the same elements.
 HOST_DTYPES: dict[ElementType, str] = {
@@ -34,7 +35,8 @@ class Target:
         ``"gpu"`` kernels spread a tile over the work-items of a group.
     compute_units: cores or multiprocessors; tile counts aim at a multiple of it.
     storage: element type of float activations and weights in device memory; arithmetic is always in float.
-    executor: what runs the kernels, see :class:`tflgpu.Options`.
+    executor: what runs the kernels, see :class:`tflgpu.Options`; ``"auto"`` where the device is good for both, and the
+        compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
     matrix_units: whether that includes ``mma.sync.m16n8k16`` of half precision (compute capability 8.0).
     """
@@ -42,7 +44,7 @@ class Target:
     family: Literal["cpu", "gpu"]
     compute_units: int
     storage: Literal["float", "half"]
-    executor: Literal["launch", "persistent"] = "launch"
+    executor: ExecutorName = "launch"
     ptx: bool = False
     matrix_units: bool = False
 
@@ -52,4 +54,4 @@ class Target:
         if self.family == "cpu":
             return 1
         # A persistent kernel has one group on each compute unit, which is to keep it busy alone.
-        return 256 if self.ptx and self.executor == "persistent" else 128
+        return 256 if self.ptx and self.executor != "launch" else 128

@@ -11,7 +11,7 @@ from tflgpu.cache.artifact import Artifact
 from tflgpu.cache.cache import DEFAULT_LIMIT, Cache
 from tflgpu.cache.directory import default_directory
 from tflgpu.cache.faults import warn_once
-from tflgpu.cache.key import FORMAT_FOLDER, DeviceIdentity, FileStamp, KernelKey, ModelKey
+from tflgpu.cache.key import FORMAT_FOLDER, DeviceIdentity, FileStamp, KernelKey, ModelKey, TuningKey
 from tflgpu.cache.maintenance import Finding, evict, pack, survey, verify
 from tflgpu.cache.store import Entry
 from tflgpu.cache.token import content_hash, model_token
@@ -27,6 +27,7 @@ __all__ = [
     "Finding",
     "KernelKey",
     "ModelKey",
+    "TuningKey",
     "content_hash",
     "default_directory",
     "evict",

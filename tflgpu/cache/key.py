@@ -17,7 +17,7 @@ FORMAT_FOLDER = f"v{FORMAT_VERSION}"
 SUFFIX = ".safetensors"
 
 # <kind>s/<key hash>, or <kind>s/<token>-<key hash> of the kinds that have a token.
-NAME = re.compile(r"(kernels/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors")
+NAME = re.compile(r"((kernels|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors")
 
 
 def canonical_json(value: object) -> str:
@@ -42,7 +42,7 @@ def entry_name(key: str) -> str:
 
 
 class Key(ABC):
-    """Base of the three kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
+    """Base of the four kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -99,6 +99,26 @@ class ModelKey(Key):
             "token": f"{self.token:016x}",
             "content": self.content,
             "options": dict(self.options),
+            "tflgpu": self.version,
+            **self.device._asdict(),
+        }
+
+
+@dataclass(frozen=True)
+class TuningKey(Key):
+    """Measured parameters of a kernel. kernel: all that its speed depends on. effort: how much was measured."""
+
+    kernel: str
+    effort: str
+    device: DeviceIdentity
+    version: str
+
+    def fields(self) -> dict[str, Any]:
+        kernel = xxhash.xxh3_128_hexdigest(self.kernel.encode())
+        return {
+            "kind": "tuning",
+            "kernel": kernel,
+            "effort": self.effort,
             "tflgpu": self.version,
             **self.device._asdict(),
         }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tflgpu.options import CacheMode, Precision
+from tflgpu.options import CacheMode, Precision, Tuning
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -19,6 +19,9 @@ DeviceName = Annotated[
 ]
 PrecisionName = Annotated[
     Precision, typer.Option("--precision", help="Storage on the device; auto is fp16 on GPUs, fp32 elsewhere.")
+]
+TuningName = Annotated[
+    Tuning, typer.Option("--tuning", help="Measure no, few or all candidates for the parameters of kernels.")
 ]
 CacheDirs = Annotated[
     list[Path] | None,

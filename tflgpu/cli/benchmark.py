@@ -15,7 +15,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
 from tflgpu.cli.inputs import random_input
@@ -53,6 +53,7 @@ def benchmark_model(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    tuning: TuningName = "none",
     cache_dir: CacheDirs = None,
     cache: CacheModeName = None,
     as_json: AsJson = False,
@@ -67,7 +68,9 @@ def benchmark_model(
     """
     if threads is not None and not litert:
         raise ValueError("--threads is about LiteRT; give --litert too")
-    options = tflgpu.Options(device=device, precision=precision, cache_dir=cache_dir, cache=cache or "readwrite")
+    options = tflgpu.Options(
+        device=device, precision=precision, tuning=tuning, cache_dir=cache_dir, cache=cache or "readwrite"
+    )
     starts = [tflgpu.compile(model, options)] if cache_dir or cache else _cold_and_warm(model, options)
     with starts[-1] as compiled:
         rival = LiteRT(model.read_bytes(), threads or os.cpu_count()) if litert else None

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
+from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.processes import in_own_process
 from tflgpu.cli.tables import is_cold
@@ -72,6 +72,7 @@ def precompile_models(
     ] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    tuning: TuningName = "none",
     as_json: AsJson = False,
 ) -> None:
     """Compile models into the cache, so that their first start is already a warm one.
@@ -82,7 +83,7 @@ def precompile_models(
 
     Exit code: 0 if every model was proved, else 1.
     """
-    options = tflgpu.Options(device=device, precision=precision, cache_dir=cache_dir)
+    options = tflgpu.Options(device=device, precision=precision, tuning=tuning, cache_dir=cache_dir)
     outcomes = _in_parallel(models, jobs, "compiling", lambda model: _precompile(model, options))
     written = None
     if bundle is not None and all(o.error is None for o in outcomes):

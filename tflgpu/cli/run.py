@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.devices import device_facts
 from tflgpu.cli.inputs import read_inputs
@@ -34,6 +34,7 @@ def run_model(
     ] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    tuning: TuningName = "none",
     cache_dir: CacheDirs = None,
     cache: CacheModeName = None,
     as_json: AsJson = False,
@@ -42,7 +43,9 @@ def run_model(
 
     Outputs that are vectors are read as a classifier's answer, and their best classes printed; of others the range is.
     """
-    options = tflgpu.Options(device=device, precision=precision, cache_dir=cache_dir, cache=cache or "readwrite")
+    options = tflgpu.Options(
+        device=device, precision=precision, tuning=tuning, cache_dir=cache_dir, cache=cache or "readwrite"
+    )
     with tflgpu.compile(model, options) as compiled:
         arrays = read_inputs(inputs, compiled.inputs, mean, std)
         names = read_labels(labels, compiled.outputs) if labels else []

@@ -10,7 +10,7 @@ from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
-from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, items_per_tile, tile_count, variant
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, items_per_tile, tile_count, variant
 from tflgpu.ops.matrix_kernels import convolution_mma, padded_bias, suits_matrix_units
 from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
 from tflgpu.ops.window import POINTWISE, Window
@@ -18,8 +18,8 @@ from tflgpu.target import Target
 
 VECTOR = 16  # lanes of the CPU's widest float vectors
 # Pixels of a CPU block by its vectors of output channels: the accumulators and the weights of one input channel
-# stay in registers, of which AVX-512 has 32.
-CPU_PIXELS = {1: 8, 2: 6}
+# stay in registers, of which AVX-512 has 32. The first are good, and quick to compile.
+CPU_PIXELS = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
 UNROLLED_TAPS = 25  # of a depthwise window; the weights of larger ones would not stay in registers
 DEPTHWISE_PIXELS = (1, 2, 4)  # of a GPU's part
 # Pixels and slices of a GPU's part.
@@ -88,12 +88,13 @@ def convolution_cpu(request: Request) -> Kernel:
     src, g, window = request.input(0), request.output.geometry, attributes.window
     runtime = request.value(1) is None
     vectors = 2 if attributes.groups == 1 and g.channels % (2 * VECTOR) == 0 and not runtime else 1
-    block = vectors * VECTOR
-    weights = _packed_weights(request, block)
     # Where output pixels read just their own place, the image is one long row.
     flat = window.is_pointwise and not src.linear
     height, width = (1, g.plane) if flat else (g.height, g.width)
-    pixels = _pixels_per_block(width, CPU_PIXELS[vectors])
+    widths = dict.fromkeys(_pixels_per_block(width, wanted) for wanted in CPU_PIXELS[vectors])
+    (pixels,) = request.choose([(n,) for n in widths])
+    block = vectors * VECTOR
+    weights = _packed_weights(request, block)
     per_row = tile_count(width, pixels)
     pixel_blocks = per_row * height
     cost = 2 * pixels * block * prod(window.kernel) * weights.read.slices * LANES
@@ -179,14 +180,14 @@ def convolution_gpu(request: Request) -> Kernel:
     )
 
 
-def _gpu_part(request: Request) -> tuple[int, int, int]:
+def _gpu_part(request: Request) -> Choice:
     """Pixels and output slices of one work-item, and how many of them share the input slices."""
     attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
     assert isinstance(attributes, Convolution)
     runtime = request.value(1) is None
 
-    def cost(choice: tuple[tuple[int, int], int]) -> float:
-        (pixels, slices_out), splits = choice
+    def cost(choice: Choice) -> float:
+        pixels, slices_out, splits = choice
         read = block_inputs(g.channels, attributes.groups, slices_out * LANES, src.geometry)
         items = g.batch * len(read.first) * tile_count(g.plane, pixels)
         # A compute unit multiplies four vectors a cycle; a load of one quad by each item of a warp takes it four.
@@ -201,9 +202,8 @@ def _gpu_part(request: Request) -> tuple[int, int, int]:
         )
 
     parts = RUNTIME_GPU_PARTS if runtime else tuple(part for part in GPU_PARTS if part[1] <= g.slices)
-    choices = (c for c in product(parts, SPLITS) if c[1] <= src.slices and fits(target, c[1], prod(c[0])))
-    (pixels, slices_out), splits = min(choices, key=cost)
-    return pixels, slices_out, splits
+    choices = ((*part, n) for part, n in product(parts, SPLITS) if n <= src.slices and fits(target, n, prod(part)))
+    return request.choose(sorted(choices, key=cost))
 
 
 def _depthwise_arguments(request: Request) -> tuple[Argument, Argument, Argument]:
@@ -246,7 +246,10 @@ def depthwise_gpu(request: Request) -> Kernel:
     if attributes.multiplier > 1 or taps > UNROLLED_TAPS:
         return depthwise(request)
 
-    pixels, tiles, _ = depthwise_part(window, request.output, target)
+    parts: dict[Choice, tuple[int, int, float]] = {
+        part[:1]: part for part in depthwise_parts(window, request.output, target)
+    }
+    pixels, tiles, _ = parts[request.choose(list(parts))]
     arguments = _depthwise_arguments(request)
     return Kernel(
         "depthwise_gpu",
@@ -265,8 +268,11 @@ def depthwise_gpu(request: Request) -> Kernel:
     )
 
 
-def depthwise_part(window: Window, dst: Storage, target: Target) -> tuple[int, int, float]:
-    """Pixels of a GPU's part of a depthwise convolution that gives ``dst``; how many tiles, and rough cycles in all."""
+def depthwise_parts(window: Window, dst: Storage, target: Target) -> list[tuple[int, int, float]]:
+    """Of each part of a depthwise convolution that gives ``dst`` on a GPU: pixels, tiles, and rough cycles in all.
+
+    The best part is the first.
+    """
     g, taps = dst.geometry, prod(window.kernel)
 
     def part(pixels: int) -> tuple[int, int, float]:
@@ -276,7 +282,7 @@ def depthwise_part(window: Window, dst: Storage, target: Target) -> tuple[int, i
         time = cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
         return pixels, tiles, time
 
-    return min((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p[2])
+    return sorted((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p[2])
 
 
 def _columns(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:

@@ -11,7 +11,7 @@ from tflgpu.ir import Value
 from tflgpu.layout import LANES, pack
 from tflgpu.ops.convolution import PointwiseDepthwise
 from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
-from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, tile_count, variant
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
 from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.ops.window import Window
@@ -39,10 +39,13 @@ class FusedPart:
     cycles: float
 
 
-def fused_part(window: Window, src: Storage, dst: Storage, target: Target) -> FusedPart | None:
-    """The best part; None if local memory is too small for any. window: the depthwise one, of the pixels of ``src``."""
+def fused_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[FusedPart]:
+    """The parts that local memory is large enough for, the best first.
+
+    window: the depthwise one, of the pixels of ``src``.
+    """
     fitting = (part for part in _parts(window, src, dst, target) if part.scratch <= LOCAL_QUADS)
-    return min(fitting, key=lambda part: part.cycles, default=None)
+    return sorted(fitting, key=lambda part: part.cycles)
 
 
 def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[FusedPart]:
@@ -71,8 +74,11 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseDepthwise)
     window = attributes.window
-    part = fused_part(window, src, dst, target)
-    assert part is not None, "planning fuses only what fits"
+    # Planning fuses only what has a part that fits.
+    parts: dict[Choice, FusedPart] = {
+        (p.rows, p.column_blocks, p.splits): p for p in fused_parts(window, src, dst, target)
+    }
+    part = parts[request.choose(list(parts))]
     input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
     packed = pack_fragments(request.constant(1), part.column_blocks, input_blocks)
     return Kernel(

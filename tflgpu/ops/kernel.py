@@ -6,7 +6,7 @@ device family; a family without one of its own shares the other's only if it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
@@ -79,14 +79,37 @@ class Kernel:
     value_type: VectorType = "float"  # of the kernel's own result
 
 
+Choice = tuple[int, ...]  # parameters of a kernel; what they are is its variant's own
+
+
+def likeliest(_: Request, ranked: Sequence[Choice]) -> Choice:
+    """The choice that the variant itself would make."""
+    return ranked[0]
+
+
 @dataclass(frozen=True)
 class Request:
-    """A node to be planned and all that a variant may ask about it."""
+    """A node to be planned and all that a variant may ask about it. ``chooser``: see :meth:`choose`."""
 
     node: Node
     graph: Graph
     storage: Mapping[TensorId, Storage]
     target: Target
+    chooser: Callable[[Request, Sequence[Choice]], Choice] = likeliest
+
+    def choose(self, ranked: Sequence[Choice]) -> Choice:
+        """One of several ways to compute the same, of which ``ranked`` has the one that seems the fastest first.
+
+        A variant asks once at most, and may be given any of them.
+        """
+        return self.chooser(self, ranked)
+
+    @property
+    def signature(self) -> str:
+        """What the speed of the node's kernels depends on, as text: the same for equal layers of all models."""
+        inputs = [(self.graph[t].shape, self.storage.get(t)) for t in self.node.inputs]
+        steps = [(s.function, s.operands) for s in self.node.steps]
+        return repr((self.node.kind, self.node.attributes, inputs, self.output, steps, self.target))
 
     @property
     def output(self) -> Storage:
@@ -136,6 +159,7 @@ class Request:
         return Argument(name, self.target.storage, None, packed)
 
 
+Chooser = Callable[[Request, Sequence[Choice]], Choice]
 Variant = Callable[[Request], Kernel]
 VARIANTS: dict[tuple[str, Literal["cpu", "gpu"]], Variant] = {}
 

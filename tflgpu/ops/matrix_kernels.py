@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
-from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, tile_count
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.ops.window import Window
 from tflgpu.target import Target
@@ -41,8 +41,8 @@ class MatrixPart:
     cycles: float
 
 
-def matrix_part(window: Window, src: Storage, dst: Storage, target: Target) -> MatrixPart:
-    """The best part for a convolution of ``src`` that gives ``dst``."""
+def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[MatrixPart]:
+    """The parts that suit a convolution of ``src`` that gives ``dst``, the best first."""
     steps = prod(window.kernel) * tile_count(src.slices, SIDE // LANES)
     rows, columns = tile_count(dst.geometry.pixels, SIDE), tile_count(dst.slices, SIDE // LANES)
     warps = target.local_size // WARP
@@ -60,7 +60,7 @@ def matrix_part(window: Window, src: Storage, dst: Storage, target: Target) -> M
         return MatrixPart(row_blocks, column_blocks, splits, tiles, time)
 
     choices = (choice for choice in product(PARTS, SPLITS) if fits(target, choice[1], 2 * prod(choice[0])))
-    return min((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
+    return sorted((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
 
 
 def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
@@ -82,7 +82,10 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
     src, dst, target = request.input(0), request.output, request.target
     input_blocks = tile_count(src.slices, SIDE // LANES)
     columns = tile_count(dst.slices, SIDE // LANES)
-    part = matrix_part(window, src, dst, target)
+    parts: dict[Choice, MatrixPart] = {
+        (p.row_blocks, p.column_blocks, p.splits): p for p in matrix_parts(window, src, dst, target)
+    }
+    part = parts[request.choose(list(parts))]
     steps_per_split = tile_count(prod(window.kernel) * input_blocks, part.splits)
     packed = pack_fragments(weights, part.column_blocks, input_blocks)
     return Kernel(

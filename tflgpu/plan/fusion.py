@@ -11,10 +11,10 @@ import numpy as np
 from tflgpu.ir import Graph, Input, Node, Operand, Step, Tensor, TensorId, joint_sources
 from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, PointwiseDepthwise
-from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_part
-from tflgpu.ops.fused_kernels import fused_part
+from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_parts
+from tflgpu.ops.fused_kernels import fused_parts
 from tflgpu.ops.kernel import Storage
-from tflgpu.ops.matrix_kernels import matrix_part
+from tflgpu.ops.matrix_kernels import matrix_parts
 from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.boundary import storages
 from tflgpu.target import Target
@@ -87,10 +87,10 @@ def _is_faster(storage: Mapping[TensorId, Storage], pointwise: Node, depthwise: 
     first, second = pointwise.attributes, depthwise.attributes
     assert isinstance(first, Convolution) and isinstance(second, Depthwise)
     image, between, result = (storage[t] for t in (pointwise.inputs[0], pointwise.output, depthwise.output))
-    joined = fused_part(second.window, image, result, target)
-    one = matrix_part(first.window, image, between, target).cycles
-    _, _, other = depthwise_part(second.window, result, target)
-    return joined is not None and joined.cycles < one + NEXT_KERNEL[target.executor] + other
+    joined = fused_parts(second.window, image, result, target)
+    one = matrix_parts(first.window, image, between, target)[0].cycles
+    _, _, other = depthwise_parts(second.window, result, target)[0]
+    return bool(joined) and joined[0].cycles < one + NEXT_KERNEL[target.executor] + other
 
 
 def _joined(pointwise: Node, depthwise: Node, pointwise_bias: TensorId, depthwise_bias: TensorId) -> Node:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflgpu.ir import Graph, Node, State, TensorId, Value
 from tflgpu.ops.access import Access, access
-from tflgpu.ops.kernel import VARIANTS, Argument, Kernel, Request, Storage
+from tflgpu.ops.kernel import VARIANTS, Argument, Chooser, Kernel, Request, Storage, likeliest
 from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
@@ -77,12 +77,12 @@ class Plan:
         return sum(a.bytes for k in self.kernels for a in k.arguments if a.data is not None)
 
 
-def make_plan(graph: Graph, target: Target) -> Plan:
-    """Choose storage, kernels and memory for an optimized graph."""
+def make_plan(graph: Graph, target: Target, chooser: Chooser = likeliest) -> Plan:
+    """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
     graph = fuse_depthwise(add_conversions(graph), target)
     storage = storages(graph, target)
     computed = (n for n in graph.nodes if n.kind != "view" and graph[n.output].size)  # nobody writes an empty output
-    kernels = tuple(_plan_node(node, graph, storage, target) for node in computed)
+    kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)
     root = roots(graph)
     root |= {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
     lifetimes, shared = _lifetimes(graph, kernels, root, storage)
@@ -91,10 +91,12 @@ def make_plan(graph: Graph, target: Target) -> Plan:
     return Plan(graph, target, kernels, storage, root, placed, arena_bytes, lower_bound(lifetimes))
 
 
-def _plan_node(node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> PlannedKernel:
+def _plan_node(
+    node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target, chooser: Chooser
+) -> PlannedKernel:
     if any(graph[t].precise for t in (*node.inputs, node.output)):
         target = replace(target, storage="float")  # constants are to be as precise as what they meet
-    request = Request(node, graph, storage, target)
+    request = Request(node, graph, storage, target, chooser)
     kernel = VARIANTS[node.kind, target.family](request)
     output = request.output
     arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]

@@ -28,8 +28,8 @@ PLATFORM_ORDER = ("Intel(R) OpenCL", "Portable Computing Language", "Oclgrind")
 class Device:
     """One OpenCL device.
 
-    memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor is what "auto" chooses; ptx and
-    matrix_units are as in :class:`tflgpu.target.Target`.
+    memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor (unless the caller chooses), ptx
+    and matrix_units are as in :class:`tflgpu.target.Target`.
     """
 
     index: int
@@ -41,7 +41,7 @@ class Device:
     memory: int
     compute_units: int
     half_arithmetic: bool
-    executor: Literal["launch", "persistent"]
+    executor: Literal["launch", "auto"]
     ptx: bool
     matrix_units: bool
     handle: cl.Device = field(compare=False, repr=False)
@@ -110,7 +110,7 @@ def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
         handle.global_mem_size,
         handle.max_compute_units,
         "cl_khr_fp16" in handle.extensions.split(),
-        "persistent" if ptx else "launch",
+        "auto" if ptx else "launch",
         ptx,
         generation >= PTX_HALF_MATRICES,
         handle,

@@ -62,7 +62,10 @@ class Executor(ABC):
         """Run all kernels once and wait: when each launch began and ended on the device."""
 
     def warm_up(self) -> None:
-        """Run every kernel once, on whatever the buffers hold; state is as before the first run afterwards."""
+        """Run every kernel once, on whatever the buffers hold; state is as before the first run afterwards.
+
+        Raises DeviceError if the device fails.
+        """
         self.launch()
         self.reset_state()
 
@@ -176,7 +179,7 @@ class Executor(ABC):
     def launch(self) -> None:
         """Run the kernels on the inputs that the device has, and wait; nothing is copied.
 
-        A barrier that gave up shows at the next :meth:`run`.
+        A barrier that gave up shows at the next :meth:`run` or :meth:`warm_up`.
         """
         self._start()
         self.session.queue.finish()

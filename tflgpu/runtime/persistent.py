@@ -59,6 +59,11 @@ class PersistentExecutor(Executor):
         self._kernel.set_arg(argument, buffer)
         self._kernel.set_arg(argument + 1, np.uint64(offset))
 
+    def warm_up(self) -> None:
+        super().warm_up()
+        cl.enqueue_copy(self.session.queue, self._transfer.header, self._buffers[self.executable.results])
+        self._check()
+
     def _start(self) -> None:
         cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size)
 
