@@ -19,10 +19,10 @@ import pyopencl as cl
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from benchmarks.latency import seconds
 from benchmarks.publish import publish
 from tflgpu.artifact import DevicePart
 from tflgpu.build import build
+from tflgpu.cli.timing import seconds_of
 from tflgpu.compiler import compile_model
 from tflgpu.executable import DeviceBuffer
 from tflgpu.runtime.devices import choose
@@ -87,7 +87,7 @@ def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     calls = {"run": partial(model.run, x), "by hand": bare, "litert": litert}
     for result in (*model.run(x).values(), bare(), litert()):
         np.testing.assert_array_equal(result, np.abs(x))
-    found = [[seconds(call) for call in calls.values()] for _ in range(runs)][runs // 4 :]  # the first ones warm up
+    found = [[seconds_of(call) for call in calls.values()] for _ in range(runs)][runs // 4 :]  # the first ones warm up
     times = dict(zip(calls, (1e6 * median(column) for column in zip(*found, strict=True)), strict=True))
     overhead = times["run"] - times["by hand"]
     yield {
