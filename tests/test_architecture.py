@@ -74,7 +74,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"arguments", "artifact", "cache", "compiler", "instance", "report", "runtime", "serializer", "tuning"},
     "cli": STAGES
     | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},
-    "__init__": BASE | {"api", "cache", "report", "runtime"},
+    "tensor_details": {"layout", "tflite"},
+    "drop_in": BASE | {"api", "entry_point", "tensor_details", "tflite"},
+    "__init__": BASE | {"api", "cache", "drop_in", "report", "runtime"},
     "__main__": {"cli"},
     "writer": BASE | {"writer_options"},
     "writer_options": set(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tflgpu.api import CompiledModel, KernelTime, Profile, compile, inspect
 from tflgpu.cache import model_token
+from tflgpu.drop_in import Interpreter
 from tflgpu.errors import (
     BuildError,
     CacheDirectoryError,
@@ -34,6 +35,7 @@ __all__ = [
     "Device",
     "DeviceError",
     "FallbackWarning",
+    "Interpreter",
     "KernelTime",
     "ModelError",
     "OperatorReport",
