@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu import serializer
-from tflgpu.arguments import InputCheck, Inputs, Value, check_outputs
+from tflgpu.arguments import InputCheck, Inputs, check_outputs
 from tflgpu.artifact import Artifact, CpuPart, DevicePart
 from tflgpu.cache import Cache
 from tflgpu.errors import CacheMissError, FallbackWarning
@@ -22,7 +22,7 @@ from tflgpu.instance import Instance, open_fastest
 from tflgpu.layout import Shape
 from tflgpu.options import Options
 from tflgpu.report import Report
-from tflgpu.runtime.device_memory import DeviceArray, Queue
+from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.session import open_session, session_on
 from tflgpu.runtime.transfer import pinned_array

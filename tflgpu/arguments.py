@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.layout import Shape
-from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, device_memory, is_device_array
+from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, device_memory, is_device_array
 from tflgpu.runtime.session import Session
 from tflgpu.tensor_info import TensorInfo
 
 Given = ArrayLike | DeviceArray
 Inputs = Mapping[str, Given] | Sequence[Given] | NDArray[Any] | DeviceArray
-Value = NDArray[Any] | DeviceMemory
 
 
 class InputCheck:

@@ -15,14 +15,13 @@ from tflgpu.cache import Cache
 from tflgpu.errors import DeviceError, UnsupportedError
 from tflgpu.interpreter import CpuPiece
 from tflgpu.race import fastest
-from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executor import Executor, Interval, LaunchExecutor
 from tflgpu.runtime.persistent import PersistentExecutor
 from tflgpu.runtime.session import Session
 from tflgpu.stopwatch import Stopwatch
 
 Array = NDArray[Any]
-Value = Array | DeviceMemory
 
 
 class Instance:

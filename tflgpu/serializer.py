@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tflgpu.artifact import Artifact
 from tflgpu.build import identity
@@ -21,6 +21,8 @@ from tflgpu.runtime.devices import Device
 from tflgpu.source import ModelSource, mapped, read_bytes
 from tflgpu.target import Target
 from tflgpu.version import __version__
+
+T = TypeVar("T")
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError)  # what decoding other data than an artifact raises
 
@@ -44,15 +46,7 @@ def model_key(model: ModelSource, options: Options, device: Device, target: Targ
 
 def load(cache: Cache, key: ModelKey) -> Artifact | None:
     """The artifact, its arrays on the mapped file; None if the cache has no sound one."""
-    found = cache.load(key)
-    if found is None:
-        return None
-    blobs = [found.tensors[f"blob.{i}"] for i in range(len(found.tensors))]
-    try:
-        return decode(Artifact, found.metadata["artifact"], blobs)
-    except MALFORMED as error:
-        warn_once("damaged", f"a cache entry is no compiled model ({type(error).__name__}: {error}); it is not used")
-        return None
+    return _decoded(cache, key, Artifact, "artifact", "compiled model")
 
 
 def store(cache: Cache, key: ModelKey, artifact: Artifact) -> None:
@@ -64,14 +58,7 @@ def store(cache: Cache, key: ModelKey, artifact: Artifact) -> None:
 
 def load_choice(cache: Cache, key: TuningKey) -> tuple[int, ...] | None:
     """The parameters that :func:`store_choice` kept; None if the cache has no sound ones."""
-    found = cache.load(key)
-    if found is None:
-        return None
-    try:
-        return decode(tuple[int, ...], found.metadata["choice"], ())
-    except MALFORMED as error:
-        warn_once("damaged", f"a cache entry is no tuning ({type(error).__name__}: {error}); it is not used")
-        return None
+    return _decoded(cache, key, tuple[int, ...], "choice", "tuning")
 
 
 def store_choice(cache: Cache, key: TuningKey, choice: tuple[int, ...]) -> None:
@@ -82,6 +69,19 @@ def store_choice(cache: Cache, key: TuningKey, choice: tuple[int, ...]) -> None:
 def tuning_key(kernel: str, effort: str, device: Device) -> TuningKey:
     """What the measured parameters of a kernel go by. kernel: all that its speed depends on."""
     return TuningKey(kernel, effort, identity(device), _version())
+
+
+def _decoded(cache: Cache, key: ModelKey | TuningKey, kind: type[T], field: str, name: str) -> T | None:
+    """The record of a type in a field of an entry's metadata; None if there is no sound one. name: for the warning."""
+    found = cache.load(key)
+    if found is None:
+        return None
+    blobs = [found.tensors[f"blob.{i}"] for i in range(len(found.tensors))]
+    try:
+        return decode(kind, found.metadata[field], blobs)
+    except MALFORMED as error:
+        warn_once("damaged", f"a cache entry is no {name} ({type(error).__name__}: {error}); it is not used")
+        return None
 
 
 def _identify(model: ModelSource, given: int | None, cache: Cache) -> tuple[int, str]:

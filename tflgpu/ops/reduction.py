@@ -15,7 +15,7 @@ from tflgpu.ir import Step, Tensor
 from tflgpu.layout import LANES, Shape
 from tflgpu.ops.access import access
 from tflgpu.ops.base import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
-from tflgpu.ops.group_work import WARP
+from tflgpu.ops.group_work import SPLITS, WARP, scratch
 from tflgpu.ops.kernel import Kernel, Request, items_per_tile, tile_count, variant
 from tflgpu.ops.shaping import reshape_node
 
@@ -231,7 +231,7 @@ def reduce_kernel(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        scratch=request.target.local_size if sharers > 1 else 0,
+        scratch=scratch(request.target, sharers, 1),
         value_type=source_type,
     )
 
@@ -270,7 +270,7 @@ def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
     size = target.local_size
     idle = tile_count(items, size) < target.compute_units
     if target.family == "gpu" and (length >= size or (length >= WARP and idle)):
-        counts = (size // n for n in (1, 2, 4, 8) if size // n >= WARP)
+        counts = (size // n for n in SPLITS if size // n >= WARP)
         sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), WARP)
         return sharers, tile_count(items, size // sharers), size // sharers
     per_tile = items_per_tile(items, target, 4 * length)
@@ -295,5 +295,5 @@ def softmax_kernel(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        scratch=request.target.local_size if sharers > 1 else 0,
+        scratch=scratch(request.target, sharers, 1),
     )

@@ -58,6 +58,9 @@ class DeviceMemory:
         cl.enqueue_copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset)
 
 
+Value = NDArray[Any] | DeviceMemory  # of an input: on the host, or on the device
+
+
 def is_device_array(value: object) -> TypeGuard[DeviceArray]:
     """Whether a value is an array or buffer on some device."""
     # Nobody has an Array without this module, whose import takes a while.

@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.executable import Array, DeviceBuffer, Executable
-from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.session import Session, profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
 from tflgpu.target import HOST_DTYPES, ITEM_BYTES, ElementType
@@ -96,7 +96,7 @@ class Executor(ABC):
         except cl.Error as error:
             raise self._failure(error) from error
 
-    def run_on_device(self, inputs: Sequence[Array | DeviceMemory], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
+    def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """:meth:`run` with inputs that may be on the device.
 
         outputs: where there to leave the outputs of some numbers; arrays come back of the others.
