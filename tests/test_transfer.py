@@ -16,6 +16,7 @@ from tflgpu.link import link
 from tflgpu.runtime import transfer
 from tflgpu.runtime.devices import choose
 from tflgpu.runtime.executor import LaunchExecutor
+from tflgpu.runtime.pinning import ArrayPins
 from tflgpu.runtime.session import open_session
 from tflgpu.runtime.transfer import PinnedTransfer
 from tflgpu.writer import ModelBuilder
@@ -104,3 +105,24 @@ def test_parts_of_pinned_arrays_and_other_types_are_copied(executor: PinnedExecu
     wide[...] = np.random.default_rng(0).normal(size=wide.shape)
     inputs = [wide[..., ::2], transfer.pinned_array(executor.session, (2, 6), "float64") - 1.5]
     check(executor.run(inputs), inputs)
+
+
+def test_runs_read_what_a_pinned_array_holds_now(executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArrayPins, "WORTHWHILE", 0)
+    inputs = arrays(0)
+    for seed in range(8):
+        for array, fresh in zip(inputs, arrays(seed), strict=True):
+            array[...] = fresh
+        for memory in executor._transfer._staging.values():
+            memory[:] = 0
+        check(executor.run(inputs), arrays(seed))
+        staged = any(np.any(view) for view in executor._transfer._inputs)
+        assert staged == (seed + 1 < ArrayPins.SIGHTINGS)
+
+
+def test_arrays_that_take_turns_do_not_mix(executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArrayPins, "WORTHWHILE", 0)
+    kept = [arrays(seed) for seed in range(3)]
+    for turn in range(18):
+        inputs = kept[turn % 3] if turn % 4 else arrays(100 + turn)
+        check(executor.run(inputs), inputs)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.executable import Array, Executable, Port
 from tflgpu.layout import Shape
+from tflgpu.runtime.pinning import ArrayPins
 from tflgpu.runtime.session import Session
 from tflgpu.target import HOST_DTYPES
 
@@ -86,6 +87,7 @@ class PinnedTransfer(Transfer):
         self._inputs = [_view(self._staging[p.buffer], p) for p in executable.inputs]
         self._outputs = [_view(self._staging[p.buffer], p) for p in executable.outputs]
         self._lender = _Lender(session, executable.buffers[self._results].bytes)
+        self._pins = ArrayPins(session.context)
         self.header = np.zeros(2, np.uint32)
 
     def write(self, inputs: Iterable[Numbered]) -> None:
@@ -93,7 +95,8 @@ class PinnedTransfer(Transfer):
         staged = False
         for number, array in inputs:
             view = self._inputs[number]
-            if _is_pinned(array) and array.dtype == view.dtype and array.flags.c_contiguous:
+            as_it_is = array.dtype == view.dtype and array.flags.c_contiguous
+            if as_it_is and (_is_mapped(array) or self._pins.hold(array)):
                 pinned.append((self._sources[number], array))
             else:
                 view[...] = array  # 64-bit integers have 32 bits on the device
@@ -166,7 +169,7 @@ def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:
     return _pinned(session, prod(shape) * kind.itemsize).view(kind).reshape(shape)
 
 
-def _is_pinned(array: Array) -> bool:
+def _is_mapped(array: Array) -> bool:
     """Whether this is a view of memory that OpenCL has mapped."""
     return isinstance(array.base, np.ndarray) and isinstance(array.base.base, cl.MemoryMap)
 
