@@ -5,11 +5,12 @@
 
 A MODEL is a .tflite file, which runs at the batch size that it has, or a name of benchmarks.zoo, which runs at every
 --batch. Metrics: ``device`` is the sum of all kernels by the device's clock, ``launch`` from the launch to the end with
-all data on the device, ``host`` from host array to host array. tflgpu runs with the executor that it chooses by itself;
-each of the two is among its peers. All that have a metric take turns at some calls; medians are compared.
+all data on the device, ``host`` from host array to host array, the same one every time. tflgpu runs with the executor
+that it chooses by itself; each of the two is among its peers, and so is itself with a new array every time. All that
+have a metric take turns at some calls; medians are compared.
 
-Every contender is a process (benchmarks/worker.py). All are prepared first, --jobs at a time, then measured one case
-after another while nothing else runs. A peer that fails gives a row with the reason, ``skipped``.
+Every contender is a process (benchmarks/worker.py). Those of one model are prepared, --jobs at a time, then measured
+one case after another while nothing else runs. A peer that fails gives a row with the reason, ``skipped``.
 
 max_error and peer_max_error are relative to the output's range, against LiteRT's CPU interpreter, on random inputs;
 null for networks with weights of their own. If tflgpu is off by more than the precision allows, or fails, so does the
@@ -29,6 +30,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
@@ -48,10 +50,9 @@ PEERS = {"torch": "pytorch", "tinygrad-opencl": "tinygrad_opencl", "litert-gpu":
 PEER_PACKAGES = ("torch", "timm", "tinygrad")
 
 
-def cases_of(models: Sequence[str], batches: str, precisions: str, device: int, cache: str) -> list[Case]:
+def cases_of(model: str, batches: str, precisions: str, device: int, cache: str) -> list[Case]:
     return [
         Case(model, int(batch), precision, device, cache)
-        for model in models
         for batch in (["1"] if model.endswith(".tflite") else batches.split(","))
         for precision in precisions.split(",")
     ]
@@ -110,23 +111,20 @@ def fault(result: Result, precision: str) -> str | None:
 
 
 def measured(
-    cases: Sequence[Case],
-    workers: Sequence[Worker],
-    failed: dict[Worker, str],
-    rounds: int,
-    ceilings: Ceilings,
-    faults: list[str],
+    cases: Sequence[Case], peers: Sequence[str], rounds: int, jobs: int, ceilings: Ceilings, faults: list[str]
 ) -> Iterator[Mapping[str, object]]:
-    """The rows of one case after another; ``faults`` takes in what tflgpu did wrong."""
-    for case in cases:
-        own = [worker for worker in workers if worker.case == case]
-        results = measure(own, failed, rounds)
-        named = ((f"{case.model}, batch {case.batch}, {case.precision}: {r.name}", r) for r in results)
-        found = dict.fromkeys((name, fault(r, case.precision)) for name, r in named)
-        faults += [f"{name}: {what}" for name, what in found if what is not None]
-        yield from rows(case, results, ceilings)
-        for worker in own:
-            worker.close()
+    """The rows of one model, one case after another; ``faults`` takes in what tflgpu did wrong."""
+    with ExitStack() as stack:
+        workers = workers_of(cases, peers)
+        for worker in workers:
+            stack.callback(worker.close)
+        failed = prepare(workers, jobs)
+        for case in cases:
+            results = measure([worker for worker in workers if worker.case == case], failed, rounds)
+            named = ((f"{case.model}, batch {case.batch}, {case.precision}: {r.name}", r) for r in results)
+            found = dict.fromkeys((name, fault(r, case.precision)) for name, r in named)
+            faults += [f"{name}: {what}" for name, what in found if what is not None]
+            yield from rows(case, results, ceilings)
 
 
 def main() -> None:
@@ -142,16 +140,14 @@ def main() -> None:
     arguments = parser.parse_args()
     device = choose(arguments.device)
     faults: list[str] = []
-    with ExitStack() as stack:
-        cache = stack.enter_context(TemporaryDirectory(prefix="tflgpu-benchmark-"))
-        cases = cases_of(arguments.models, arguments.batch, arguments.precision, device.index, cache)
-        workers = workers_of(cases, arguments.peers.split(","))
-        for worker in workers:
-            stack.callback(worker.close)
-        failed = prepare(workers, arguments.jobs)
+    with TemporaryDirectory(prefix="tflgpu-benchmark-") as cache:
         ceilings = in_own_process(measure_ceilings, device.index).value
+        settings = arguments.peers.split(","), arguments.rounds, arguments.jobs, ceilings, faults
+        cases = (
+            cases_of(model, arguments.batch, arguments.precision, device.index, cache) for model in arguments.models
+        )
         publish(
-            measured(cases, workers, failed, arguments.rounds, ceilings, faults),
+            chain.from_iterable(measured(own, *settings) for own in cases),
             device,
             arguments.out,
             packages=(*PACKAGES, *(p for p in PEER_PACKAGES if find_spec(p))),

@@ -1,10 +1,11 @@
-"""tflgpu: the executor that it chooses, and each of the two by itself."""
+"""tflgpu: the executor that it chooses, each of the two by itself, and runs that get a new array every time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from itertools import cycle
 
 import numpy as np
 
@@ -12,10 +13,12 @@ import tflgpu
 from benchmarks.case import Case
 from benchmarks.contender import Contender, timed
 from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.pinning import ArrayPins
 
 OWN = NAME = "tflgpu"
 METRIC = "device"
 LAUNCHES = "tflgpu-launch-executor"
+NEW_ARRAYS = "tflgpu-new-arrays"
 EXECUTORS = {OWN: "auto", LAUNCHES: "launch", "tflgpu-persistent-executor": "persistent"}
 
 
@@ -31,7 +34,11 @@ def contenders(case: Case) -> list[Contender]:
         if name != OWN:
             with suppress(tflgpu.TflgpuError):  # which its samples raise again
                 model.compiled.run(model.inputs)
-    return [c for name, model in models.items() for c in _contenders(name, model)]
+    own = models[OWN]
+    return [
+        *(c for name, model in models.items() for c in _contenders(name, model)),
+        Contender(NEW_ARRAYS, "host", timed(lambda: own.compiled.run(next(own.new_inputs)))),
+    ]
 
 
 def _contenders(name: str, model: _Model) -> Iterator[Contender]:
@@ -51,6 +58,11 @@ class _Model:
     @cached_property
     def inputs(self) -> list[np.ndarray]:
         return list(self._case.inputs.values())
+
+    @cached_property
+    def new_inputs(self) -> Iterator[list[np.ndarray]]:
+        """More arrays in turn than tflgpu knows again: each is as one that comes for the first time."""
+        return cycle([[array.copy() for array in self.inputs] for _ in range(2 * ArrayPins.AT_MOST)])
 
     @cached_property
     def compiled(self) -> tflgpu.CompiledModel:
