@@ -11,10 +11,10 @@ Nothing that a model says as text reaches the source: templates see shapes, numb
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from itertools import pairwise
 from math import isinf, isnan
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,6 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     local_size = max((launch.local_size for launch in launches), default=1)
     assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
     order = sorted(range(len(launches)), key=lambda number: launches[number].level)
-    functions = {f.name: f for f in source.functions}
     kernel = (
         _environment()
         .get_template(f"{PERSISTENT}.cl.j2")
@@ -102,25 +101,47 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             results=executable.results,
             local_size=local_size,
             scratch=max((f.scratch for f in source.functions), default=0),
-            levels=[
-                [
-                    {"tiles": launches[n].groups, "call": _call(functions[launches[n].function], launches[n], ports)}
-                    for n in level
-                ]
-                for _, level in groupby(order, key=lambda number: launches[number].level)
+            launches=len(order),
+            cases=_cases({f.name: f for f in source.functions}, [launches[number] for number in order], ports),
+            within_levels=[
+                place
+                for place, (number, following) in enumerate(pairwise(order))
+                if launches[number].level == launches[following].level
             ],
         )
     )
     grid = _environment().get_template("grid_ptx.cl.j2" if ptx else "grid.cl.j2").render()
-    # A function that the compiler may copy to each of its calls makes it slow: a network has dozens of them.
-    tiles = (f"__attribute__((noinline)) {f.tile}" for f in source.functions)
+    tiles = (f"static inline {f.tile}" for f in source.functions)
     text = "\n".join((source.prelude, grid, *tiles, kernel))
     return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)
 
 
-def _call(function: Function, launch: Launch, ports: Mapping[Slot, str]) -> str:
-    pointers = [_address(p, slot, ports) for p, slot in zip(function.pointers, launch.arguments, strict=True)]
-    return f"{function.name}_tile({', '.join(pointers)}, tile, scratch)"
+def _cases(
+    functions: Mapping[str, Function], launches: Sequence[Launch], ports: Mapping[Slot, str]
+) -> list[dict[str, Any]]:
+    """Equal launches: their places in the order, their tiles, and their call, which may hang on ``place``."""
+    places: dict[tuple[str, int], list[int]] = {}
+    for place, launch in enumerate(launches):
+        places.setdefault((launch.function, launch.groups), []).append(place)
+    return [
+        {
+            "places": own,
+            "tiles": tiles,
+            "call": f"{name}_tile({', '.join(_arguments(functions[name], own, launches, ports))}, tile, scratch)",
+        }
+        for (name, tiles), own in places.items()
+    ]
+
+
+def _arguments(
+    function: Function, places: Sequence[int], launches: Sequence[Launch], ports: Mapping[Slot, str]
+) -> Iterator[str]:
+    """An expression for each pointer of a function that launches at several places call."""
+    for i, pointer in enumerate(function.pointers):
+        slots = {place: launches[place].arguments[i] for place in places}
+        *others, last = places
+        choices = (f"place == {p} ? {_address(pointer, slots[p], ports)} : " for p in others if slots[p] != slots[last])
+        yield "".join((*choices, _address(pointer, slots[last], ports)))
 
 
 def _address(pointer: str, slot: Slot, ports: Mapping[Slot, str]) -> str:

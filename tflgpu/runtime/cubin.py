@@ -7,7 +7,6 @@ from PTX without any toolkit.
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
@@ -17,10 +16,6 @@ import pyopencl as cl
 LIBRARY = "libcuda.so.1"
 INPUT_PTX = 1  # CU_JIT_INPUT_PTX
 
-# Where a function's body begins.
-_BODY = re.compile(rb"^(\.func [^{;]*\))(?=\s*\{)", re.MULTILINE)
-PRESERVED = 16  # registers: the fewest that the linker takes without a warning
-
 
 def link_ptx(ptx: bytes, device: cl.Device) -> bytes | None:
     """The cubin of a PTX text for ``device``; None if this is no PTX, or the driver cannot make one."""
@@ -29,21 +24,9 @@ def link_ptx(ptx: bytes, device: cl.Device) -> bytes | None:
     try:
         cuda = _Cuda(ctypes.CDLL(LIBRARY))
         with cuda.context(device):
-            try:
-                return cuda.link(free_registers(ptx))
-            except _Failure:  # PTX before 9.0 does not know the directive
-                return cuda.link(ptx)
+            return cuda.link(ptx)
     except (OSError, AttributeError, _Failure):  # no CUDA driver, or one that does not know these functions
         return None
-
-
-def free_registers(ptx: bytes) -> bytes:
-    """PTX whose functions may use nearly all registers without saving what their callers have in them.
-
-    The driver compiles a whole program and sees that the callers, persistent kernels, need few. A linker compiles each
-    function for any caller, by an ABI in which it saves most registers first.
-    """
-    return _BODY.sub(rb"\1 .abi_preserve %d" % PRESERVED, ptx)
 
 
 class _Failure(Exception):
