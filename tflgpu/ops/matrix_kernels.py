@@ -12,7 +12,7 @@ from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count
-from tflgpu.ops.packed_weights import SIDE, pack_fragments
+from tflgpu.ops.packed_weights import SIDE, pack_fragments, taps_as_channels
 from tflgpu.ops.window import Window
 from tflgpu.target import Target
 
@@ -24,10 +24,13 @@ BLOCK_CYCLES = 8
 
 
 def suits_matrix_units(request: Request, groups: int = 1) -> bool:
-    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units."""
-    src, target = request.input(0), request.target
-    halves = target.matrix_units and target.storage == src.type == "half" and not src.linear
-    return halves and groups == 1 and request.value(1) is not None
+    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units.
+
+    A float image of one slice, such as a model's input, is rounded to half if the result will be so too.
+    """
+    src, dst, target = request.input(0), request.output, request.target
+    halves = src.type == "half" or (src.type == "float" and src.slices == 1 and dst.type == "half")
+    return target.matrix_units and target.storage == "half" and halves and groups == 1 and request.value(1) is not None
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,15 @@ class MatrixPart:
     cycles: float
 
 
+def matrix_steps(window: Window, src: Storage) -> int:
+    """Steps of a convolution: blocks of 16 channels of one tap, or of an image of one slice 4 taps."""
+    taps = prod(window.kernel)
+    return tile_count(taps, SIDE // LANES) if src.slices == 1 else taps * tile_count(src.slices, SIDE // LANES)
+
+
 def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[MatrixPart]:
     """The parts that suit a convolution of ``src`` that gives ``dst``, the best first."""
-    steps = prod(window.kernel) * tile_count(src.slices, SIDE // LANES)
+    steps = matrix_steps(window, src)
     rows, columns = tile_count(dst.geometry.pixels, SIDE), tile_count(dst.slices, SIDE // LANES)
     warps = target.local_size // WARP
 
@@ -80,16 +89,20 @@ def padded_bias(bias: Array | None, size: int) -> Array:
 def convolution_mma(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
     """weights: [out, kh, kw, in]."""
     src, dst, target = request.input(0), request.output, request.target
-    input_blocks = tile_count(src.slices, SIDE // LANES)
     columns = tile_count(dst.slices, SIDE // LANES)
     parts: dict[Choice, MatrixPart] = {
         (p.row_blocks, p.column_blocks, p.splits): p for p in matrix_parts(window, src, dst, target)
     }
     part = parts[request.choose(list(parts))]
-    steps_per_split = tile_count(prod(window.kernel) * input_blocks, part.splits)
+    steps_per_split = tile_count(matrix_steps(window, src), part.splits)
+    input_blocks = tile_count(src.slices, SIDE // LANES)
+    template = "convolution_mma"
+    if src.slices == 1:
+        template, weights = "convolution_taps_mma", taps_as_channels(weights)
+        input_blocks = matrix_steps(window, src)
     packed = pack_fragments(weights, part.column_blocks, input_blocks)
     return Kernel(
-        "convolution_mma",
+        template,
         {
             "window": window,
             "row_blocks": part.row_blocks,
