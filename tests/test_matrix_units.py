@@ -214,7 +214,7 @@ SHALLOW = (
 
 @pytest.mark.parametrize("case", SHALLOW, ids=str)
 def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host's image and one that was computed. A NaN in the first pixel reaches what its windows do, nothing else."""
+    """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
     if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))

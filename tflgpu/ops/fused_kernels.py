@@ -12,7 +12,7 @@ from tflgpu.layout import LANES, pack
 from tflgpu.ops.convolution import PointwiseDepthwise
 from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
-from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
+from tflgpu.ops.matrix_kernels import COLUMN_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.ops.window import Window
 from tflgpu.target import Target
@@ -58,7 +58,7 @@ def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterat
             continue  # split sums are added up once
         tiles = g.batch * tile_count(g.height, rows) * tile_count(columns, column_blocks)
         sum_quads = scratch(target, splits, 2 * column_blocks)
-        step_cycles = min(warps, blocks * splits) * BLOCK_CYCLES * (1 + column_blocks)
+        step_cycles = min(warps, blocks * splits) * COLUMN_CYCLES * (1 + column_blocks)
         steps = tile_count(blocks * splits, warps) * input_blocks // splits
         pointwise = steps * max(STEP_LATENCY, step_cycles) + reduction_cycles(target, splits, 2 * column_blocks)
         quads = rows * g.width * SIDE // LANES * column_blocks

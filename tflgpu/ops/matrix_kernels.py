@@ -13,24 +13,28 @@ from tflgpu.layout import LANES
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count
 from tflgpu.ops.packed_weights import SIDE, pack_fragments, taps_as_channels
-from tflgpu.ops.window import Window
+from tflgpu.ops.window import POINTWISE, Window
 from tflgpu.target import Target
 
 # Rows and columns of a warp's part, in blocks.
 PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
-OPERAND_REGISTERS = 96  # of a lane, for operands that are loaded before any is used
-# Cycles that one step of one warp takes of the caches for each block of operands.
-BLOCK_CYCLES = 8
+OPERAND_REGISTERS = 64  # of a lane, for operands that are on their way from memory
+# Cycles that one step of one warp takes of the caches for each block of weights, which are 512 bytes in a row, and for
+# each block of pixels, which come from four slices; as seen on an H200.
+COLUMN_CYCLES = 8
+ROW_CYCLES = 20
+MASK_BITS = 32  # rows and columns of a window, of which kernels keep in a bit each whether they are in the image
 
 
-def suits_matrix_units(request: Request, groups: int = 1) -> bool:
+def suits_matrix_units(request: Request, window: Window = POINTWISE, groups: int = 1) -> bool:
     """Whether a node of a convolution, or of a fully connected layer, can run on matrix units.
 
     A float image of one slice, such as a model's input, is rounded to half if the result will be so too.
     """
     src, dst, target = request.input(0), request.output, request.target
     halves = src.type == "half" or (src.type == "float" and src.slices == 1 and dst.type == "half")
-    return target.matrix_units and target.storage == "half" and halves and groups == 1 and request.value(1) is not None
+    constant = groups == 1 and request.value(1) is not None and max(window.kernel) <= MASK_BITS
+    return target.matrix_units and target.storage == "half" and halves and constant
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
             target,
             tiles=tiles,
             steps=steps,
-            step_cycles=warps * BLOCK_CYCLES * (row_blocks + column_blocks),
+            step_cycles=warps * (ROW_CYCLES * row_blocks + COLUMN_CYCLES * column_blocks),
             splits=splits,
             quads=2 * row_blocks * column_blocks,
         )
@@ -73,7 +77,7 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
 
 
 def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
-    """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
+    """How many of a warp's steps are loaded ahead: as many as registers allow, and the same number in each round."""
     most = max(1, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
     return tile_count(steps, tile_count(steps, most))
 

@@ -114,7 +114,7 @@ def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Arr
 
 
 def taps_as_channels(weights: Array) -> Array:
-    """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: the channels of the window's pixels one after another."""
+    """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: a window as one pixel of many channels."""
     out, kh, kw, depth = weights.shape
     padded = np.zeros((out, kh * kw, LANES), np.float32)
     padded[..., :depth] = weights.reshape(out, kh * kw, depth)
