@@ -184,8 +184,9 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
     net.output(network(net, case))
     model = net.case(ARITHMETIC)
     results = []
-    for saved, count in ((1e9, 4), (-1e9, 5)):  # cycles between two kernels
+    for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
         monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", saved)
+        monkeypatch.setattr(matrix_kernels, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
         (got,) = emulated.run(plan, model.inputs)
@@ -196,19 +197,23 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
 
 @dataclass(frozen=True)
 class Shallow:
-    """Two convolutions of few channels, the first of the host's image, and the part that a warp computes of each."""
+    """Two convolutions of few channels, the first of the host's image, and the part that a warp computes of each.
+
+    ahead: whether it loads steps while it multiplies others.
+    """
 
     shape: tuple[int, int, int, int]
     between: int
     window: Window
     part: tuple[int, int, int]
+    ahead: bool
 
 
 SHALLOW = (
-    Shallow((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), part=(1, 2, 4)),
-    Shallow((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), part=(2, 1, 1)),
-    Shallow((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), part=(1, 1, 2)),
-    Shallow((2, 5, 6, 4), 2, Window((1, 1)), part=(2, 2, 1)),
+    Shallow((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), part=(1, 2, 4), ahead=False),
+    Shallow((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), part=(2, 1, 1), ahead=True),
+    Shallow((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), part=(1, 1, 2), ahead=True),
+    Shallow((2, 5, 6, 4), 2, Window((1, 1)), part=(2, 2, 1), ahead=False),
 )
 
 
@@ -219,6 +224,7 @@ def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.Mon
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
     monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
+    monkeypatch.setattr(matrix_kernels, "FEW_WAVES", 0 if case.ahead else 1000)
     net = Net(pytest.fail, seed=2)
     image = net.normal(case.shape)
     image[0, 0, 0] = np.nan

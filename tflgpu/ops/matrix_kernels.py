@@ -19,6 +19,7 @@ from tflgpu.target import Target
 # Rows and columns of a warp's part, in blocks.
 PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
 OPERAND_REGISTERS = 64  # of a lane, for operands that are on their way from memory
+FEW_WAVES = 2  # of tiles over compute units, in which it is the first load that takes time, and that of the code
 # Cycles that one step of one warp takes of the caches for each block of weights, which are 512 bytes in a row, and for
 # each block of pixels, which come from four slices; as seen on an H200.
 COLUMN_CYCLES = 8
@@ -76,9 +77,9 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
     return sorted((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
 
 
-def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
-    """How many of a warp's steps are loaded ahead: as many as registers allow, and the same number in each round."""
-    most = max(1, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
+def step_depth(steps: int, row_blocks: int, column_blocks: int, registers: int = OPERAND_REGISTERS) -> int:
+    """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
+    most = max(1, registers // (4 * (row_blocks + column_blocks)))
     return tile_count(steps, tile_count(steps, most))
 
 
@@ -114,6 +115,7 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
             "splits": part.splits,
             "steps_per_split": steps_per_split,
             "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks),
+            "ahead": tile_count(part.tiles, target.compute_units) > FEW_WAVES,
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,
