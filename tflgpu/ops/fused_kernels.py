@@ -19,7 +19,6 @@ from tflgpu.target import Target
 
 COLUMN_BLOCKS = (1, 2, 3, 4)
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
-OPERAND_REGISTERS = 96  # as in matrix_kernels.py; sums need few here
 # Cycles, as in group_work.py, in which each work-item of a group computes one quad from local memory.
 DEPTHWISE_CYCLES = 500
 
@@ -100,7 +99,7 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
             "column_blocks": part.column_blocks,
             "splits": part.splits,
             "sum_quads": part.sum_quads,
-            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks, OPERAND_REGISTERS),
+            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,

@@ -18,7 +18,9 @@ from tflgpu.target import Target
 
 # Rows and columns of a warp's part, in blocks.
 PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
-OPERAND_REGISTERS = 64  # of a lane, for operands that are on their way from memory
+# Of a lane, for operands on their way from memory: in batches, and where others are loaded meanwhile.
+BATCH_REGISTERS = 96
+AHEAD_REGISTERS = 64
 FEW_WAVES = 2  # of tiles over compute units, in which it is the first load that takes time, and that of the code
 # Cycles that one step of one warp takes of the caches for each block of weights, which are 512 bytes in a row, and for
 # each block of pixels, which come from four slices; as seen on an H200.
@@ -77,9 +79,9 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
     return sorted((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
 
 
-def step_depth(steps: int, row_blocks: int, column_blocks: int, registers: int = OPERAND_REGISTERS) -> int:
+def step_depth(steps: int, row_blocks: int, column_blocks: int, *, ahead: bool = False) -> int:
     """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
-    most = max(1, registers // (4 * (row_blocks + column_blocks)))
+    most = max(1, (AHEAD_REGISTERS if ahead else BATCH_REGISTERS) // (4 * (row_blocks + column_blocks)))
     return tile_count(steps, tile_count(steps, most))
 
 
@@ -106,6 +108,7 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
         template, weights = "convolution_taps_mma", taps_as_channels(weights)
         input_blocks = matrix_steps(window, src)
     packed = pack_fragments(weights, part.column_blocks, input_blocks)
+    ahead = tile_count(part.tiles, target.compute_units) > FEW_WAVES
     return Kernel(
         template,
         {
@@ -114,8 +117,8 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
             "column_blocks": part.column_blocks,
             "splits": part.splits,
             "steps_per_split": steps_per_split,
-            "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks),
-            "ahead": tile_count(part.tiles, target.compute_units) > FEW_WAVES,
+            "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks, ahead=ahead),
+            "ahead": ahead,
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,
