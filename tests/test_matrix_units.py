@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.layout import LANES, pack
-from tflgpu.ops import fused_kernels, matrix_kernels
+from tflgpu.ops import fused_kernels, matrix_kernels, mean_kernels, separable_kernels
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.plan import fusion
 from tflgpu.target import Target
@@ -141,10 +141,7 @@ def network(net: Net, case: Division) -> Tensor:
     depth, window = case.shape[3], case.window
     x = convolution(net, net.input(net.normal(case.shape)), depth, Window((1, 1)), "NONE")
     x = convolution(net, x, case.channels, Window((1, 1)), "RELU6")
-    filters = net.constant(net.normal((1, *window.kernel, case.channels), 0.3))
-    bias = net.constant(net.normal((case.channels,)))
-    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, window)
-    x = net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation="RELU")
+    x = depthwise(net, x, window, "RELU")
     y = convolution(net, x, case.channels, Window((3, 3), padding="SAME"), "NONE")
     return net.op("ADD", [x, y], x.value + y.value, activation="NONE")
 
@@ -157,6 +154,13 @@ def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) 
     )
     value = reference.conv_2d(x.value, filters.value, bias.value, window)
     return net.op("CONV_2D", [x, filters, bias], value, options(window), activation=activation, terms=terms)
+
+
+def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
+    filters = net.constant(net.normal((1, *window.kernel, x.shape[3]), 0.3))
+    bias = net.constant(net.normal((x.shape[3],)))
+    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, window)
+    return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation=activation)
 
 
 def options(w: Window) -> dict[str, object]:
@@ -185,3 +189,54 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
         check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
         results.append(got)
     np.testing.assert_allclose(*results, atol=2e-3 * np.abs(results[0]).max())
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
+
+    part: blocks of rows, blocks of columns, parts of columns, and splits of the first pair; passes: how often each
+    work-item computes a quad of it. splits: of the second.
+    """
+
+    shape: tuple[int, int, int, int]
+    channels: int
+    window: Window
+    part: tuple[int, int, int, int]
+    passes: int
+    splits: int
+
+
+ENDS = (
+    Ends((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1, 1), passes=1, splits=1),
+    Ends((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2, 1), passes=3, splits=2),
+    Ends((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 1, 1, 4), passes=2, splits=1),
+    Ends((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), part=(8, 1, 5, 1), passes=8, splits=1),
+)
+
+
+@pytest.mark.parametrize("case", ENDS, ids=str)
+def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
+    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+    names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLITS")
+    for name, value in zip(names, case.part, strict=True):
+        monkeypatch.setattr(separable_kernels, name, (value,))
+    monkeypatch.setattr(mean_kernels, "SPLITS", (case.splits,))
+    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
+    x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
+    net.output(x)
+    y = convolution(net, x, 40, Window((1, 1)), "RELU6")
+    axes = net.constant(np.array([1, 2], np.int32))
+    net.output(net.op("MEAN", [y, axes], y.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
+    model = net.case(ARITHMETIC)
+    _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+    kernels = {k.node.kind: k.kernel for k in plan.kernels}
+    assert kernels.keys() >= {"depthwise_pointwise", "pointwise_mean"}
+    quads = SIDE * case.part[0] * -(-case.shape[3] // SIDE) * SIDE // LANES
+    assert -(-quads // emulated.TARGET.local_size) == case.passes
+    for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
+        check(got, expected, replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
