@@ -65,12 +65,8 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
 
 def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
     """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
-    return in_equal_batches(steps, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
-
-
-def in_equal_batches(count: int, most: int) -> int:
-    """How many of ``count`` to take at once so that all batches are about equal: ``most`` at most, but one at least."""
-    return tile_count(count, tile_count(count, max(1, most)))
+    most = max(1, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
+    return tile_count(steps, tile_count(steps, most))
 
 
 def padded_bias(bias: Array | None, size: int) -> Array:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from tflgpu.layout import LANES
 from tflgpu.ops.convolution import PointwiseMean
 from tflgpu.ops.fused_kernels import inner_steps
-from tflgpu.ops.group_work import SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
+from tflgpu.ops.group_work import BATCH_LATENCY, SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
 from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.target import Target
-
-BATCH_LATENCY = 800  # cycles, as in group_work.py, until all operands that are loaded at once have come
 
 
 @dataclass(frozen=True)

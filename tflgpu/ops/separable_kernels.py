@@ -10,9 +10,9 @@ from math import prod
 from tflgpu.layout import LANES, pack
 from tflgpu.ops.convolution import DepthwisePointwise
 from tflgpu.ops.fused_kernels import inner_steps
-from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
+from tflgpu.ops.group_work import BATCH_LATENCY, LOCAL_QUADS, SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
-from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, in_equal_batches, padded_bias, step_depth
+from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.target import Target
 
@@ -20,23 +20,29 @@ from tflgpu.target import Target
 ROW_BLOCKS = (1, 2, 4, 8)
 COLUMN_BLOCKS = (1, 2, 4)
 COLUMN_PARTS = (1, 2, 4, 8, 16)
-# Cycles, as in group_work.py, in which each work-item of a group computes one quad of the depthwise result.
-DEPTHWISE_CYCLES = 700
+# Cycles, as in group_work.py, in which each work-item of a group computes one quad of the depthwise result, and that a
+# step takes whose operands are in registers and in local memory.
+QUAD_CYCLES = 800
+LOCAL_STEP_LATENCY = 50
+# Registers of a work-item for what it loads at once. More quads of it than fit come one after another: code of one quad
+# for all of them, because a kernel that runs once waits for its code as for anything else.
+DEPTHWISE_REGISTERS = 112
 BANK_QUADS = 4  # of local memory, that are left out between slices
-DEPTHWISE_REGISTERS = 72  # of a work-item, for quads of the image and of weights that are loaded before any is used
 
 
 @dataclass(frozen=True)
 class SeparablePart:
     """What a group computes: blocks of 16 pixels by parts of blocks of 16 channels, ``splits`` warps sharing inputs.
 
-    sum_quads, scratch: float4 elements of local memory for split sums, and in all. cycles: roughly what all takes.
+    slices: of the depthwise result in local memory, with room for those that idle work-items compute. sum_quads,
+    scratch: float4 elements of local memory for split sums, and in all. cycles: roughly what all takes.
     """
 
     row_blocks: int
     column_blocks: int
     column_parts: int
     splits: int
+    slices: int
     tiles: int
     sum_quads: int
     scratch: int
@@ -44,7 +50,7 @@ class SeparablePart:
 
 
 def separable_parts(src: Storage, dst: Storage, target: Target) -> list[SeparablePart]:
-    """The parts that local memory is large enough for, the best first. dst: the result of both, in pixels of it all."""
+    """The parts that local memory is large enough for, the best first. dst: the result of both."""
     fitting = (part for part in _parts(src, dst, target) if part.scratch <= LOCAL_QUADS)
     return sorted(fitting, key=lambda part: part.cycles)
 
@@ -60,16 +66,29 @@ def _parts(src: Storage, dst: Storage, target: Target) -> Iterator[SeparablePart
             continue  # a part without any channel
         tiles = tile_count(rows, row_blocks) * tile_count(columns, column_blocks * column_parts)
         sum_quads = scratch(target, splits, 2 * column_blocks)
-        depthwise = tile_count(SIDE * row_blocks * src.slices, target.local_size) * DEPTHWISE_CYCLES
-        step_cycles = min(warps, parts * splits) * BLOCK_CYCLES * (1 + column_blocks)
-        steps = tile_count(parts * splits, warps) * input_blocks // splits
-        pointwise = steps * max(STEP_LATENCY, step_cycles) + reduction_cycles(target, splits, 2 * column_blocks)
+        slices_at_once = target.local_size // (SIDE * row_blocks)
+        quads = tile_count(input_blocks * SIDE // LANES, slices_at_once)  # of each work-item
+        depthwise, slices = quads * QUAD_CYCLES, quads * slices_at_once
+        steps, rounds = input_blocks // splits, tile_count(parts * splits, warps)
+        depth = step_depth(steps, 1, column_blocks)
+        loading = rounds * steps * min(warps, parts * splits) * BLOCK_CYCLES * column_blocks
+        if rounds == 1 and steps == depth:  # weights are loaded early
+            both = max(depthwise, loading) + steps * LOCAL_STEP_LATENCY
+        else:
+            both = depthwise + max(rounds * tile_count(steps, depth) * BATCH_LATENCY, loading)
         waves = tile_count(tiles, target.compute_units)
-        # A quad of halves is half a float4.
-        between = tile_count((SIDE * row_blocks + BANK_QUADS) * SIDE // LANES * input_blocks, 2)
-        time = waves * (TILE_LATENCY + depthwise + pointwise)
+        between = tile_count((SIDE * row_blocks + BANK_QUADS) * slices, 2)  # a quad of halves is half a float4
+        time = waves * (TILE_LATENCY + both + reduction_cycles(target, splits, 2 * column_blocks))
         yield SeparablePart(
-            row_blocks, column_blocks, column_parts, splits, tiles, sum_quads, sum_quads + between, time
+            row_blocks,
+            column_blocks,
+            column_parts,
+            splits,
+            slices,
+            tiles,
+            sum_quads,
+            sum_quads + between,
+            time,
         )
 
 
@@ -86,7 +105,7 @@ def depthwise_pointwise_mma(request: Request) -> Kernel:
     group_columns = part.column_blocks * part.column_parts
     packed = pack_fragments(request.constant(3), group_columns, input_blocks)
     taps = prod(attributes.window.kernel)
-    passes = tile_count(SIDE * part.row_blocks * LANES * input_blocks, target.local_size)
+    quads = part.slices * SIDE * part.row_blocks // target.local_size
     return Kernel(
         "depthwise_pointwise_mma",
         {
@@ -97,7 +116,8 @@ def depthwise_pointwise_mma(request: Request) -> Kernel:
             "column_parts": part.column_parts,
             "splits": part.splits,
             "sum_quads": part.sum_quads,
-            "passes_at_once": in_equal_batches(passes, DEPTHWISE_REGISTERS // (4 * taps)),
+            "quads_at_once": quads if quads * taps * 4 <= DEPTHWISE_REGISTERS else 1,
+            "slices": part.slices,
             "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, group_columns),

@@ -153,13 +153,13 @@ def _steps_stay_inside(node: Node, channels: int) -> bool:
 def _joint_cycles(storage: Storages, first: Node, second: Node, target: Target) -> float | None:
     """Rough cycles of one kernel of both, None if local memory is too small for any."""
     image, result = storage[first.inputs[0]], storage[second.output]
-    match second.attributes:
-        case Depthwise(window):
+    match first.attributes, second.attributes:
+        case Convolution(), Depthwise(window):
             cycles = [part.cycles for part in fused_parts(window, image, result, target)]
-        case Reduce():
-            cycles = [part.cycles for part in mean_parts(image, result, target)]
-        case _:
+        case Depthwise(), Convolution():
             cycles = [part.cycles for part in separable_parts(image, result, target)]
+        case _:
+            cycles = [part.cycles for part in mean_parts(image, result, target)]
     return cycles[0] if cycles else None
 
 
