@@ -171,11 +171,17 @@ def options(w: Window) -> dict[str, object]:
     return strides | {"dilation_h_factor": w.dilation[0], "dilation_w_factor": w.dilation[1]}
 
 
+@pytest.fixture
+def emulation() -> None:
+    """Where it is missing, tests that need it are skipped, or fail."""
+    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+
+
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("case", DIVISIONS, ids=str)
 def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
     monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLITS"), case.pair, strict=True):
@@ -217,11 +223,10 @@ SHALLOW = (
 )
 
 
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("case", SHALLOW, ids=str)
 def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
     monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
     monkeypatch.setattr(matrix_kernels, "FEW_WAVES", 0 if case.ahead else 1000)
@@ -236,3 +241,19 @@ def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.Mon
     (got,) = emulated.run(plan, [image])
     assert np.isfinite(y.value).any() and np.isnan(y.value).any()
     np.testing.assert_allclose(got, y.value, atol=2e-3 * np.nanmax(np.abs(y.value)))
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("depth", [3, 20])
+def test_a_pointwise_convolution_with_padding(depth: int) -> None:
+    """A window of one tap that may be outside the image: where it is, the result is the bias."""
+    net = Net(pytest.fail, seed=4)
+    image = net.normal((1, 4, 5, depth))
+    x = net.input(image)
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    border = ((0, 0), (1, 2), (0, 1), (0, 0))
+    x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
+    net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
+    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.endswith("mma")
+    check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")
