@@ -93,10 +93,17 @@ def templates(target: Target) -> list[str]:
 
 
 def test_matrix_units_take_half_precision_only() -> None:
-    # The first convolution reads the host's image, which is in float.
-    assert templates(H200) == ["convolution_gpu", "convolution_mma"]
+    assert templates(H200) == ["convolution_taps_mma", "convolution_mma"]
     assert templates(replace(H200, storage="float")) == ["convolution_gpu"] * 2
     assert templates(replace(H200, matrix_units=False)) == ["convolution_gpu"] * 2
+
+
+def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
+    net = Net(pytest.fail, seed=0)
+    image = net.input(net.normal((1, 6, 6, 3)))
+    net.output(convolution(net, image, 8, Window((3, 3)), "NONE"))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
+    assert [k.kernel.template for k in plan.kernels] == ["convolution_gpu"]
 
 
 def test_every_part_and_split_covers_the_output() -> None:
@@ -168,11 +175,17 @@ def options(w: Window) -> dict[str, object]:
     return strides | {"dilation_h_factor": w.dilation[0], "dilation_w_factor": w.dilation[1]}
 
 
+@pytest.fixture
+def emulation() -> None:
+    """Where it is missing, tests that need it are skipped, or fail."""
+    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+
+
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("case", DIVISIONS, ids=str)
 def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
     monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLITS"), case.pair, strict=True):
@@ -181,8 +194,9 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
     net.output(network(net, case))
     model = net.case(ARITHMETIC)
     results = []
-    for saved, count in ((1e9, 4), (-1e9, 5)):  # cycles between two kernels
+    for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
         monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", saved)
+        monkeypatch.setattr(matrix_kernels, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
         (got,) = emulated.run(plan, model.inputs)
@@ -215,11 +229,10 @@ ENDS = (
 )
 
 
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("case", ENDS, ids=str)
 def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLITS")
     for name, value in zip(names, case.part, strict=True):
         monkeypatch.setattr(separable_kernels, name, (value,))
@@ -241,3 +254,61 @@ def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.Mo
     assert slices * SIDE * case.part[0] == case.quads * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         check(got, expected, replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
+
+
+@dataclass(frozen=True)
+class Shallow:
+    """Two convolutions of few channels, the first of the host's image, and the part that a warp computes of each.
+
+    ahead: whether it loads steps while it multiplies others.
+    """
+
+    shape: tuple[int, int, int, int]
+    between: int
+    window: Window
+    part: tuple[int, int, int]
+    ahead: bool
+
+
+SHALLOW = (
+    Shallow((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), part=(1, 2, 4), ahead=False),
+    Shallow((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), part=(2, 1, 1), ahead=True),
+    Shallow((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), part=(1, 1, 2), ahead=True),
+    Shallow((2, 5, 6, 4), 2, Window((1, 1)), part=(2, 2, 1), ahead=False),
+)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("case", SHALLOW, ids=str)
+def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
+    monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
+    monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
+    monkeypatch.setattr(matrix_kernels, "FEW_WAVES", 0 if case.ahead else 1000)
+    net = Net(pytest.fail, seed=2)
+    image = net.normal(case.shape)
+    image[0, 0, 0] = np.nan
+    x = convolution(net, net.input(image), case.between, case.window, "NONE")
+    y = convolution(net, x, 20, case.window, "NONE")
+    net.output(y)
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
+    assert [k.kernel.template for k in plan.kernels] == ["convolution_taps_mma"] * 2
+    (got,) = emulated.run(plan, [image])
+    assert np.isfinite(y.value).any() and np.isnan(y.value).any()
+    np.testing.assert_allclose(got, y.value, atol=2e-3 * np.nanmax(np.abs(y.value)))
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("depth", [3, 20])
+def test_a_pointwise_convolution_with_padding(depth: int) -> None:
+    """A window of one tap that may be outside the image: where it is, the result is the bias."""
+    net = Net(pytest.fail, seed=4)
+    image = net.normal((1, 4, 5, depth))
+    x = net.input(image)
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    border = ((0, 0), (1, 2), (0, 1), (0, 0))
+    x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
+    net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
+    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.endswith("mma")
+    check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")

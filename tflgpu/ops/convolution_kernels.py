@@ -144,7 +144,7 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
 def convolution_gpu(request: Request) -> Kernel:
     attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
     assert isinstance(attributes, Convolution)
-    if suits_matrix_units(request, attributes.groups):
+    if suits_matrix_units(request, attributes.window, attributes.groups):
         return convolution_mma(request, attributes.window, request.constant(1), request.optional_constant(2))
     if _is_vector_product(request):
         return fully_connected_gpu(request)

@@ -12,13 +12,14 @@ from tflgpu.layout import LANES, pack
 from tflgpu.ops.convolution import PointwiseDepthwise
 from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
-from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
+from tflgpu.ops.matrix_kernels import COLUMN_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.ops.window import Window
 from tflgpu.target import Target
 
 COLUMN_BLOCKS = (1, 2, 3, 4)
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+OPERAND_REGISTERS = 96  # as in matrix_kernels.py; sums need few here
 # Cycles, as in group_work.py, in which each work-item of a group computes one quad from local memory.
 DEPTHWISE_CYCLES = 500
 
@@ -58,7 +59,7 @@ def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterat
             continue  # split sums are added up once
         tiles = g.batch * tile_count(g.height, rows) * tile_count(columns, column_blocks)
         sum_quads = scratch(target, splits, 2 * column_blocks)
-        step_cycles = min(warps, blocks * splits) * BLOCK_CYCLES * (1 + column_blocks)
+        step_cycles = min(warps, blocks * splits) * COLUMN_CYCLES * (1 + column_blocks)
         steps = tile_count(blocks * splits, warps) * input_blocks // splits
         pointwise = steps * max(STEP_LATENCY, step_cycles) + reduction_cycles(target, splits, 2 * column_blocks)
         quads = rows * g.width * SIDE // LANES * column_blocks
@@ -104,7 +105,7 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
             "column_blocks": part.column_blocks,
             "splits": part.splits,
             "sum_quads": part.sum_quads,
-            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks),
+            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks, OPERAND_REGISTERS),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,

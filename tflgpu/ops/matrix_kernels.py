@@ -12,22 +12,30 @@ from tflgpu.ir import Array
 from tflgpu.layout import LANES
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count
-from tflgpu.ops.packed_weights import SIDE, pack_fragments
-from tflgpu.ops.window import Window
+from tflgpu.ops.packed_weights import SIDE, pack_fragments, taps_as_channels
+from tflgpu.ops.window import POINTWISE, Window
 from tflgpu.target import Target
 
 # Rows and columns of a warp's part, in blocks.
 PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
-OPERAND_REGISTERS = 96  # of a lane, for operands that are loaded before any is used
-# Cycles that one step of one warp takes of the caches for each block of operands.
-BLOCK_CYCLES = 8
+OPERAND_REGISTERS = 64  # of a lane, for operands that are on their way from memory
+FEW_WAVES = 2  # of tiles over compute units, in which it is the first load that takes time, and that of the code
+# Cycles that one step of one warp takes of the caches for each block of weights, which are 512 bytes in a row, and for
+# each block of pixels, which come from four slices; as seen on an H200.
+COLUMN_CYCLES = 8
+ROW_CYCLES = 20
+MASK_BITS = 32  # rows and columns of a window, of which kernels keep in a bit each whether they are in the image
 
 
-def suits_matrix_units(request: Request, groups: int = 1) -> bool:
-    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units."""
-    src, target = request.input(0), request.target
-    halves = target.matrix_units and target.storage == src.type == "half" and not src.linear
-    return halves and groups == 1 and request.value(1) is not None
+def suits_matrix_units(request: Request, window: Window = POINTWISE, groups: int = 1) -> bool:
+    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units.
+
+    A float image of one slice, such as a model's input, is rounded to half if the result will be so too.
+    """
+    src, dst, target = request.input(0), request.output, request.target
+    halves = src.type == "half" or (src.type == "float" and src.slices == 1 and dst.type == "half")
+    constant = groups == 1 and request.value(1) is not None and max(window.kernel) <= MASK_BITS
+    return target.matrix_units and target.storage == "half" and halves and constant
 
 
 @dataclass(frozen=True)
@@ -41,9 +49,15 @@ class MatrixPart:
     cycles: float
 
 
+def matrix_steps(window: Window, src: Storage) -> int:
+    """Steps of a convolution: blocks of 16 channels of one tap, or of an image of one slice 4 taps."""
+    taps = prod(window.kernel)
+    return tile_count(taps, SIDE // LANES) if src.slices == 1 else taps * tile_count(src.slices, SIDE // LANES)
+
+
 def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[MatrixPart]:
     """The parts that suit a convolution of ``src`` that gives ``dst``, the best first."""
-    steps = prod(window.kernel) * tile_count(src.slices, SIDE // LANES)
+    steps = matrix_steps(window, src)
     rows, columns = tile_count(dst.geometry.pixels, SIDE), tile_count(dst.slices, SIDE // LANES)
     warps = target.local_size // WARP
 
@@ -53,7 +67,7 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
             target,
             tiles=tiles,
             steps=steps,
-            step_cycles=warps * BLOCK_CYCLES * (row_blocks + column_blocks),
+            step_cycles=warps * (ROW_CYCLES * row_blocks + COLUMN_CYCLES * column_blocks),
             splits=splits,
             quads=2 * row_blocks * column_blocks,
         )
@@ -63,9 +77,9 @@ def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> 
     return sorted((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
 
 
-def step_depth(steps: int, row_blocks: int, column_blocks: int) -> int:
+def step_depth(steps: int, row_blocks: int, column_blocks: int, registers: int = OPERAND_REGISTERS) -> int:
     """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
-    most = max(1, OPERAND_REGISTERS // (4 * (row_blocks + column_blocks)))
+    most = max(1, registers // (4 * (row_blocks + column_blocks)))
     return tile_count(steps, tile_count(steps, most))
 
 
@@ -80,16 +94,20 @@ def padded_bias(bias: Array | None, size: int) -> Array:
 def convolution_mma(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
     """weights: [out, kh, kw, in]."""
     src, dst, target = request.input(0), request.output, request.target
-    input_blocks = tile_count(src.slices, SIDE // LANES)
     columns = tile_count(dst.slices, SIDE // LANES)
     parts: dict[Choice, MatrixPart] = {
         (p.row_blocks, p.column_blocks, p.splits): p for p in matrix_parts(window, src, dst, target)
     }
     part = parts[request.choose(list(parts))]
-    steps_per_split = tile_count(prod(window.kernel) * input_blocks, part.splits)
+    steps_per_split = tile_count(matrix_steps(window, src), part.splits)
+    input_blocks = tile_count(src.slices, SIDE // LANES)
+    template = "convolution_mma"
+    if src.slices == 1:
+        template, weights = "convolution_taps_mma", taps_as_channels(weights)
+        input_blocks = matrix_steps(window, src)
     packed = pack_fragments(weights, part.column_blocks, input_blocks)
     return Kernel(
-        "convolution_mma",
+        template,
         {
             "window": window,
             "row_blocks": part.row_blocks,
@@ -97,6 +115,7 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
             "splits": part.splits,
             "steps_per_split": steps_per_split,
             "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks),
+            "ahead": tile_count(part.tiles, target.compute_units) > FEW_WAVES,
             "input_blocks": input_blocks,
             "column_tiles": tile_count(columns, part.column_blocks),
             "src": src,

@@ -9,7 +9,7 @@ from tflgpu.ops.convolution import PointwiseMean
 from tflgpu.ops.fused_kernels import inner_steps
 from tflgpu.ops.group_work import BATCH_LATENCY, SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
-from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
+from tflgpu.ops.matrix_kernels import COLUMN_CYCLES, ROW_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.target import Target
 
@@ -32,7 +32,7 @@ def mean_parts(src: Storage, dst: Storage, target: Target) -> list[MeanPart]:
     def part(splits: int) -> MeanPart:
         rounds, steps = tile_count(blocks * splits, warps), input_blocks // splits
         waiting = tile_count(steps, step_depth(steps, 1, 1)) * BATCH_LATENCY
-        loading = steps * min(warps, blocks * splits) * BLOCK_CYCLES * 2
+        loading = steps * min(warps, blocks * splits) * (ROW_CYCLES + COLUMN_CYCLES)
         sharing = reduction_cycles(target, splits, 2) + reduction_cycles(target, warps, 1)
         waves = tile_count(tiles, target.compute_units)
         return MeanPart(splits, tiles, waves * (TILE_LATENCY + rounds * max(waiting, loading) + sharing))

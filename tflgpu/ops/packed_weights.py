@@ -111,3 +111,11 @@ def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Arr
     # out = 16 block + 4 (g // 2) + 2 j + g % 2; in = 16 step + 4 t + i
     axes = padded.reshape(blocks, 4, 2, 2, kh, kw, input_blocks, 4, 4)
     return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
+
+
+def taps_as_channels(weights: Array) -> Array:
+    """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: a window as one pixel of many channels."""
+    out, kh, kw, depth = weights.shape
+    padded = np.zeros((out, kh * kw, LANES), np.float32)
+    padded[..., :depth] = weights.reshape(out, kh * kw, depth)
+    return padded.reshape(out, 1, 1, -1)

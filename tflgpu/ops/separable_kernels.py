@@ -12,7 +12,7 @@ from tflgpu.ops.convolution import DepthwisePointwise
 from tflgpu.ops.fused_kernels import inner_steps
 from tflgpu.ops.group_work import BATCH_LATENCY, LOCAL_QUADS, SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
-from tflgpu.ops.matrix_kernels import BLOCK_CYCLES, padded_bias, step_depth
+from tflgpu.ops.matrix_kernels import COLUMN_CYCLES, padded_bias, step_depth
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.target import Target
 
@@ -71,7 +71,7 @@ def _parts(src: Storage, dst: Storage, target: Target) -> Iterator[SeparablePart
         depthwise, slices = quads * QUAD_CYCLES, quads * slices_at_once
         steps, rounds = input_blocks // splits, tile_count(parts * splits, warps)
         depth = step_depth(steps, 1, column_blocks)
-        loading = rounds * steps * min(warps, parts * splits) * BLOCK_CYCLES * column_blocks
+        loading = rounds * steps * min(warps, parts * splits) * COLUMN_CYCLES * column_blocks
         if rounds == 1 and steps == depth:  # weights are loaded early
             both = max(depthwise, loading) + steps * LOCAL_STEP_LATENCY
         else:
