@@ -1,6 +1,6 @@
 """Kernels for matrix units on a device that has none, but sub-groups of 32 that exchange values: Intel's CPU runtime.
 
-The two functions in NVIDIA's assembly are replaced; what calls them is the text that a GPU gets.
+The functions in NVIDIA's assembly are replaced; what calls them is the text that a GPU gets.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persi
 # m / 8 + 2 (n / 8); inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows
 # g and g + 8 and columns 2t and 2t + 1.
 FUNCTIONS = """
+uint opaque(uint x) { return x; }
 uint2 halves_of_floats(float4 x) {
   uint2 halves;
   vstore_half4(within_half_float4(x), 0, (__private half *)&halves);

@@ -10,7 +10,13 @@ from tflgpu.codegen import template_folder
 # What surrounds kernels: the prelude, and what makes one launch of them all.
 SURROUNDINGS = {"storage", "storage_ptx", "matrix_units_ptx", "grid", "grid_ptx", "persistent"}
 # Kernels with calls of NVIDIA's assembly, which test_matrix_units.py emulates.
-NOT_PORTABLE = {"convolution_mma", "convolution_taps_mma", "pointwise_depthwise_mma"}
+NOT_PORTABLE = {
+    "convolution_mma",
+    "convolution_taps_mma",
+    "pointwise_depthwise_mma",
+    "depthwise_pointwise_mma",
+    "pointwise_mean_mma",
+}
 
 
 def kernel_templates() -> set[str]:

@@ -1,4 +1,4 @@
-"""Pointwise convolutions that are computed within the depthwise one that reads them, on devices with matrix units."""
+"""Neighbours that one kernel computes, on devices with matrix units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.ir import Node
-from tflgpu.ops import fused_kernels
+from tflgpu.ops import fused_kernels, separable_kernels
 from tflgpu.ops.fused_kernels import fused_parts
 from tflgpu.ops.group_work import LOCAL_QUADS
 from tflgpu.plan import Plan, fusion
@@ -21,11 +21,11 @@ from tflgpu.writer import ModelBuilder
 
 from .test_persistent import H200
 
-KIND = "pointwise_depthwise"
+KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
 
 
-class Pair:
-    """A model around a pointwise convolution and a depthwise one; another one before them makes an image of halves."""
+class Net:
+    """A model of pointwise and depthwise convolutions; a first one makes an image of halves."""
 
     def __init__(self, channels: int = 24) -> None:
         self.builder, self.random, self.channels = ModelBuilder(), np.random.default_rng(0), channels
@@ -47,12 +47,18 @@ class Pair:
     def pointwise(self, side: int = 1, activation: str = "RELU6") -> int:
         return self.convolution(self.image, 16, self.channels, side, activation)
 
-    def depthwise(self, x: int, side: int = 3, multiplier: int = 1) -> int:
-        channels = self.channels * multiplier
+    def depthwise(self, x: int, side: int = 3, multiplier: int = 1, channels: int | None = None) -> int:
+        channels = (channels or self.channels) * multiplier
         y, weights = self.result(channels), self.constant(1, side, side, channels)
         options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "depth_multiplier": multiplier}
         options |= {"fused_activation_function": "RELU"}
         self.builder.op("DEPTHWISE_CONV_2D", [x, weights, self.constant(channels)], [y], options)
+        return y
+
+    def mean(self, x: int, *axes: int) -> int:
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate((1, 8, 8, self.channels)))
+        y, listed = self.builder.tensor(shape), self.builder.constant(np.array(axes, np.int32))
+        self.builder.op("MEAN", [x, listed], [y], {"keep_dims": True})
         return y
 
     def op(self, code: str, *inputs: int) -> int:
@@ -71,70 +77,123 @@ def plan_of(model: bytes, target: Target = H200) -> Plan:
     return plan_model(model, tflgpu.Options(), target)[1]
 
 
-def fused(pair: Pair, *outputs: int, target: Target = H200) -> list[Node]:
-    plan = plan_of(pair.builder.finish(list(outputs)), target)
-    return [k.node for k in plan.kernels if k.node.kind == KIND]
+def fused(net: Net, *outputs: int, target: Target = H200) -> list[Node]:
+    plan = plan_of(net.builder.finish(list(outputs)), target)
+    return [k.node for k in plan.kernels if k.node.kind in KINDS]
 
 
 def test_a_pair_is_one_kernel_of_both_operators() -> None:
-    pair = Pair()
-    plan = plan_of(pair.builder.finish([pair.depthwise(pair.pointwise())]))
-    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", KIND]
+    net = Net()
+    plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
+    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "pointwise_depthwise"]
     assert plan.kernels[-1].node.sources == (1, 2)
     assert levels(plan) == (0, 1, 2)
     pointwise, depthwise = 8 * 8 * 24 * 16, 8 * 8 * 24 * 9
     assert plan.kernels[-1].kernel.macs == pointwise + depthwise
 
 
+def test_a_depthwise_convolution_joins_the_pointwise_one_behind_it() -> None:
+    """A block of BlazeFace: the image is also added to the result, and that read twice again."""
+    net = Net(channels=16)
+    block = net.op("ADD", net.image, net.convolution(net.depthwise(net.image), 16, 16))
+    again = net.op("ADD", block, net.convolution(net.depthwise(block), 16, 16))
+    plan = plan_of(net.builder.finish([again]))
+    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "depthwise_pointwise", "depthwise_pointwise"]
+    assert plan.kernels[2].node.sources == (1, 2, 3)
+    assert plan.kernels[2].kernel.macs == 8 * 8 * 16 * (9 + 16)
+    assert levels(plan) == (0, 1, 2, 3)
+
+
+def test_a_mean_joins_the_convolution_before_it() -> None:
+    net = Net()
+    (node,) = fused(net, net.mean(net.pointwise(), 1, 2))
+    assert (node.kind, node.sources) == ("pointwise_mean", (1, 2))
+
+
+@pytest.mark.parametrize(("saved", "expected"), [([2, 3, 2], [1, 3]), ([2, 5, 2], [2]), ([1, 1, 3, 1], [1, 3])])
+def test_a_chain_pairs_up_to_save_the_most(saved: list[float], expected: list[int]) -> None:
+    """Node n and the one before it would save ``saved[n - 1]``."""
+    nodes = [Node("convolution", (n - 1,), n) for n in range(len(saved) + 1)]
+    pairs = {n + 1: fusion.Pair(nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
+    assert sorted(fusion.best_pairs(pairs)) == expected
+
+
+def test_chains_pair_up_by_themselves() -> None:
+    pairs = {n: fusion.Pair(Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
+    assert fusion.best_pairs(pairs) == pairs
+
+
 def test_a_residual_joins_the_pair() -> None:
-    pair = Pair(channels=16)
-    (node,) = fused(pair, pair.op("ADD", pair.image, pair.depthwise(pair.pointwise())))
+    net = Net(channels=16)
+    (node,) = fused(net, net.op("ADD", net.image, net.depthwise(net.pointwise())))
     assert node.inputs[0] == node.inputs[min(node.step_inputs)], "the image is read by the kernel and by its last step"
 
 
 def test_activations_of_their_own_fuse() -> None:
-    pair = Pair(channels=16)
-    (node,) = fused(pair, pair.depthwise(pair.op("LOGISTIC", pair.pointwise(activation="NONE"))))
+    net = Net(channels=16)
+    (node,) = fused(net, net.depthwise(net.op("LOGISTIC", net.pointwise(activation="NONE"))))
     assert node.sources == (1, 2, 3)
 
 
-def an_output(pair: Pair) -> tuple[int, ...]:
-    between = pair.pointwise()
-    return between, pair.depthwise(between)
+def an_output(net: Net) -> tuple[int, ...]:
+    between = net.pointwise()
+    return between, net.depthwise(between)
 
 
-def a_second_reader(pair: Pair) -> tuple[int, ...]:
-    between = pair.pointwise()
-    return (pair.op("ADD", between, pair.depthwise(between)),)
+def a_second_reader(net: Net) -> tuple[int, ...]:
+    between = net.pointwise()
+    return (net.op("ADD", between, net.depthwise(between)),)
 
 
-def an_operand(pair: Pair) -> tuple[int, ...]:
-    return (pair.depthwise(pair.op("PRELU", pair.pointwise(activation="NONE"), pair.constant(pair.channels))),)
+def an_operand(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.op("PRELU", net.pointwise(activation="NONE"), net.constant(net.channels))),)
 
 
-def a_larger_window(pair: Pair) -> tuple[int, ...]:
-    return (pair.depthwise(pair.pointwise(side=3)),)
+def a_larger_window(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.pointwise(side=3)),)
 
 
-def many_taps(pair: Pair) -> tuple[int, ...]:
-    return (pair.depthwise(pair.pointwise(), side=7),)
+def many_taps(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.pointwise(), side=7),)
 
 
-def a_multiplier(pair: Pair) -> tuple[int, ...]:
-    return (pair.depthwise(pair.pointwise(), multiplier=2),)
+def a_multiplier(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.pointwise(), multiplier=2),)
 
 
-@pytest.mark.parametrize("case", [an_output, a_second_reader, an_operand, a_larger_window, many_taps, a_multiplier])
+def a_depthwise_output(net: Net) -> tuple[int, ...]:
+    between = net.depthwise(net.image, channels=16)
+    return between, net.convolution(between, 16, 16)
+
+
+def a_multiplier_before(net: Net) -> tuple[int, ...]:
+    between = net.depthwise(net.image, multiplier=2, channels=16)
+    return (net.convolution(between, 32, 16),)
+
+
+def a_larger_window_behind(net: Net) -> tuple[int, ...]:
+    return (net.convolution(net.depthwise(net.image, channels=16), 16, 16, side=3),)
+
+
+def a_mean_of_rows(net: Net) -> tuple[int, ...]:
+    return (net.mean(net.pointwise(), 1),)
+
+
+APART = (an_output, a_second_reader, an_operand, a_larger_window, many_taps, a_multiplier)
+APART += (a_depthwise_output, a_multiplier_before, a_larger_window_behind, a_mean_of_rows)
+
+
+@pytest.mark.parametrize("case", APART)
 def test_what_one_kernel_cannot_do_stays_apart(case: object) -> None:
     assert callable(case)
-    pair = Pair()
-    assert fused(pair, *case(pair)) == []
+    net = Net()
+    assert fused(net, *case(net)) == []
 
 
 def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
     """The exponential of a zero is none, and 0 times infinity would be NaN."""
-    pair = Pair(channels=22)
-    assert fused(pair, pair.depthwise(pair.op("EXP", pair.pointwise(activation="NONE")))) == []
+    net = Net(channels=22)
+    assert fused(net, net.depthwise(net.op("EXP", net.pointwise(activation="NONE")))) == []
 
 
 @pytest.mark.parametrize(
@@ -143,26 +202,27 @@ def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
     ids=str,
 )
 def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
-    pair = Pair()
+    net = Net()
     target = replace(H200, **change)  # type: ignore[arg-type]
-    assert fused(pair, pair.depthwise(pair.pointwise()), target=target) == []
+    assert fused(net, net.depthwise(net.pointwise()), target=target) == []
 
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", -1e9)
-    pair = Pair()
-    assert fused(pair, pair.depthwise(pair.pointwise())) == []
+    net = Net()
+    assert fused(net, net.depthwise(net.pointwise())) == []
 
 
 def test_rows_that_no_local_memory_can_hold_do_not_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_kernels, "LOCAL_QUADS", 8)
-    pair = Pair()
-    assert fused(pair, pair.depthwise(pair.pointwise())) == []
+    monkeypatch.setattr(separable_kernels, "LOCAL_QUADS", 8)
+    net = Net()
+    assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24)) == []
 
 
 def test_parts_cover_the_result_within_local_memory() -> None:
-    pair = Pair(channels=100)
-    plan = plan_of(pair.builder.finish([pair.depthwise(pair.pointwise())]))
+    net = Net(channels=100)
+    plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
     kernel, node = plan.kernels[-1].kernel, plan.kernels[-1].node
     part, *_ = fused_parts(node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200)  # type: ignore[attr-defined]
     assert part is not None
@@ -170,7 +230,10 @@ def test_parts_cover_the_result_within_local_memory() -> None:
     assert part.scratch == kernel.scratch <= LOCAL_QUADS
 
 
-@pytest.mark.parametrize(("name", "kernels"), [("mobilenet_v1_0.25_224_1_default_1", 18), ("deeplabv3_257_mv_gpu", 44)])
+REAL = [("mobilenet_v1_0.25_224_1_default_1", 17), ("deeplabv3_257_mv_gpu", 43), ("face_landmark", 34)]
+
+
+@pytest.mark.parametrize(("name", "kernels"), REAL)
 def test_kernels_of_real_models(name: str, kernels: int, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As planned for an H200, where the model of cycles decides. A lost fusion shows here."""
     monkeypatch.undo()

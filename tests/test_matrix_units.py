@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.layout import LANES, pack
-from tflgpu.ops import fused_kernels, matrix_kernels
+from tflgpu.ops import fused_kernels, matrix_kernels, mean_kernels, separable_kernels
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
 from tflgpu.plan import fusion
 from tflgpu.target import Target
@@ -148,10 +148,7 @@ def network(net: Net, case: Division) -> Tensor:
     depth, window = case.shape[3], case.window
     x = convolution(net, net.input(net.normal(case.shape)), depth, Window((1, 1)), "NONE")
     x = convolution(net, x, case.channels, Window((1, 1)), "RELU6")
-    filters = net.constant(net.normal((1, *window.kernel, case.channels), 0.3))
-    bias = net.constant(net.normal((case.channels,)))
-    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, window)
-    x = net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation="RELU")
+    x = depthwise(net, x, window, "RELU")
     y = convolution(net, x, case.channels, Window((3, 3), padding="SAME"), "NONE")
     return net.op("ADD", [x, y], x.value + y.value, activation="NONE")
 
@@ -166,16 +163,29 @@ def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) 
     return net.op("CONV_2D", [x, filters, bias], value, options(window), activation=activation, terms=terms)
 
 
+def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
+    filters = net.constant(net.normal((1, *window.kernel, x.shape[3]), 0.3))
+    bias = net.constant(net.normal((x.shape[3],)))
+    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, window)
+    return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation=activation)
+
+
 def options(w: Window) -> dict[str, object]:
     strides = {"padding": w.padding, "stride_h": w.stride[0], "stride_w": w.stride[1]}
     return strides | {"dilation_h_factor": w.dilation[0], "dilation_w_factor": w.dilation[1]}
 
 
+@pytest.fixture
+def emulation() -> None:
+    """Where it is missing, tests that need it are skipped, or fail."""
+    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+
+
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("case", DIVISIONS, ids=str)
 def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
     monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLITS"), case.pair, strict=True):
@@ -193,6 +203,57 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
         check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
         results.append(got)
     np.testing.assert_allclose(*results, atol=2e-3 * np.abs(results[0]).max())
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
+
+    part: blocks of rows, blocks of columns, parts of columns, and splits of the first pair; quads: of its
+    depthwise result that each work-item computes. splits: of the second.
+    """
+
+    shape: tuple[int, int, int, int]
+    channels: int
+    window: Window
+    part: tuple[int, int, int, int]
+    quads: int
+    splits: int
+
+
+ENDS = (
+    Ends((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1, 1), quads=1, splits=1),
+    Ends((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2, 1), quads=3, splits=2),
+    Ends((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 1, 1, 4), quads=2, splits=1),
+    Ends((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), part=(8, 1, 5, 1), quads=8, splits=1),
+)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("case", ENDS, ids=str)
+def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
+    names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLITS")
+    for name, value in zip(names, case.part, strict=True):
+        monkeypatch.setattr(separable_kernels, name, (value,))
+    monkeypatch.setattr(mean_kernels, "SPLITS", (case.splits,))
+    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
+    x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
+    net.output(x)
+    y = convolution(net, x, 40, Window((1, 1)), "RELU6")
+    axes = net.constant(np.array([1, 2], np.int32))
+    net.output(net.op("MEAN", [y, axes], y.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
+    model = net.case(ARITHMETIC)
+    _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+    kernels = {k.node.kind: k.kernel for k in plan.kernels}
+    assert "pointwise_mean" in kernels
+    slices = kernels["depthwise_pointwise"].parameters["slices"]
+    assert isinstance(slices, int)
+    assert slices * SIDE * case.part[0] == case.quads * emulated.TARGET.local_size
+    for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
+        check(got, expected, replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
 
 
 @dataclass(frozen=True)
@@ -217,11 +278,10 @@ SHALLOW = (
 )
 
 
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("case", SHALLOW, ids=str)
 def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
     monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
     monkeypatch.setattr(matrix_kernels, "FEW_WAVES", 0 if case.ahead else 1000)
@@ -236,3 +296,19 @@ def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.Mon
     (got,) = emulated.run(plan, [image])
     assert np.isfinite(y.value).any() and np.isnan(y.value).any()
     np.testing.assert_allclose(got, y.value, atol=2e-3 * np.nanmax(np.abs(y.value)))
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("depth", [3, 20])
+def test_a_pointwise_convolution_with_padding(depth: int) -> None:
+    """A window of one tap that may be outside the image: where it is, the result is the bias."""
+    net = Net(pytest.fail, seed=4)
+    image = net.normal((1, 4, 5, depth))
+    x = net.input(image)
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    border = ((0, 0), (1, 2), (0, 1), (0, 0))
+    x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
+    net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
+    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.endswith("mma")
+    check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")

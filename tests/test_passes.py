@@ -205,6 +205,25 @@ def test_padding_stays_out_of_pooling(code: str) -> None:
     assert kinds(apply(merge_padding, m.graph(y))) == {"rearrange": 1, "pool": 1}
 
 
+@pytest.mark.parametrize(
+    ("code", "activation", "pixels", "merged"),
+    [
+        ("MAX_POOL_2D", "RELU", 2, True),
+        ("MAX_POOL_2D", "RELU6", 1, True),
+        ("MAX_POOL_2D", "RELU_N1_TO_1", 1, False),  # a zero can be the maximum of negative numbers
+        ("MAX_POOL_2D", "RELU", 3, False),  # windows in the corners see zeros only
+        ("AVERAGE_POOL_2D", "RELU", 1, False),
+    ],
+)
+def test_padding_joins_the_maximum_that_it_cannot_change(code: str, activation: str, pixels: int, merged: bool) -> None:
+    m = Model()
+    x = m.pad(m.op(activation, [m.input(*IMAGE)]), [(0, 0), (pixels, 1), (pixels, 1), (0, 0)])
+    shape = (1, IMAGE[1] + pixels - 1, IMAGE[2] + pixels - 1, IMAGE[3])
+    y = m.op(code, [x], shape, filter_width=3, filter_height=3, **WINDOW)
+    graph = apply(merge_padding, m.graph(y))
+    assert kinds(graph) == {"map": 1, "pool": 1} | ({} if merged else {"rearrange": 1})
+
+
 def test_padding_of_channels_or_for_two_readers_stays() -> None:
     m = Model()
     x = m.input(*IMAGE)

@@ -15,6 +15,7 @@ from tflgpu.ops import (
     lookup,
     lstm,
     matmul,
+    mean_kernels,
     mediapipe,
     movement,
     normalization,
@@ -25,6 +26,7 @@ from tflgpu.ops import (
     resampler,
     resize,
     scan,
+    separable_kernels,
     shaping,
     slicing,
 )
@@ -48,6 +50,7 @@ __all__ = [
     "lookup",
     "lstm",
     "matmul",
+    "mean_kernels",
     "mediapipe",
     "movement",
     "normalization",
@@ -58,6 +61,7 @@ __all__ = [
     "resampler",
     "resize",
     "scan",
+    "separable_kernels",
     "shaping",
     "slicing",
 ]

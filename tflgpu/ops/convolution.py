@@ -52,6 +52,32 @@ class PointwiseDepthwise:
 
 
 @dataclass(frozen=True)
+class DepthwisePointwise:
+    """A depthwise convolution with ``steps`` of its own, and the pointwise one that alone reads it.
+
+    Inputs: image NHWC, weights [1, kh, kw, channels] and bias of the depthwise convolution, weights
+    [out, 1, 1, channels] and bias of the pointwise one; all but the image are constants. Made by planning, too.
+
+    window: the depthwise one. steps: functions of their own earlier values.
+    """
+
+    window: Window
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class PointwiseMean:
+    """A pointwise convolution with ``steps`` of its own, and the mean over all pixels of an image that alone reads it.
+
+    Inputs: image NHWC, weights [out, 1, 1, in] and bias; all but the image are constants. Made by planning, too.
+
+    steps: functions of their own earlier values.
+    """
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
 class TransposeConvolution:
     """Inputs: image NHWC, weights [out, kh, kw, in] (as for a convolution), perhaps bias.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tflgpu.ir import Value
+from tflgpu.ir import Step, Value
 from tflgpu.layout import LANES, pack
 from tflgpu.ops.convolution import PointwiseDepthwise
 from tflgpu.ops.group_work import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
@@ -69,6 +69,20 @@ def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterat
         yield FusedPart(rows, column_blocks, splits, tiles, sum_quads, sum_quads + between, time)
 
 
+def inner_steps(steps: Sequence[Step]) -> list[dict[str, object]]:
+    """What templates see of ``steps`` between two operators of one kernel: functions of floats that read no input."""
+    return [
+        {
+            "index": k + 1,
+            "function": step.function,
+            "operands": [{"value": o.index} for o in step.operands if isinstance(o, Value)],
+            "parameters": list(step.parameters),
+            "type": "float",
+        }
+        for k, step in enumerate(steps)
+    ]
+
+
 @variant("pointwise_depthwise", "gpu")
 def pointwise_depthwise_mma(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
@@ -85,16 +99,7 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
         "pointwise_depthwise_mma",
         {
             "window": window,
-            "pointwise_steps": [
-                {
-                    "index": k + 1,
-                    "function": step.function,
-                    "operands": [{"value": o.index} for o in step.operands if isinstance(o, Value)],
-                    "parameters": list(step.parameters),
-                    "type": "float",
-                }
-                for k, step in enumerate(attributes.steps)
-            ],
+            "pointwise_steps": inner_steps(attributes.steps),
             "rows": part.rows,
             "column_blocks": part.column_blocks,
             "splits": part.splits,

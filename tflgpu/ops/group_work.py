@@ -15,9 +15,11 @@ SPLITS = (1, 2, 4, 8)
 LOCAL_QUADS = 2048  # float4 elements of local memory that a group may take: 32 KiB
 
 # Cycles of a compute unit, roughly, as seen on an H200: of a tile without any step, from its first load to its last
-# store; of a step of which four are under way at once while memory is waited for; of adding up split sums.
+# store; of a step of which four are under way at once while memory is waited for, and of all that are loaded at once;
+# of adding up split sums.
 TILE_LATENCY = 1500
 STEP_LATENCY = 200
+BATCH_LATENCY = 4 * STEP_LATENCY
 _REDUCTION_LATENCY = 100
 _LOCAL_QUADS_PER_CYCLE = 8
 

@@ -1,29 +1,34 @@
-"""Let a convolution pad for itself instead of reading a padded copy."""
+"""Let a window pad for itself instead of reading a padded copy."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Node, joint_sources
+from tflgpu.ir import Graph, Node, TensorId, joint_sources
 from tflgpu.ops.convolution import Convolution, Depthwise
+from tflgpu.ops.pooling import Pool
 from tflgpu.ops.shaping import Rearrange
-from tflgpu.ops.window import Padding
+from tflgpu.ops.window import Padding, Window
+
+# Steps whose result is never below zero.
+NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
 
 
 def merge_padding(graph: Graph) -> Graph:
     """Merge PAD (height and width, zeros) into the convolution that alone reads it.
 
-    Not into pooling: an average must count the zeros that PAD adds and not those of its own padding, and a maximum
-    must see them as candidates. A convolution cannot tell them apart.
+    Not into pooling as such: an average must count the zeros that PAD adds and not those of its own padding, and a
+    maximum must see them as candidates. A convolution cannot tell them apart. Nor can the maximum of windows that each
+    hold a pixel of an image without negative ones.
     """
     merged: dict[int, Node] = {}
     dropped: set[int] = set()
     for node in graph.nodes:
         extra = _image_padding(graph, node)
         reader = graph.sole_consumer(node.output)
-        if extra is None or reader is None or not isinstance(reader.attributes, Convolution | Depthwise):
+        attributes = _padded(graph, node.inputs[0], reader, extra) if reader and extra else None
+        if reader is None or attributes is None:
             continue
-        attributes = replace(reader.attributes, window=reader.attributes.window.padded(extra))
         merged[reader.output] = replace(
             reader,
             inputs=(node.inputs[0], *reader.inputs[1:]),
@@ -32,6 +37,29 @@ def merge_padding(graph: Graph) -> Graph:
         )
         dropped.add(node.output)
     return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes if n.output not in dropped)
+
+
+def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:
+    """The attributes of ``reader`` if it is to pad ``image`` for itself, None if it cannot."""
+    match reader.attributes:
+        case Convolution() | Depthwise() as attributes:
+            return replace(attributes, window=attributes.window.padded(extra))
+        case Pool("maximum", window) as pool if _is_not_negative(graph, image):
+            padded = replace(pool, window=window.padded(extra))
+            return padded if _each_sees_the_image(padded.window) else None
+    return None
+
+
+def _each_sees_the_image(window: Window) -> bool:
+    """Whether there is a pixel of the image in the window wherever it is."""
+    top, bottom, left, right = window.padding
+    return max(top, bottom) < window.kernel[0] and max(left, right) < window.kernel[1]
+
+
+def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
+    """Whether the last step of the node that computes ``tensor`` says so."""
+    producer = graph.producer.get(tensor)
+    return producer is not None and bool(producer.steps) and producer.steps[-1].function in NOT_NEGATIVE
 
 
 def _image_padding(graph: Graph, node: Node) -> Padding | None:

@@ -1,20 +1,29 @@
-"""Join a pointwise convolution and the depthwise one that reads it, for devices where one kernel of both is faster."""
+"""Join neighbours that one kernel computes faster than two, for devices with matrix units.
+
+Neighbours are a node and the only one that reads it, as its first input; so each node has one neighbour at most on
+either side, and belongs to one pair at most. Of all ways to form pairs along a chain the one is taken that saves the
+most, by the model of cycles of ``ops/group_work.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from tflgpu.ir import Graph, Input, Node, Operand, Step, Tensor, TensorId, joint_sources
 from tflgpu.layout import LANES
-from tflgpu.ops.convolution import Convolution, Depthwise, PointwiseDepthwise
+from tflgpu.ops.convolution import Convolution, Depthwise, DepthwisePointwise, PointwiseDepthwise, PointwiseMean
 from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_parts
 from tflgpu.ops.fused_kernels import fused_parts
+from tflgpu.ops.group_work import TILE_LATENCY
 from tflgpu.ops.kernel import Storage
 from tflgpu.ops.matrix_kernels import matrix_parts
+from tflgpu.ops.mean_kernels import mean_parts
+from tflgpu.ops.reduction import Reduce
+from tflgpu.ops.separable_kernels import separable_parts
 from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.boundary import storages
 from tflgpu.target import Target
@@ -22,31 +31,75 @@ from tflgpu.target import Target
 # Cycles, as in group_work.py, from the end of one kernel to the beginning of the next, by executor.
 NEXT_KERNEL = {"persistent": 1300.0, "launch": 4000.0}
 
+Storages = Mapping[TensorId, Storage]
 
-def fuse_depthwise(graph: Graph, target: Target) -> Graph:
-    """One node for each such pair that runs faster so on ``target``; the conversions of ``graph`` are in place."""
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbours, and the cycles that one kernel of both saves."""
+
+    first: Node
+    second: Node
+    saved: float
+
+
+def fuse_pairs(graph: Graph, target: Target) -> Graph:
+    """One node for each pair that runs faster so on ``target``; the conversions of ``graph`` are in place."""
     if not target.matrix_units or target.storage != "half":
         return graph
-    storage = storages(graph, target)
+    pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, target)})
+    dropped = {pair.first.output for pair in pairs.values()}
     fresh = graph.fresh_ids()
     zeros: list[Tensor] = []
-    nodes: dict[TensorId, Node] = {}
 
-    def bias(node: Node) -> TensorId:
-        if _kernel_inputs(node) > 2:
-            return node.inputs[2]
+    def constants(node: Node) -> tuple[TensorId, ...]:
+        """Weights and bias, which the kernels of pairs always have; nothing for a mean."""
+        known = node.inputs[1 : _kernel_inputs(node)]
+        if len(known) != 1:
+            return known
         channels = graph[node.output].shape[-1]
         zeros.append(Tensor(next(fresh), "", (channels,), data=np.zeros(channels, np.float32)))
-        return zeros[-1].id
+        return (*known, zeros[-1].id)
 
-    for node in graph.nodes:
-        first = nodes.get(node.inputs[0]) if node.inputs else None
-        if first is not None and _fusable(graph, storage, first, node) and _is_faster(storage, first, node, target):
-            del nodes[first.output]
-            nodes[node.output] = _joined(first, node, bias(first), bias(node))
-        else:
-            nodes[node.output] = node
-    return graph.with_nodes(nodes.values(), zeros)
+    def joined(pair: Pair) -> Node:
+        return _joined(pair, constants(pair.first), constants(pair.second))
+
+    kept = (node for node in graph.nodes if node.output not in dropped)
+    nodes = [joined(pairs[node.output]) if node.output in pairs else node for node in kept]
+    return graph.with_nodes(nodes, zeros)
+
+
+def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
+    """Every pair of neighbours that one kernel can compute, and computes faster, in the order of the second."""
+    storage = storages(graph, target)
+    for second in graph.nodes:
+        first = graph.producer.get(second.inputs[0]) if second.inputs else None
+        if first is None or not _fusable(graph, storage, first, second):
+            continue
+        joint = _joint_cycles(storage, first, second, target)
+        alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
+        if joint is not None and joint < alone:
+            yield Pair(first, second, alone - joint)
+
+
+def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
+    """The pairs that save the most together, none of which share a node. ``pairs``: by their second's output."""
+    saved: dict[TensorId, float] = {}  # by the nodes of a chain up to this one
+    joined: set[TensorId] = set()  # where the best of these ways ends with a pair
+    for output, pair in pairs.items():
+        before = pairs.get(pair.first.output)
+        apart = saved.get(pair.first.output, 0.0)
+        together = pair.saved + (saved.get(before.first.output, 0.0) if before else 0.0)
+        saved[output] = max(apart, together)
+        if together > apart:
+            joined.add(output)
+    chosen: dict[TensorId, Pair] = {}
+    taken: set[TensorId] = set()
+    for output, pair in reversed(list(pairs.items())):
+        if output in joined and output not in taken:
+            chosen[output] = pair
+            taken.add(pair.first.output)
+    return chosen
 
 
 def _kernel_inputs(node: Node) -> int:
@@ -54,50 +107,77 @@ def _kernel_inputs(node: Node) -> int:
     return min(node.step_inputs, default=len(node.inputs))
 
 
-def _fusable(graph: Graph, storage: Mapping[TensorId, Storage], pointwise: Node, depthwise: Node) -> bool:
+def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
     """Whether one kernel can give the result of both."""
-    first, second = pointwise.attributes, depthwise.attributes
-    if not isinstance(first, Convolution) or not isinstance(second, Depthwise):
+    orders = ((_is_pointwise, _is_depthwise), (_is_depthwise, _is_pointwise), (_is_pointwise, _is_image_mean))
+    if not any(one(first) and other(second) for one, other in orders):
         return False
-    between, image = pointwise.output, storage[pointwise.inputs[0]]
+    between, image = first.output, storage[first.inputs[0]]
     return (
-        first.window.is_pointwise
-        and first.groups == 1
-        and second.multiplier == 1
-        and prod(second.window.kernel) <= UNROLLED_TAPS
-        and graph[pointwise.inputs[1]].is_constant
-        and graph[depthwise.inputs[1]].is_constant
+        graph[first.inputs[1]].is_constant
+        and (_is_image_mean(second) or graph[second.inputs[1]].is_constant)
         and graph.sole_consumer(between) is not None
         and image.type == storage[between].type == "half"
         and not image.linear
-        and not any(graph[t].precise for t in (*pointwise.inputs, *depthwise.inputs, depthwise.output))
-        and not pointwise.step_inputs
-        and _steps_stay_inside(pointwise, storage[between].channels)
+        and not any(graph[t].precise for t in (*first.inputs, *second.inputs, second.output))
+        and not first.step_inputs
+        and _steps_stay_inside(first, storage[between].channels)
     )
 
 
-def _steps_stay_inside(pointwise: Node, channels: int) -> bool:
+def _is_pointwise(node: Node) -> bool:
+    attributes = node.attributes
+    return isinstance(attributes, Convolution) and attributes.window.is_pointwise and attributes.groups == 1
+
+
+def _is_depthwise(node: Node) -> bool:
+    """Whether its taps are few enough to be unrolled."""
+    attributes = node.attributes
+    if not isinstance(attributes, Depthwise):
+        return False
+    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS
+
+
+def _is_image_mean(node: Node) -> bool:
+    """Whether it is the mean of all pixels of an image, NHWC."""
+    return node.attributes == Reduce("mean", (1, 2))
+
+
+def _steps_stay_inside(node: Node, channels: int) -> bool:
     """Whether all steps compute floats, and zeros in the lanes past the last channel."""
-    functions = [FUNCTIONS[step.function] for step in pointwise.steps]
+    functions = [FUNCTIONS[step.function] for step in node.steps]
     floats = all(f.result == "first" for f in functions)
     return floats and (channels % LANES == 0 or all(f.keeps_zero for f in functions))
 
 
-def _is_faster(storage: Mapping[TensorId, Storage], pointwise: Node, depthwise: Node, target: Target) -> bool:
-    first, second = pointwise.attributes, depthwise.attributes
-    assert isinstance(first, Convolution) and isinstance(second, Depthwise)
-    image, between, result = (storage[t] for t in (pointwise.inputs[0], pointwise.output, depthwise.output))
-    joined = fused_parts(second.window, image, result, target)
-    one = matrix_parts(first.window, image, between, target)[0].cycles
-    _, _, other = depthwise_parts(second.window, result, target)[0]
-    return bool(joined) and joined[0].cycles < one + NEXT_KERNEL[target.executor] + other
+def _joint_cycles(storage: Storages, first: Node, second: Node, target: Target) -> float | None:
+    """Rough cycles of one kernel of both, None if local memory is too small for any."""
+    image, result = storage[first.inputs[0]], storage[second.output]
+    match first.attributes, second.attributes:
+        case Convolution(), Depthwise(window):
+            cycles = [part.cycles for part in fused_parts(window, image, result, target)]
+        case Depthwise(), Convolution():
+            cycles = [part.cycles for part in separable_parts(image, result, target)]
+        case _:
+            cycles = [part.cycles for part in mean_parts(image, result, target)]
+    return cycles[0] if cycles else None
 
 
-def _joined(pointwise: Node, depthwise: Node, pointwise_bias: TensorId, depthwise_bias: TensorId) -> Node:
-    assert isinstance(depthwise.attributes, Depthwise)
-    image, weights = pointwise.inputs[:2]
-    kernel_inputs = (image, weights, pointwise_bias, depthwise.inputs[1], depthwise_bias)
-    known = _kernel_inputs(depthwise)
+def _cycles(storage: Storages, node: Node, target: Target) -> float:
+    """Rough cycles of a kernel of one node of a pair."""
+    result = storage[node.output]
+    match node.attributes:
+        case Depthwise(window):
+            return depthwise_parts(window, result, target)[0][2]
+        case Convolution(window):
+            return matrix_parts(window, storage[node.inputs[0]], result, target)[0].cycles
+    return TILE_LATENCY  # a mean, which takes little more
+
+
+def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants: tuple[TensorId, ...]) -> Node:
+    first, second = pair.first, pair.second
+    kernel_inputs = (first.inputs[0], *first_constants, *second_constants)
+    known = _kernel_inputs(second)
 
     def moved(operand: Operand) -> Operand:
         return Input(operand.index - known + len(kernel_inputs)) if isinstance(operand, Input) else operand
@@ -105,11 +185,22 @@ def _joined(pointwise: Node, depthwise: Node, pointwise_bias: TensorId, depthwis
     def step(original: Step) -> Step:
         return replace(original, operands=tuple(map(moved, original.operands)))
 
+    kind, attributes = _joint_operator(first, second)
     return Node(
-        "pointwise_depthwise",
-        (*kernel_inputs, *depthwise.inputs[known:]),
-        depthwise.output,
-        PointwiseDepthwise(depthwise.attributes.window, pointwise.steps),
-        tuple(map(step, depthwise.steps)),
-        joint_sources(pointwise, depthwise),
+        kind,
+        (*kernel_inputs, *second.inputs[known:]),
+        second.output,
+        attributes,
+        tuple(map(step, second.steps)),
+        joint_sources(first, second),
     )
+
+
+def _joint_operator(first: Node, second: Node) -> tuple[str, PointwiseDepthwise | DepthwisePointwise | PointwiseMean]:
+    """Kind and attributes of a pair's node."""
+    match first.attributes, second.attributes:
+        case Convolution(), Depthwise(window):
+            return "pointwise_depthwise", PointwiseDepthwise(window, first.steps)
+        case Depthwise(window), Convolution():
+            return "depthwise_pointwise", DepthwisePointwise(window, first.steps)
+    return "pointwise_mean", PointwiseMean(first.steps)

@@ -11,7 +11,7 @@ from tflgpu.ops.kernel import VARIANTS, Argument, Chooser, Kernel, Request, Stor
 from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
-from tflgpu.plan.fusion import fuse_depthwise
+from tflgpu.plan.fusion import fuse_pairs
 from tflgpu.target import Target, VectorType
 
 
@@ -79,7 +79,7 @@ class Plan:
 
 def make_plan(graph: Graph, target: Target, chooser: Chooser = likeliest) -> Plan:
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
-    graph = fuse_depthwise(add_conversions(graph), target)
+    graph = fuse_pairs(add_conversions(graph), target)
     storage = storages(graph, target)
     computed = (n for n in graph.nodes if n.kind != "view" and graph[n.output].size)  # nobody writes an empty output
     kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)

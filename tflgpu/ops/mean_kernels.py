@@ -1,0 +1,72 @@
+"""A pointwise convolution and the mean over all pixels of its result as one kernel, the first on matrix units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.layout import LANES
+from tflgpu.ops.convolution import PointwiseMean
+from tflgpu.ops.fused_kernels import inner_steps
+from tflgpu.ops.group_work import BATCH_LATENCY, SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
+from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, tile_count, variant
+from tflgpu.ops.matrix_kernels import COLUMN_CYCLES, ROW_CYCLES, padded_bias, step_depth
+from tflgpu.ops.packed_weights import SIDE, pack_fragments
+from tflgpu.target import Target
+
+
+@dataclass(frozen=True)
+class MeanPart:
+    """How many warps share the input channels of 16 pixels by 16 channels, and roughly how long the kernel takes."""
+
+    splits: int
+    tiles: int
+    cycles: float
+
+
+def mean_parts(src: Storage, dst: Storage, target: Target) -> list[MeanPart]:
+    """The ways to share the work, the best first. A tile is 16 channels of an image."""
+    warps, blocks = target.local_size // WARP, tile_count(src.plane, SIDE)
+    input_blocks = tile_count(src.slices, SIDE // LANES)
+    tiles = dst.geometry.batch * tile_count(dst.slices, SIDE // LANES)
+
+    def part(splits: int) -> MeanPart:
+        rounds, steps = tile_count(blocks * splits, warps), input_blocks // splits
+        waiting = tile_count(steps, step_depth(steps, 1, 1)) * BATCH_LATENCY
+        loading = steps * min(warps, blocks * splits) * (ROW_CYCLES + COLUMN_CYCLES)
+        sharing = reduction_cycles(target, splits, 2) + reduction_cycles(target, warps, 1)
+        waves = tile_count(tiles, target.compute_units)
+        return MeanPart(splits, tiles, waves * (TILE_LATENCY + rounds * max(waiting, loading) + sharing))
+
+    # Split sums are added up once.
+    choices = (n for n in SPLITS if n == 1 or (input_blocks % n == 0 and blocks * n <= warps))
+    return sorted(map(part, choices), key=lambda p: p.cycles)
+
+
+@variant("pointwise_mean", "gpu")
+def pointwise_mean_mma(request: Request) -> Kernel:
+    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
+    assert isinstance(attributes, PointwiseMean)
+    parts: dict[Choice, MeanPart] = {(p.splits,): p for p in mean_parts(src, dst, target)}
+    part = parts[request.choose(list(parts))]
+    input_blocks = tile_count(src.slices, SIDE // LANES)
+    packed = pack_fragments(request.constant(1), 1, input_blocks)
+    return Kernel(
+        "pointwise_mean_mma",
+        {
+            "pointwise_steps": inner_steps(attributes.steps),
+            "splits": part.splits,
+            "depth": step_depth(input_blocks // part.splits, 1, 1),
+            "input_blocks": input_blocks,
+            "column_tiles": len(packed),
+            "src": src,
+        },
+        (
+            request.activation("src", 0),
+            request.weights("weights", packed),
+            Argument("bias", "float", None, padded_bias(request.constant(2), len(packed) * SIDE)),
+        ),
+        tiles=part.tiles,
+        local_size=target.local_size,
+        scratch=max(scratch(target, part.splits, 2), target.local_size),
+        macs=src.geometry.pixels * src.channels * dst.channels,
+    )
