@@ -246,43 +246,50 @@ def depthwise_gpu(request: Request) -> Kernel:
     if attributes.multiplier > 1 or taps > UNROLLED_TAPS:
         return depthwise(request)
 
-    parts: dict[Choice, tuple[int, int, float]] = {
-        part[:1]: part for part in depthwise_parts(window, request.output, target)
-    }
-    pixels, tiles, _ = parts[request.choose(list(parts))]
+    part = request.choose_part(depthwise_parts(window, request.output, target))
     arguments = _depthwise_arguments(request)
     return Kernel(
         "depthwise_gpu",
         {
             "window": window,
-            "pixels": pixels,
-            "columns": _columns(window, pixels),
+            "pixels": part.pixels,
+            "columns": _columns(window, part.pixels),
             "per_tile": target.local_size,
             "src": request.input(0),
             "weights_type": arguments[1].type,
         },
         arguments,
-        tiles=tiles,
+        tiles=part.tiles,
         local_size=target.local_size,
         macs=taps * g.pixels * g.channels,
     )
 
 
-def depthwise_parts(window: Window, dst: Storage, target: Target) -> list[tuple[int, int, float]]:
-    """Of each part of a depthwise convolution that gives ``dst`` on a GPU: pixels, tiles, and rough cycles in all.
+@dataclass(frozen=True)
+class DepthwisePart:
+    """How many neighbouring pixels a work-item computes, and roughly how long the kernel takes."""
 
-    The best part is the first.
-    """
+    pixels: int
+    tiles: int
+    cycles: float
+
+    @property
+    def choice(self) -> Choice:
+        return (self.pixels,)
+
+
+def depthwise_parts(window: Window, dst: Storage, target: Target) -> list[DepthwisePart]:
+    """The parts that suit a depthwise convolution that gives ``dst`` on a GPU, the best first."""
     g, taps = dst.geometry, prod(window.kernel)
 
-    def part(pixels: int) -> tuple[int, int, float]:
+    def part(pixels: int) -> DepthwisePart:
         tiles = tile_count(g.batch * g.slices * g.height * tile_count(g.width, pixels), target.local_size)
         loads = taps + window.kernel[0] * len(_columns(window, pixels))
         step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
         time = cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
-        return pixels, tiles, time
+        return DepthwisePart(pixels, tiles, time)
 
-    return sorted((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p[2])
+    return sorted((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p.cycles)
 
 
 def _columns(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:

@@ -38,6 +38,10 @@ class FusedPart:
     scratch: int
     cycles: float
 
+    @property
+    def choice(self) -> Choice:
+        return self.rows, self.column_blocks, self.splits
+
 
 def fused_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[FusedPart]:
     """The parts that local memory is large enough for, the best first.
@@ -89,10 +93,7 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
     assert isinstance(attributes, PointwiseDepthwise)
     window = attributes.window
     # Planning fuses only what has a part that fits.
-    parts: dict[Choice, FusedPart] = {
-        (p.rows, p.column_blocks, p.splits): p for p in fused_parts(window, src, dst, target)
-    }
-    part = parts[request.choose(list(parts))]
+    part = request.choose_part(fused_parts(window, src, dst, target))
     input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
     packed = pack_fragments(request.constant(1), part.column_blocks, input_blocks)
     return Kernel(

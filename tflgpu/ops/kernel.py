@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -82,6 +82,17 @@ class Kernel:
 Choice = tuple[int, ...]  # parameters of a kernel; what they are is its variant's own
 
 
+class Part(Protocol):
+    """What a group or a warp is to compute: one of several ways to divide the work of a kernel."""
+
+    @property
+    def choice(self) -> Choice:
+        """What tells it from the other ways."""
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+
 def likeliest(_: Request, ranked: Sequence[Choice]) -> Choice:
     """The choice that the variant itself would make."""
     return ranked[0]
@@ -103,6 +114,11 @@ class Request:
         A variant asks once at most, and may be given any of them.
         """
         return self.chooser(self, ranked)
+
+    def choose_part(self, ranked: Sequence[AnyPart]) -> AnyPart:
+        """:meth:`choose` among parts."""
+        parts = {part.choice: part for part in ranked}
+        return parts[self.choose(list(parts))]
 
     @property
     def signature(self) -> str:

@@ -50,6 +50,10 @@ class MatrixPart:
     tiles: int
     cycles: float
 
+    @property
+    def choice(self) -> Choice:
+        return self.row_blocks, self.column_blocks, self.splits
+
 
 def matrix_steps(window: Window, src: Storage) -> int:
     """Steps of a convolution: blocks of 16 channels of one tap, or of an image of one slice 4 taps."""
@@ -97,10 +101,7 @@ def convolution_mma(request: Request, window: Window, weights: Array, bias: Arra
     """weights: [out, kh, kw, in]."""
     src, dst, target = request.input(0), request.output, request.target
     columns = tile_count(dst.slices, SIDE // LANES)
-    parts: dict[Choice, MatrixPart] = {
-        (p.row_blocks, p.column_blocks, p.splits): p for p in matrix_parts(window, src, dst, target)
-    }
-    part = parts[request.choose(list(parts))]
+    part = request.choose_part(matrix_parts(window, src, dst, target))
     steps_per_split = tile_count(matrix_steps(window, src), part.splits)
     input_blocks = tile_count(src.slices, SIDE // LANES)
     template = "convolution_mma"

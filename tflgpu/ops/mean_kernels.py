@@ -22,6 +22,10 @@ class MeanPart:
     tiles: int
     cycles: float
 
+    @property
+    def choice(self) -> Choice:
+        return (self.splits,)
+
 
 def mean_parts(src: Storage, dst: Storage, target: Target) -> list[MeanPart]:
     """The ways to share the work, the best first. A tile is 16 channels of an image."""
@@ -46,8 +50,7 @@ def mean_parts(src: Storage, dst: Storage, target: Target) -> list[MeanPart]:
 def pointwise_mean_mma(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseMean)
-    parts: dict[Choice, MeanPart] = {(p.splits,): p for p in mean_parts(src, dst, target)}
-    part = parts[request.choose(list(parts))]
+    part = request.choose_part(mean_parts(src, dst, target))
     input_blocks = tile_count(src.slices, SIDE // LANES)
     packed = pack_fragments(request.constant(1), 1, input_blocks)
     return Kernel(

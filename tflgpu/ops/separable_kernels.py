@@ -48,6 +48,10 @@ class SeparablePart:
     scratch: int
     cycles: float
 
+    @property
+    def choice(self) -> Choice:
+        return self.row_blocks, self.column_blocks, self.column_parts, self.splits
+
 
 def separable_parts(src: Storage, dst: Storage, target: Target) -> list[SeparablePart]:
     """The parts that local memory is large enough for, the best first. dst: the result of both."""
@@ -97,10 +101,7 @@ def depthwise_pointwise_mma(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, DepthwisePointwise)
     # Planning fuses only what has a part that fits.
-    parts: dict[Choice, SeparablePart] = {
-        (p.row_blocks, p.column_blocks, p.column_parts, p.splits): p for p in separable_parts(src, dst, target)
-    }
-    part = parts[request.choose(list(parts))]
+    part = request.choose_part(separable_parts(src, dst, target))
     input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
     group_columns = part.column_blocks * part.column_parts
     packed = pack_fragments(request.constant(3), group_columns, input_blocks)

@@ -168,7 +168,7 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
     result = storage[node.output]
     match node.attributes:
         case Depthwise(window):
-            return depthwise_parts(window, result, target)[0][2]
+            return depthwise_parts(window, result, target)[0].cycles
         case Convolution(window):
             return matrix_parts(window, storage[node.inputs[0]], result, target)[0].cycles
     return TILE_LATENCY  # a mean, which takes little more
