@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -16,12 +16,14 @@ from tflgpu.ir import Graph, Node, remove_dead, verify
 from tflgpu.link import link
 from tflgpu.lower import lower
 from tflgpu.ops.convolution import Convolution
+from tflgpu.ops.shaping import Rearrange
 from tflgpu.passes import PASSES, Pass, optimize
 from tflgpu.passes.affine import fold_affine
 from tflgpu.passes.fold import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.padding import merge_padding
 from tflgpu.passes.simplify import simplify
+from tflgpu.passes.transposes import sink_transposes
 from tflgpu.passes.weights import pack_weights
 from tflgpu.plan import make_plan
 from tflgpu.runtime.devices import choose
@@ -67,6 +69,9 @@ class Model:
     def pad(self, x: int, margins: list[tuple[int, int]]) -> int:
         shape = tuple(d + a + b for d, (a, b) in zip(self.shapes[x], margins, strict=True))
         return self.op("PAD", [x, self.integers(margins)], shape)
+
+    def transpose(self, x: int, order: Sequence[int]) -> int:
+        return self.op("TRANSPOSE", [x, self.integers(order)], tuple(self.shapes[x][axis] for axis in order))
 
     def graph(self, *outputs: int) -> Graph:
         lowered = lower(read_model(self.builder.finish(outputs)))
@@ -143,6 +148,7 @@ def test_every_pass_is_tested() -> None:
     assert set(PASSES) <= {
         fold_constants,
         simplify,
+        sink_transposes,
         merge_padding,
         fold_affine,
         inline_shared_source,
@@ -186,6 +192,86 @@ def test_a_reshape_that_moves_bytes_is_none() -> None:
     assert kinds(apply(simplify, m.graph(m.op("ABS", [y]))))["view"] == 0
 
 
+CHANNELS_FIRST, CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def assert_channels_last(graph: Graph, expected: dict[str, int]) -> None:
+    """That sinking leaves these nodes alone, and no axis in another place than before the first transpose."""
+    sunk = apply(sink_transposes, graph)
+    assert kinds(sunk) == expected
+    for node in sunk.nodes:
+        if isinstance(node.attributes, Rearrange):
+            assert [m.axis for m in node.attributes.axes] == [0, 1, 2, 3]
+
+
+def test_transposes_meet_past_elementwise_functions() -> None:
+    m = Model()
+    x = m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST)
+    y = m.op("MUL", [x, m.op("LOGISTIC", [x])])
+    y = m.op("ADD", [m.op("MUL", [y, m.constant(7, 1, 1)]), m.op("ABS", [m.constant(1)])])
+    assert_channels_last(m.graph(m.conv(m.transpose(y, CHANNELS_LAST))), {"convolution": 2, "map": 4})
+
+
+def test_transposes_meet_past_padding_and_slices() -> None:
+    m = Model()
+    x = m.pad(m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST), [(0, 0), (0, 1), (2, 0), (1, 3)])
+    begin, end, strides = m.integers([0, 1, 0, 4]), m.integers([1, 8, 8, 0]), m.integers([1, 2, 1, -1])
+    y = m.op("STRIDED_SLICE", [x, begin, end, strides], (1, 4, 8, 4))
+    graph = m.graph(m.conv(m.transpose(y, CHANNELS_LAST)))
+    assert_channels_last(graph, {"convolution": 2, "rearrange": 2})
+
+
+def test_transposes_meet_past_concatenations_and_reductions() -> None:
+    m = Model()
+    x, y = (m.transpose(m.conv(m.input(*IMAGE), out=out), CHANNELS_FIRST) for out in (3, 6))
+    both = m.op("CONCATENATION", [x, y], (1, 9, 6, 5), axis=1)
+    mean = m.op("MEAN", [both, m.integers([3])], (1, 9, 6, 1), keep_dims=True)
+    graph = m.graph(m.conv(m.transpose(mean, CHANNELS_LAST)))
+    assert_channels_last(graph, {"convolution": 3, "concatenate": 1, "reduce": 1})
+
+
+def test_a_transpose_that_meets_no_other_is_done_once() -> None:
+    m = Model()
+    x = m.transpose(m.transpose(m.input(*IMAGE), (3, 0, 2, 1)), (1, 0, 2, 3))
+    graph = apply(sink_transposes, m.graph(m.op("ABS", [x])))
+    assert kinds(graph) == {"rearrange": 1, "map": 1}
+    assert graph.nodes[-1].kind == "rearrange"
+
+
+def test_a_transposed_output_is_written() -> None:
+    m = Model()
+    x = m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST)
+    back = m.transpose(x, CHANNELS_LAST)
+    graph = apply(sink_transposes, m.graph(x, m.op("ABS", [back]), m.op("NEG", [m.op("EXP", [x])])))
+    assert kinds(graph) == {"convolution": 1, "map": 3, "rearrange": 2}
+    assert kinds(apply(sink_transposes, m.graph(back, m.transpose(back, CHANNELS_FIRST)))) == {
+        "convolution": 1,
+        "rearrange": 2,
+    }
+
+
+def plain_operand(m: Model, x: int) -> int:
+    return m.op("ADD", [m.transpose(x, (0, 2, 1, 3)), m.input(1, 5, 6, 7)])
+
+
+def other_axes(m: Model, x: int) -> int:
+    """Softmax is over the last axis, whichever that is."""
+    return m.transpose(m.op("SOFTMAX", [m.transpose(x, CHANNELS_FIRST)], beta=1.0), CHANNELS_LAST)
+
+
+def two_readers(m: Model, x: int) -> int:
+    """Each would need a transpose of its own."""
+    y = m.transpose(x, CHANNELS_FIRST)
+    return m.op("SUB", [m.op("SOFTMAX", [m.op("ABS", [y])], beta=1.0), m.op("SOFTMAX", [m.op("EXP", [y])], beta=1.0)])
+
+
+@pytest.mark.parametrize("build_graph", [plain_operand, other_axes, two_readers])
+def test_transposes_stay_where_they_are_needed(build_graph: Callable[[Model, int], int]) -> None:
+    m = Model()
+    graph = m.graph(build_graph(m, m.conv(m.input(*IMAGE))))
+    assert sink_transposes(graph) is graph
+
+
 def test_padding_joins_the_convolution() -> None:
     m = Model()
     x = m.pad(m.conv(m.input(*IMAGE)), [(0, 0), (1, 2), (0, 1), (0, 0)])
@@ -224,13 +310,20 @@ def test_padding_joins_the_maximum_that_it_cannot_change(code: str, activation: 
     assert kinds(graph) == {"map": 1, "pool": 1} | ({} if merged else {"rearrange": 1})
 
 
-def test_padding_of_channels_or_for_two_readers_stays() -> None:
+def test_padding_of_channels_stays() -> None:
     m = Model()
-    x = m.input(*IMAGE)
-    channels = m.conv(m.pad(x, [(0, 0), (1, 1), (0, 0), (0, 2)]))
-    shared = m.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
-    graph = apply(merge_padding, m.graph(channels, m.conv(shared), m.conv(shared)))
-    assert kinds(graph) == {"rearrange": 2, "convolution": 3}
+    graph = apply(merge_padding, m.graph(m.conv(m.pad(m.input(*IMAGE), [(0, 0), (1, 1), (0, 0), (0, 2)]))))
+    assert kinds(graph) == {"rearrange": 1, "convolution": 1}
+
+
+def test_padding_joins_each_of_its_readers_that_can_pad() -> None:
+    m = Model()
+    x = m.pad(m.input(*IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    assert kinds(apply(merge_padding, m.graph(m.conv(x), m.conv(x, kernel=3)))) == {"convolution": 2}
+    graph = apply(merge_padding, m.graph(m.conv(x), m.op("ABS", [x])))
+    assert kinds(graph) == {"rearrange": 1, "convolution": 1, "map": 1}
+    convolution = next(n for n in graph.nodes if n.kind == "convolution")
+    assert convolution.inputs[0] in graph.inputs
 
 
 @pytest.mark.parametrize("code", ["MUL", "ADD", "SUB"])

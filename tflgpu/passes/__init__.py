@@ -12,6 +12,7 @@ from tflgpu.passes.fold import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.padding import merge_padding
 from tflgpu.passes.simplify import simplify
+from tflgpu.passes.transposes import sink_transposes
 from tflgpu.passes.weights import pack_weights
 
 Pass = Callable[[Graph], Graph]
@@ -19,6 +20,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     fold_constants,
     simplify,
+    sink_transposes,
     merge_padding,
     fold_affine,
     inline_shared_source,

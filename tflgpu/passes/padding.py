@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Node, TensorId, joint_sources
+from tflgpu.ir import Graph, Node, TensorId, joint_sources, remove_dead
 from tflgpu.ops.convolution import Convolution, Depthwise
 from tflgpu.ops.pooling import Pool
 from tflgpu.ops.shaping import Rearrange
@@ -15,28 +15,24 @@ NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
 
 
 def merge_padding(graph: Graph) -> Graph:
-    """Merge PAD (height and width, zeros) into the convolution that alone reads it.
+    """Merge PAD (height and width, zeros) into the convolutions that read it.
 
     Not into pooling as such: an average must count the zeros that PAD adds and not those of its own padding, and a
     maximum must see them as candidates. A convolution cannot tell them apart. Nor can the maximum of windows that each
     hold a pixel of an image without negative ones.
     """
-    merged: dict[int, Node] = {}
-    dropped: set[int] = set()
+    merged: dict[TensorId, Node] = {}
     for node in graph.nodes:
         extra = _image_padding(graph, node)
-        reader = graph.sole_consumer(node.output)
-        attributes = _padded(graph, node.inputs[0], reader, extra) if reader and extra else None
-        if reader is None or attributes is None:
+        if extra is None:
             continue
-        merged[reader.output] = replace(
-            reader,
-            inputs=(node.inputs[0], *reader.inputs[1:]),
-            attributes=attributes,
-            sources=joint_sources(node, reader),
-        )
-        dropped.add(node.output)
-    return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes if n.output not in dropped)
+        for reader in graph.consumers.get(node.output, ()):
+            attributes = _padded(graph, node.inputs[0], reader, extra) if reader.inputs[0] == node.output else None
+            if attributes is not None:
+                inputs = (node.inputs[0], *reader.inputs[1:])
+                sources = joint_sources(node, reader)
+                merged[reader.output] = replace(reader, inputs=inputs, attributes=attributes, sources=sources)
+    return remove_dead(graph.with_nodes(merged.get(n.output, n) for n in graph.nodes))
 
 
 def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:
