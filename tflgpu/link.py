@@ -129,7 +129,8 @@ class _Memory:
                 self._places[root] = (self._arena, offset)
             else:
                 self._places[root] = (self._new(DeviceBuffer(self._bytes(root))), 0)
-        return self._places[root]
+        buffer, offset = self._places[root]
+        return buffer, offset + self.plan.shifts.get(tensor, 0)
 
     def _bytes(self, root: TensorId) -> int:
         """Size of a tensor in a buffer of its own."""

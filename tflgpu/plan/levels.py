@@ -46,4 +46,5 @@ def _use(plan: Plan, tensor: TensorId, written: bool) -> _Use:
     root = plan.roots[tensor]
     offset = plan.offsets.get(root)
     memory, begin = (root, 0) if offset is None else (ARENA, offset)
-    return _Use(memory, begin, begin + plan.storage[root].bytes, written, level=0)
+    begin += plan.shifts.get(tensor, 0)
+    return _Use(memory, begin, begin + plan.storage[tensor].content_bytes, written, level=0)

@@ -12,6 +12,7 @@ from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
 from tflgpu.plan.fusion import fuse_pairs
+from tflgpu.plan.joining import JOIN, join_parts, part_places
 from tflgpu.target import Target, VectorType
 
 
@@ -57,8 +58,9 @@ class PlannedKernel:
 class Plan:
     """Kernels in order, and where every activation lives.
 
-    roots: the tensor whose memory each one has: views their source's, a state's next value that of its last where no
-    kernel needs both.
+    roots: the tensor whose memory each one has: views their source's, parts of a concatenation that of the whole, a
+    state's next value that of its last where no kernel needs both.
+    shifts: where in that memory parts begin, in bytes; others at 0.
     offsets: arena offset in bytes of each tensor that is neither input, output nor state; views share their source's.
     arena_bytes, arena_lower_bound: the arena, and the largest sum of tensors alive at once.
     """
@@ -68,6 +70,7 @@ class Plan:
     kernels: tuple[PlannedKernel, ...]
     storage: Mapping[TensorId, Storage]
     roots: Mapping[TensorId, TensorId]
+    shifts: Mapping[TensorId, int]
     offsets: Mapping[TensorId, int]
     arena_bytes: int
     arena_lower_bound: int
@@ -81,14 +84,18 @@ def make_plan(graph: Graph, target: Target, chooser: Chooser = likeliest) -> Pla
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
     graph = fuse_pairs(add_conversions(graph), target)
     storage = storages(graph, target)
-    computed = (n for n in graph.nodes if n.kind != "view" and graph[n.output].size)  # nobody writes an empty output
+    graph = join_parts(graph, storage)
+    # Nobody writes an empty output.
+    computed = (n for n in graph.nodes if n.kind not in ("view", JOIN) and graph[n.output].size)
     kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)
-    root = roots(graph)
+    root, places = roots(graph), part_places(graph, storage)
+    shifts = {t: places[r].offset for t, r in root.items() if r in places}
+    root = {t: places[r].whole if r in places else r for t, r in root.items()}
     root |= {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
-    lifetimes, shared = _lifetimes(graph, kernels, root, storage)
+    lifetimes, shared = _lifetimes(graph, kernels, root, shifts, storage)
     offsets, arena_bytes = place(lifetimes)
-    placed = {t: offsets[shared.get(r, r)] for t, r in root.items() if shared.get(r, r) in offsets}
-    return Plan(graph, target, kernels, storage, root, placed, arena_bytes, lower_bound(lifetimes))
+    placed = {t: offsets[shared.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if shared.get(r, r) in offsets}
+    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, lower_bound(lifetimes))
 
 
 def _plan_node(
@@ -148,6 +155,7 @@ def _lifetimes(
     graph: Graph,
     kernels: tuple[PlannedKernel, ...],
     root: Mapping[TensorId, TensorId],
+    shifts: Mapping[TensorId, int],
     storage: Mapping[TensorId, Storage],
 ) -> tuple[dict[TensorId, Lifetime], dict[TensorId, TensorId]]:
     """Lifetimes of the tensors in the arena, and which of them write in place of another."""
@@ -164,6 +172,8 @@ def _lifetimes(
         out = planned.node.output
         source = next(_overwritable(planned, root), None)
         if source is None or out in boundary or root[source] in boundary or last[root[source]] != time:
+            continue
+        if source in shifts or out in shifts:
             continue
         owner = shared.get(root[source], root[source])
         if storage[out] == replace(storage[source], geometry=storage[out].geometry):

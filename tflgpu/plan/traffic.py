@@ -11,7 +11,8 @@ def traffic(plan: Plan, planned: PlannedKernel) -> int:
     Memory never sees less, but for kernels that read a part of a tensor (a slice, a lookup): they count as if they read
     all of it. Of what a kernel reads twice, or from a cache, the count knows nothing.
     """
-    read = {plan.roots[a.tensor]: a.tensor for a in planned.arguments if a.tensor is not None and not a.written}
+    tensors = (a.tensor for a in planned.arguments if a.tensor is not None and not a.written)
+    read = {(plan.roots[t], plan.shifts.get(t, 0)): t for t in tensors}
     constants = {id(a.data): a.bytes for a in planned.arguments if a.data is not None}
     activations = (*read.values(), planned.node.output)
     return sum(plan.storage[t].content_bytes for t in activations) + sum(constants.values())
