@@ -53,12 +53,44 @@ __attribute__((noinline)) float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
 }
 """
 
+# Copies to local memory are made when a work-item waits for them, and no sooner; or at once, where `LATE` is false. One
+# of 16 bytes that are not aligned is never made.
+COPIES = """
+typedef struct { __local uint2 *dst; __global const uint2 *src; int size; bool present; int batch; } copy;
+typedef struct { copy pending[128]; int count, batches; } copies;
+void make(copy c) {
+  for (int q = 0; q < c.size; ++q) c.dst[q] = c.present ? c.src[q] : (uint2)(0);
+}
+__attribute__((noinline))
+void begin_copy(copies *all, __local void *dst, __global const void *src, bool present, int size) {
+  const copy c = {dst, src, size, present, all->batches};
+  if (((size_t)dst | (size_t)src) % (8 * size)) return;
+  if (LATE) all->pending[all->count++] = c;
+  else make(c);
+}
+__attribute__((noinline))
+void wait_for(copies *all, int batches_left) {
+  int left = 0;
+  for (int i = 0; i < all->count; ++i) {
+    if (all->pending[i].batch < all->batches - batches_left) make(all->pending[i]);
+    else all->pending[left++] = all->pending[i];
+  }
+  all->count = left;
+}
+#define copy_uint2(dst, src, present) begin_copy(&own_copies, dst, src, present, 1)
+#define copy_uint4(dst, src, present) begin_copy(&own_copies, dst, src, present, 2)
+#define end_copies() ++own_copies.batches
+#define wait_for_copies(n) wait_for(&own_copies, n)
+"""
+TILE_BEGIN = "int tile, __local float4 *scratch) {"
 
-def run(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The outputs of a plan for :data:`TARGET`."""
+
+def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> list[NDArray[Any]]:
+    """The outputs of a plan for :data:`TARGET`. late: when copies to local memory are made."""
     source = render(plan)
-    begin = prelude(ptx=False, matrix_units=False) + FUNCTIONS
+    begin = prelude(ptx=False, matrix_units=False) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
     text = replace(source, prelude=begin).text
+    text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
     text = text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")
     session = open_session(choose(DEVICE))
     return LaunchExecutor(link(plan, source.names), build(text, session)[0], session).run(inputs)

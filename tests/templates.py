@@ -12,6 +12,7 @@ SURROUNDINGS = {"storage", "storage_ptx", "matrix_units_ptx", "grid", "grid_ptx"
 # Kernels with calls of NVIDIA's assembly, which test_matrix_units.py emulates.
 NOT_PORTABLE = {
     "convolution_mma",
+    "convolution_staged_mma",
     "convolution_taps_mma",
     "pointwise_depthwise_mma",
     "depthwise_pointwise_mma",

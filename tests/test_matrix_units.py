@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,8 +12,16 @@ from numpy.typing import NDArray
 import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.layout import LANES, pack
-from tflgpu.ops import fused_kernels, matrix_kernels, mean_kernels, separable_kernels
+from tflgpu.ops import (
+    fused_kernels,
+    matrix_convolution,
+    matrix_kernels,
+    mean_kernels,
+    separable_kernels,
+    staged_kernels,
+)
 from tflgpu.ops.packed_weights import SIDE, pack_fragments
+from tflgpu.ops.staged_kernels import Tile
 from tflgpu.plan import fusion
 from tflgpu.target import Target
 from tflgpu.writer import ModelBuilder
@@ -312,3 +321,90 @@ def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
     assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.endswith("mma")
     check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A convolution of an image of ``shape``, the tile of a group, and how its operands lie in local memory.
+
+    late: whether they are there only once a work-item has waited for them.
+    """
+
+    shape: tuple[int, int, int, int]
+    channels: int
+    window: Window
+    tile: Tile
+    steps: int
+    stages: int
+    late: bool
+
+
+STAGED = (
+    Staged((2, 9, 8, 40), 50, Window((1, 1)), Tile(2, 2, 2, 1), steps=2, stages=3, late=True),
+    Staged((1, 8, 9, 100), 70, Window((1, 1)), Tile(2, 2, 4, 1), steps=1, stages=4, late=False),
+    Staged((2, 13, 10, 48), 40, Window((1, 1)), Tile(4, 2, 4, 1), steps=1, stages=4, late=True),
+    Staged((3, 7, 7, 16), 130, Window((1, 1)), Tile(2, 2, 2, 2), steps=1, stages=4, late=True),
+    Staged((2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), Tile(2, 2, 2, 1), steps=2, stages=2, late=False),
+    Staged((2, 13, 12, 36), 64, Window((3, 3), padding="SAME"), Tile(4, 2, 4, 2), steps=1, stages=3, late=True),
+    Staged((3, 8, 9, 20), 96, Window((2, 3), dilation=(2, 1)), Tile(2, 4, 4, 1), steps=1, stages=2, late=True),
+    Staged((2, 9, 9, 64), 33, Window((1, 1), (2, 2)), Tile(2, 2, 4, 2), steps=2, stages=2, late=False),
+)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("case", STAGED, ids=str)
+def test_emulated_staged_kernels(case: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution that a residual joins, through local memory."""
+    monkeypatch.setattr(staged_kernels, "TILES", (case.tile,))
+    monkeypatch.setattr(staged_kernels, "STAGES", {case.steps: case.stages})
+    monkeypatch.setattr(matrix_convolution, "matrix_parts", lambda *_: [])
+    net = Net(pytest.fail, seed=5)  # it draws nothing
+    x = net.input(net.normal(case.shape))
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
+    y = convolution(net, x, case.channels, case.window, "RELU")
+    z = net.input(net.normal(y.shape))
+    net.output(net.op("ADD", [y, z], y.value + z.value, activation="NONE"))
+    model = net.case(ARITHMETIC)
+    _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
+    (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")
+    assert kernel.template == "convolution_staged_mma" and kernel.parameters["stages"] == case.stages
+    (got,) = emulated.run(plan, model.inputs, late=case.late)
+    check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
+
+
+@pytest.mark.parametrize("pixels_at_once", [1, 2])
+@pytest.mark.parametrize("steps", staged_kernels.STAGES)
+@pytest.mark.parametrize("tile", staged_kernels.TILES, ids=str)
+def test_work_items_share_copies_evenly(tile: Tile, steps: int, pixels_at_once: int) -> None:
+    """Each copies one row of several slices, and the same lane of several blocks of weights, to one of two stages."""
+    assert 2 * steps * SIDE * 2 * (tile.rows + tile.columns) <= staged_kernels.LOCAL_BYTES
+    items = tile.rows // pixels_at_once
+    assert tile.local_size % items == 0
+    assert tile.local_size // items in (1, 2, 4)  # of the slices of one step
+    assert tile.local_size % (staged_kernels.BLOCK_CHANNELS * SIDE * 2 // 16 * steps) == 0
+
+
+@pytest.mark.parametrize(
+    ("executor", "pixels", "channels", "template"),
+    [
+        ("launch", 128, 128, "convolution_staged_mma"),
+        ("launch", 9, 128, "convolution_mma"),
+        ("launch", 128, 4, "convolution_taps_mma"),
+        ("persistent", 128, 128, "convolution_mma"),
+    ],
+)
+def test_large_images_go_through_local_memory(
+    executor: Literal["launch", "persistent"], pixels: int, channels: int, template: str
+) -> None:
+    """If the kernel is a launch of its own, with tiles for all compute units."""
+    builder, random = ModelBuilder(), np.random.default_rng(0)
+    shape = (4, pixels, pixels, channels)
+    x, y, z = builder.input(shape), builder.tensor(shape), builder.tensor(shape)
+    weights = builder.constant(random.normal(size=(channels, 3, 3, channels)).astype(np.float32))
+    bias = builder.constant(np.zeros(channels, np.float32))
+    builder.op("MUL", [x, x], [y], {"fused_activation_function": "NONE"})
+    builder.op("CONV_2D", [y, weights, bias], [z], options(Window((3, 3), padding="SAME")))
+    _, plan = plan_model(builder.finish([z]), tflgpu.Options(), replace(H200, executor=executor))
+    kernel = plan.kernels[-1].kernel
+    assert kernel.template == template
+    assert kernel.scratch * 16 <= staged_kernels.LOCAL_BYTES

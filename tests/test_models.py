@@ -48,7 +48,7 @@ class RealModel:
 
 
 MOBILENET = RealModel("mobilenet_v1_0.25_224_1_default_1", "cat.png", 30, (224, 224))
-DEEPLAB = RealModel("deeplabv3_257_mv_gpu", "bird_segmentation.png", 60, (257, 257))
+DEEPLAB = RealModel("deeplabv3_257_mv_gpu", "bird_segmentation.png", 59, (257, 257))
 RESNET = RealModel("pretrainedResnet", "cat.png", 12, (32, 32), pixels=(0.0, 255.0))
 FACE_DETECTION = RealModel("face_detection_short_range", "face.jpg", 57, (128, 128))
 MODELS = (

@@ -11,7 +11,8 @@ from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, TransposeConvolution
 from tflgpu.ops.group_work import SPLITS, WARP, cycles, fits, scratch
 from tflgpu.ops.kernel import Argument, Choice, Kernel, Request, Storage, items_per_tile, tile_count, variant
-from tflgpu.ops.matrix_kernels import convolution_mma, padded_bias, suits_matrix_units
+from tflgpu.ops.matrix_convolution import matrix_convolution
+from tflgpu.ops.matrix_kernels import padded_bias, suits_matrix_units
 from tflgpu.ops.packed_weights import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped
 from tflgpu.ops.window import POINTWISE, Window
 from tflgpu.target import Target
@@ -145,7 +146,7 @@ def convolution_gpu(request: Request) -> Kernel:
     attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
     assert isinstance(attributes, Convolution)
     if suits_matrix_units(request, attributes.window, attributes.groups):
-        return convolution_mma(request, attributes.window, request.constant(1), request.optional_constant(2))
+        return matrix_convolution(request, attributes.window, request.constant(1), request.optional_constant(2))
     if _is_vector_product(request):
         return fully_connected_gpu(request)
     pixels, slices_out, splits = _gpu_part(request)
@@ -387,7 +388,7 @@ def fully_connected_gpu(request: Request) -> Kernel:
     out, depth = weights.shape
     local_size = request.target.local_size
     if suits_matrix_units(request):
-        return convolution_mma(request, POINTWISE, weights[:, None, None, :], request.optional_constant(2))
+        return matrix_convolution(request, POINTWISE, weights[:, None, None, :], request.optional_constant(2))
     packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
     return Kernel(
         "fully_connected_gpu",

@@ -97,11 +97,10 @@ def padded_bias(bias: Array | None, size: int) -> Array:
     return values
 
 
-def convolution_mma(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
+def convolution_mma(request: Request, part: MatrixPart, window: Window, weights: Array, bias: Array | None) -> Kernel:
     """weights: [out, kh, kw, in]."""
     src, dst, target = request.input(0), request.output, request.target
     columns = tile_count(dst.slices, SIDE // LANES)
-    part = request.choose_part(matrix_parts(window, src, dst, target))
     steps_per_split = tile_count(matrix_steps(window, src), part.splits)
     input_blocks = tile_count(src.slices, SIDE // LANES)
     template = "convolution_mma"

@@ -113,6 +113,21 @@ def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Arr
     return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
 
 
+def pack_left_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
+    """[out, kh, kw, in] -> [block of 32 outputs][kh][kw][block of 16 inputs][2][lane][8], as the left side of products.
+
+    As :func:`pack_fragments` else. Lane 4g + t holds, for product i of a block, rows g and g + 8, which are output
+    channels 4g + 2i and 4g + 2i + 1: first of input channels 4t and 4t + 1, then of 4t + 2 and 4t + 3.
+    """
+    out, kh, kw, depth = weights.shape
+    blocks = tile_count(out, 2 * SIDE * column_blocks) * column_blocks
+    padded = np.zeros((blocks * 2 * SIDE, kh, kw, input_blocks * SIDE), np.float32)
+    padded[:out, ..., :depth] = weights
+    # out = 32 block + 4 g + 2 i + row; in = 16 step + 4 t + 2 half + element
+    axes = padded.reshape(blocks, 8, 2, 2, kh, kw, input_blocks, 4, 2, 2)
+    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 2, 1, 7, 8, 3, 9))
+
+
 def taps_as_channels(weights: Array) -> Array:
     """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: a window as one pixel of many channels."""
     out, kh, kw, depth = weights.shape

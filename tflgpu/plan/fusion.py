@@ -20,7 +20,7 @@ from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_parts
 from tflgpu.ops.fused_kernels import fused_parts
 from tflgpu.ops.group_work import TILE_LATENCY
 from tflgpu.ops.kernel import Storage
-from tflgpu.ops.matrix_kernels import matrix_parts
+from tflgpu.ops.matrix_convolution import convolution_parts
 from tflgpu.ops.mean_kernels import mean_parts
 from tflgpu.ops.reduction import Reduce
 from tflgpu.ops.separable_kernels import separable_parts
@@ -170,7 +170,7 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
         case Depthwise(window):
             return depthwise_parts(window, result, target)[0].cycles
         case Convolution(window):
-            return matrix_parts(window, storage[node.inputs[0]], result, target)[0].cycles
+            return convolution_parts(window, storage[node.inputs[0]], result, target)[0].cycles
     return TILE_LATENCY  # a mean, which takes little more
 
 
