@@ -37,6 +37,23 @@ def _draws_nothing(_: st.SearchStrategy[Any]) -> NoReturn:
     raise AssertionError("these cases are fixed")
 
 
+def image_and_gates(net: Net, shape: Sequence[int], hidden: int) -> tuple[Tensor, Tensor]:
+    """A squeeze-and-excitation without its product: a computed image and the gates of its channels."""
+    x = _image(net, *shape)
+    mean = net.op("MEAN", [x, net.integers([1, 2])], x.value.mean((1, 2), keepdims=True), {"keep_dims": True})
+    y = _convolution(net, mean, hidden, Window((1, 1)))
+    y = _convolution(net, y, shape[-1], Window((1, 1)))
+    return x, net.op("MUL", [y, net.constant(np.array(1 / 6, np.float32))], y.value / 6)
+
+
+def excitation(net: Net) -> Tensor:
+    """With few channels, so that it is worth a kernel of its own on a device of one compute unit."""
+    x, gates = image_and_gates(net, (1, 5, 7, 4), hidden=6)
+    product = net.op("MUL", [x, gates], x.value * gates.value)
+    other = _image(net, 1, 5, 7, 4)
+    return net.op("ADD", [product, other], product.value + other.value, activation="RELU")
+
+
 def _image(net: Net, *shape: int) -> Tensor:
     """A computed [B, H, W, C] tensor, so that kernels read it in PHWC4 and not as the host gives it."""
     return _swish(net, net.input(net.normal(shape)))
@@ -281,6 +298,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     grouped_convolution,
     depthwise,
     depthwise_with_multiplier,
+    excitation,
     runtime_weights,
     transpose_convolution,
     resampled,

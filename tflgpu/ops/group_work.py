@@ -21,6 +21,8 @@ TILE_LATENCY = 1500
 STEP_LATENCY = 200
 BATCH_LATENCY = 4 * STEP_LATENCY
 _REDUCTION_LATENCY = 100
+# From the end of one kernel to the beginning of the next, by executor.
+NEXT_KERNEL = {"persistent": 1300.0, "launch": 4000.0}
 _LOCAL_QUADS_PER_CYCLE = 8
 
 

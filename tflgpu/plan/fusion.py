@@ -11,32 +11,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
-
 from tflgpu.ir import Graph, Input, Node, Operand, Step, Tensor, TensorId, joint_sources
-from tflgpu.layout import LANES
 from tflgpu.ops.convolution import Convolution, Depthwise, DepthwisePointwise, PointwiseDepthwise, PointwiseMean
 from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_parts
 from tflgpu.ops.fused_kernels import fused_parts
-from tflgpu.ops.group_work import TILE_LATENCY
+from tflgpu.ops.group_work import NEXT_KERNEL, TILE_LATENCY
 from tflgpu.ops.kernel import Storage
 from tflgpu.ops.matrix_convolution import convolution_parts
 from tflgpu.ops.mean_kernels import mean_parts
 from tflgpu.ops.reduction import Reduce
 from tflgpu.ops.separable_kernels import separable_parts
-from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.boundary import storages
+from tflgpu.plan.layers import inner_steps, is_pointwise, kernel_inputs, weights_and_bias
 from tflgpu.target import Target
-
-# Cycles, as in group_work.py, from the end of one kernel to the beginning of the next, by executor.
-NEXT_KERNEL = {"persistent": 1300.0, "launch": 4000.0}
 
 Storages = Mapping[TensorId, Storage]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbours, and the cycles that one kernel of both saves."""
+    """Two neighbours, and the cycles that one kernel of both saves. The first has steps that suit its inside."""
 
     first: Node
     second: Node
@@ -54,12 +48,7 @@ def fuse_pairs(graph: Graph, target: Target) -> Graph:
 
     def constants(node: Node) -> tuple[TensorId, ...]:
         """Weights and bias, which the kernels of pairs always have; nothing for a mean."""
-        known = node.inputs[1 : _kernel_inputs(node)]
-        if len(known) != 1:
-            return known
-        channels = graph[node.output].shape[-1]
-        zeros.append(Tensor(next(fresh), "", (channels,), data=np.zeros(channels, np.float32)))
-        return (*known, zeros[-1].id)
+        return () if _is_image_mean(node) else weights_and_bias(graph, node, fresh, zeros)
 
     def joined(pair: Pair) -> Node:
         return _joined(pair, constants(pair.first), constants(pair.second))
@@ -76,6 +65,10 @@ def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
         first = graph.producer.get(second.inputs[0]) if second.inputs else None
         if first is None or not _fusable(graph, storage, first, second):
             continue
+        steps = inner_steps(graph, first)
+        if steps is None:
+            continue
+        first = replace(first, inputs=first.inputs[: kernel_inputs(first)], steps=steps)
         joint = _joint_cycles(storage, first, second, target)
         alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
         if joint is not None and joint < alone:
@@ -102,14 +95,9 @@ def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
     return chosen
 
 
-def _kernel_inputs(node: Node) -> int:
-    """How many inputs the kernel of a convolution reads; those of its steps come after them."""
-    return min(node.step_inputs, default=len(node.inputs))
-
-
 def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
     """Whether one kernel can give the result of both."""
-    orders = ((_is_pointwise, _is_depthwise), (_is_depthwise, _is_pointwise), (_is_pointwise, _is_image_mean))
+    orders = ((is_pointwise, _is_depthwise), (_is_depthwise, is_pointwise), (is_pointwise, _is_image_mean))
     if not any(one(first) and other(second) for one, other in orders):
         return False
     between, image = first.output, storage[first.inputs[0]]
@@ -120,14 +108,7 @@ def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool
         and image.type == storage[between].type == "half"
         and not image.linear
         and not any(graph[t].precise for t in (*first.inputs, *second.inputs, second.output))
-        and not first.step_inputs
-        and _steps_stay_inside(first, storage[between].channels)
     )
-
-
-def _is_pointwise(node: Node) -> bool:
-    attributes = node.attributes
-    return isinstance(attributes, Convolution) and attributes.window.is_pointwise and attributes.groups == 1
 
 
 def _is_depthwise(node: Node) -> bool:
@@ -141,13 +122,6 @@ def _is_depthwise(node: Node) -> bool:
 def _is_image_mean(node: Node) -> bool:
     """Whether it is the mean of all pixels of an image, NHWC."""
     return node.attributes == Reduce("mean", (1, 2))
-
-
-def _steps_stay_inside(node: Node, channels: int) -> bool:
-    """Whether all steps compute floats, and zeros in the lanes past the last channel."""
-    functions = [FUNCTIONS[step.function] for step in node.steps]
-    floats = all(f.result == "first" for f in functions)
-    return floats and (channels % LANES == 0 or all(f.keeps_zero for f in functions))
 
 
 def _joint_cycles(storage: Storages, first: Node, second: Node, target: Target) -> float | None:
@@ -176,11 +150,11 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
 
 def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants: tuple[TensorId, ...]) -> Node:
     first, second = pair.first, pair.second
-    kernel_inputs = (first.inputs[0], *first_constants, *second_constants)
-    known = _kernel_inputs(second)
+    inputs = (first.inputs[0], *first_constants, *second_constants)
+    known = kernel_inputs(second)
 
     def moved(operand: Operand) -> Operand:
-        return Input(operand.index - known + len(kernel_inputs)) if isinstance(operand, Input) else operand
+        return Input(operand.index - known + len(inputs)) if isinstance(operand, Input) else operand
 
     def step(original: Step) -> Step:
         return replace(original, operands=tuple(map(moved, original.operands)))
@@ -188,7 +162,7 @@ def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants:
     kind, attributes = _joint_operator(first, second)
     return Node(
         kind,
-        (*kernel_inputs, *second.inputs[known:]),
+        (*inputs, *second.inputs[known:]),
         second.output,
         attributes,
         tuple(map(step, second.steps)),

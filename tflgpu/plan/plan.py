@@ -11,6 +11,7 @@ from tflgpu.ops.kernel import VARIANTS, Argument, Chooser, Kernel, Request, Stor
 from tflgpu.ops.steps import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
+from tflgpu.plan.excitation import join_excitations
 from tflgpu.plan.fusion import fuse_pairs
 from tflgpu.plan.joining import JOIN, join_parts, part_places
 from tflgpu.target import Target, VectorType
@@ -82,7 +83,7 @@ class Plan:
 
 def make_plan(graph: Graph, target: Target, chooser: Chooser = likeliest) -> Plan:
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
-    graph = fuse_pairs(add_conversions(graph), target)
+    graph = fuse_pairs(join_excitations(add_conversions(graph), target), target)
     storage = storages(graph, target)
     graph = join_parts(graph, storage)
     # Nobody writes an empty output.
