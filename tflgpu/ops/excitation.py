@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tflgpu.ir import Step
 from tflgpu.layout import LANES
 from tflgpu.ops.fused_kernels import inner_steps
-from tflgpu.ops.group_work import BATCH_LATENCY, LOCAL_QUADS, TILE_LATENCY
+from tflgpu.ops.group_work import BATCH_LATENCY, TILE_LATENCY
 from tflgpu.ops.kernel import Argument, Kernel, Request, Storage, tile_count, variant
 from tflgpu.ops.matrix_kernels import padded_bias
 from tflgpu.ops.packed_weights import pack_dense
@@ -52,9 +52,9 @@ def division(image: Storage, target: Target) -> Division:
 
 
 def excite_cycles(image: Storage, vector: Storage, hidden: int, target: Target) -> float:
-    """Rough cycles of the kernel, as in group_work.py; infinite if the hidden layer does not fit local memory."""
+    """Rough cycles of the kernel, as in group_work.py; infinite if the hidden layer is too large for a work-group."""
     hidden_slices = tile_count(hidden, LANES)
-    if target.local_size + hidden_slices > LOCAL_QUADS:
+    if hidden_slices * LANES > target.local_size:
         return float("inf")
     weights = hidden_slices * (vector.slices + 1) * LANES * LANES * ITEM_BYTES[target.storage]
     waves = tile_count(division(image, target).tiles, target.compute_units)
@@ -68,9 +68,6 @@ def excite(request: Request) -> Kernel:
     target = request.target
     hidden_weights, gate_weights = request.constant(2), request.constant(4)
     hidden_slices = tile_count(len(hidden_weights), LANES)
-    sharers = 1
-    while 2 * sharers * hidden_slices <= target.local_size:
-        sharers *= 2
     work = division(dst, target)
     return Kernel(
         "excite",
@@ -81,7 +78,9 @@ def excite(request: Request) -> Kernel:
             "hidden_steps": inner_steps(attributes.hidden_steps),
             "gate_steps": inner_steps(attributes.gate_steps),
             "hidden_slices": hidden_slices,
-            "sharers": sharers,
+            # Work-items that share a quad of the hidden layer, of the gates: powers of two.
+            "sharers": 1 << (target.local_size // hidden_slices).bit_length() - 1,
+            "gate_sharers": 1 << (hidden_slices * LANES - 1).bit_length(),
             "chunks": work.chunks,
             "per_tile": work.per_tile,
         },
