@@ -28,13 +28,14 @@ RESIDENT_SUMS = 32 << 10
 # Of a compute unit, a cycle: what kernels reach, fitted to the times of 45 convolutions on an H100.
 MACS_PER_CYCLE = 640
 LOCAL_BYTES_PER_CYCLE = 128
-L2_BYTES_PER_CYCLE = 20
-STORE_BYTES_PER_CYCLE = 10
+L2_BYTES_PER_CYCLE = 24
+STORE_BYTES_PER_CYCLE = 12
 # Cycles, as in group_work.py, that a group waits while others can compute: of a tile without any step; until a copy is
 # there; of the barrier of a batch.
 STAGED_TILE_LATENCY = 4000
 COPY_LATENCY = 1000
 BARRIER_LATENCY = 100
+POINTWISE = 1.3  # times as long as reckoned take windows of one pixel, side by side: L1 cannot serve a copy twice
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,8 @@ def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterat
         batch = max(busy, COPY_LATENCY / (stages - 1) / groups) + BARRIER_LATENCY / groups
         storing = tile.rows * tile.columns * 2 / STORE_BYTES_PER_CYCLE
         time = waves * (STAGED_TILE_LATENCY / groups + batches * batch + storing)
+        if window.is_pointwise:
+            time *= POINTWISE
         yield StagedPart(tile, stage_steps, stages, image_bytes + weight_bytes, tiles, time)
 
 
