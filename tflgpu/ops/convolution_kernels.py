@@ -254,7 +254,7 @@ def depthwise_gpu(request: Request) -> Kernel:
         {
             "window": window,
             "pixels": part.pixels,
-            "columns": _columns(window, part.pixels),
+            "rows": _rows(window, part.pixels),
             "per_tile": target.local_size,
             "src": request.input(0),
             "weights_type": arguments[1].type,
@@ -268,7 +268,7 @@ def depthwise_gpu(request: Request) -> Kernel:
 
 @dataclass(frozen=True)
 class DepthwisePart:
-    """How many neighbouring pixels a work-item computes, and roughly how long the kernel takes."""
+    """How many pixels, one below the other, a work-item computes, and roughly how long the kernel takes."""
 
     pixels: int
     tiles: int
@@ -284,23 +284,23 @@ def depthwise_parts(window: Window, dst: Storage, target: Target) -> list[Depthw
     g, taps = dst.geometry, prod(window.kernel)
 
     def part(pixels: int) -> DepthwisePart:
-        tiles = tile_count(g.batch * g.slices * g.height * tile_count(g.width, pixels), target.local_size)
-        loads = taps + window.kernel[0] * len(_columns(window, pixels))
+        tiles = tile_count(g.batch * g.slices * tile_count(g.height, pixels) * g.width, target.local_size)
+        loads = taps + window.kernel[1] * len(_rows(window, pixels))
         step_cycles = target.local_size / WARP * LANES * max(loads, taps * pixels / LANES)
         time = cycles(target, tiles=tiles, steps=1, step_cycles=step_cycles, splits=1, quads=pixels)
         return DepthwisePart(pixels, tiles, time)
 
-    return sorted((part(n) for n in DEPTHWISE_PIXELS if n <= g.width), key=lambda p: p.cycles)
+    return sorted((part(n) for n in DEPTHWISE_PIXELS if n <= g.height), key=lambda p: p.cycles)
 
 
-def _columns(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
-    """The input columns that neighbouring outputs need, from the first tap of the first one on.
+def _rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The input rows that outputs one below the other need, from the first tap of the first one on.
 
     Each comes with its uses: the output and the tap that it is for.
     """
     uses: dict[int, list[tuple[int, int]]] = {}
-    for j, kx in product(range(pixels), range(window.kernel[1])):
-        uses.setdefault(j * window.stride[1] + kx * window.dilation[1], []).append((j, kx))
+    for j, ky in product(range(pixels), range(window.kernel[0])):
+        uses.setdefault(j * window.stride[0] + ky * window.dilation[0], []).append((j, ky))
     return sorted(uses.items())
 
 
