@@ -82,6 +82,12 @@ def gates_of_another_shape(net: Net) -> Tensor:
     return product(net, x, image_and_gates(net, (1, 14, 14, 1), 24)[1])
 
 
+def image_of_one_axis(net: Net) -> Tensor:
+    """Which the gates broadcast, not the other way round."""
+    _, gates = image_and_gates(net, (1, 14, 14, 96), 24)
+    return product(net, net.input(net.normal((96,))), gates)
+
+
 def gates_past_the_last_channel(net: Net) -> Tensor:
     """Half of one, where there has to be nothing."""
     x, gates = image_and_gates(net, (1, 14, 14, 94), 24)
@@ -89,7 +95,9 @@ def gates_past_the_last_channel(net: Net) -> Tensor:
     return product(net, x, gates)
 
 
-@pytest.mark.parametrize("build", [gates_are_read_again, gates_of_another_shape, gates_past_the_last_channel])
+@pytest.mark.parametrize(
+    "build", [gates_are_read_again, gates_of_another_shape, image_of_one_axis, gates_past_the_last_channel]
+)
 def test_others_stay_as_they_are(build: Callable[[Net], Tensor]) -> None:
     net = Net(pytest.fail, seed=0)
     net.output(build(net))

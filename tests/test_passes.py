@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tflgpu.ir import Graph, Node, remove_dead, verify
 from tflgpu.link import link
 from tflgpu.lower import lower
 from tflgpu.ops.convolution import Convolution
+from tflgpu.ops.evaluate import value_of
 from tflgpu.ops.shaping import Rearrange
 from tflgpu.passes import PASSES, Pass, optimize
 from tflgpu.passes.affine import fold_affine
@@ -248,6 +250,58 @@ def test_a_transposed_output_is_written() -> None:
         "convolution": 1,
         "rearrange": 2,
     }
+
+
+def moving_network(seed: int) -> Graph:
+    """Elementwise functions, padding, slices and concatenations among transposes at random."""
+    m, rng = Model(), np.random.default_rng(seed)
+    tensors = [m.transpose(m.op("ABS", [m.input(1, 2, 3, 4)]), rng.permutation(4).tolist()) for _ in range(2)]
+    for _ in range(12):
+        x = tensors[rng.integers(len(tensors))]
+        shape = m.shapes[x]
+        same = [t for t in tensors if m.shapes[t] == shape]
+        match rng.integers(6):
+            case 0 | 1:
+                x = m.transpose(x, rng.permutation(4).tolist())
+            case 2:
+                x = m.op("SUB", [x, same[rng.integers(len(same))]])
+            case 3:
+                kept = tuple(d if rng.integers(2) else 1 for d in shape)[rng.integers(4) :]
+                x = m.op("MUL", [m.constant(*kept), x], shape)
+            case 4:
+                x = m.pad(x, [(int(a), int(b)) for a, b in rng.integers(2, size=(4, 2))])
+            case 5:
+                axis, other = int(rng.integers(4)), same[rng.integers(len(same))]
+                joint = tuple(2 * d if i == axis else d for i, d in enumerate(shape))
+                x = m.op("CONCATENATION", [x, other], joint, axis=axis)
+        if np.prod(m.shapes[x]) < 10_000:
+            tensors.append(x)
+    return m.graph(*dict.fromkeys(tensors[-3:]))
+
+
+def evaluated(graph: Graph) -> list[NDArray[np.generic]]:
+    """What numpy makes of a graph that only computes elementwise and moves data."""
+    rng = np.random.default_rng(0)
+    tensors = dict(graph.tensors)
+    for t in graph.inputs:
+        tensors[t] = replace(tensors[t], data=rng.standard_normal(tensors[t].shape).astype(np.float32))
+    for node in graph.nodes:
+        value = value_of(node, [tensors[t] for t in node.inputs], tensors[node.output])
+        assert value is not None
+        tensors[node.output] = replace(tensors[node.output], data=value)
+    return [data for t in graph.outputs if (data := tensors[t].data) is not None]
+
+
+def test_sinking_transposes_changes_no_element() -> None:
+    shorter = 0
+    for seed in range(200):
+        graph = moving_network(seed)
+        sunk = remove_dead(sink_transposes(graph))
+        verify(sunk)
+        shorter += len(sunk.nodes) < len(graph.nodes)
+        for expected, got in zip(evaluated(graph), evaluated(sunk), strict=True):
+            np.testing.assert_array_equal(got, expected)
+    assert shorter > 50
 
 
 def plain_operand(m: Model, x: int) -> int:

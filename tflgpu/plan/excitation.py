@@ -62,11 +62,12 @@ def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node
     hidden = graph.producer.get(gates.inputs[0]) if gates else None
     if gates is None or hidden is None or not (_is_layer(graph, gates) and _is_layer(graph, hidden)):
         return None
-    batch, *_, channels = graph[image].shape
-    shapes_fit = len(graph[image].shape) == 4 and graph[gate].shape == (batch, 1, 1, channels)
-    precise = any(graph[t].precise for t in (image, gate, gates.inputs[0], hidden.inputs[0]))
+    shape = graph[image].shape
+    if len(shape) != 4 or shape != graph[product.output].shape or graph[gate].shape != (shape[0], 1, 1, shape[3]):
+        return None
     hidden_steps, gate_steps = inner_steps(graph, hidden), inner_steps(graph, gates)
-    if not shapes_fit or precise or storage[image].linear or hidden_steps is None or gate_steps is None:
+    precise = any(graph[t].precise for t in (image, gate, gates.inputs[0], hidden.inputs[0]))
+    if precise or storage[image].linear or hidden_steps is None or gate_steps is None:
         return None
     return Excitation(hidden, gates, product, gate_input, Excite(hidden_steps, gate_steps))
 
