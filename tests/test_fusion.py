@@ -114,12 +114,12 @@ def test_a_mean_joins_the_convolution_before_it() -> None:
 def test_a_chain_pairs_up_to_save_the_most(saved: list[float], expected: list[int]) -> None:
     """Node n and the one before it would save ``saved[n - 1]``."""
     nodes = [Node("convolution", (n - 1,), n) for n in range(len(saved) + 1)]
-    pairs = {n + 1: fusion.Pair(nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
+    pairs = {n + 1: fusion.Pair(fusion.PAIR_KINDS[0], nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
     assert sorted(fusion.best_pairs(pairs)) == expected
 
 
 def test_chains_pair_up_by_themselves() -> None:
-    pairs = {n: fusion.Pair(Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
+    pairs = {n: fusion.Pair(fusion.PAIR_KINDS[0], Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
     assert fusion.best_pairs(pairs) == pairs
 
 

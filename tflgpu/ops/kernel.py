@@ -89,6 +89,10 @@ class Part(Protocol):
     def choice(self) -> Choice:
         """What tells it from the other ways."""
 
+    @property
+    def cycles(self) -> float:
+        """How long the kernel takes with it, roughly, as in group_work.py."""
+
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 

@@ -7,7 +7,7 @@ most, by the model of cycles of ``ops/group_work.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -16,11 +16,12 @@ from tflgpu.ops.convolution import Convolution, Depthwise, DepthwisePointwise, P
 from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_parts
 from tflgpu.ops.fused_kernels import fused_parts
 from tflgpu.ops.group_work import NEXT_KERNEL, TILE_LATENCY
-from tflgpu.ops.kernel import Storage
+from tflgpu.ops.kernel import Part, Storage
 from tflgpu.ops.matrix_convolution import convolution_parts
 from tflgpu.ops.mean_kernels import mean_parts
 from tflgpu.ops.reduction import Reduce
 from tflgpu.ops.separable_kernels import separable_parts
+from tflgpu.ops.window import Window
 from tflgpu.plan.boundary import storages
 from tflgpu.plan.layers import inner_steps, is_pointwise, kernel_inputs, weights_and_bias
 from tflgpu.target import Target
@@ -29,9 +30,69 @@ Storages = Mapping[TensorId, Storage]
 
 
 @dataclass(frozen=True)
+class PairKind:
+    """Two kinds of neighbours that one kernel can compute.
+
+    name: the joint node's kind. first, second: whether a node is the one. attributes: of the joint node, from both.
+    parts: of its kernel, the best first, from the second and the storage of image and result; none if local memory is
+    too small.
+    """
+
+    name: str
+    first: Callable[[Node], bool]
+    second: Callable[[Node], bool]
+    attributes: Callable[[Node, Node], object]
+    parts: Callable[[Node, Storage, Storage, Target], Sequence[Part]]
+
+
+def _is_depthwise(node: Node) -> bool:
+    """Whether its taps are few enough to be unrolled."""
+    attributes = node.attributes
+    if not isinstance(attributes, Depthwise):
+        return False
+    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS
+
+
+def _is_image_mean(node: Node) -> bool:
+    """Whether it is the mean of all pixels of an image, NHWC."""
+    return node.attributes == Reduce("mean", (1, 2))
+
+
+def _depthwise_window(node: Node) -> Window:
+    assert isinstance(node.attributes, Depthwise)
+    return node.attributes.window
+
+
+PAIR_KINDS = (
+    PairKind(
+        "pointwise_depthwise",
+        is_pointwise,
+        _is_depthwise,
+        lambda first, second: PointwiseDepthwise(_depthwise_window(second), first.steps),
+        lambda second, image, result, target: fused_parts(_depthwise_window(second), image, result, target),
+    ),
+    PairKind(
+        "depthwise_pointwise",
+        _is_depthwise,
+        is_pointwise,
+        lambda first, second: DepthwisePointwise(_depthwise_window(first), first.steps),
+        lambda second, image, result, target: separable_parts(image, result, target),
+    ),
+    PairKind(
+        "pointwise_mean",
+        is_pointwise,
+        _is_image_mean,
+        lambda first, second: PointwiseMean(first.steps),
+        lambda second, image, result, target: mean_parts(image, result, target),
+    ),
+)
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two neighbours, and the cycles that one kernel of both saves. The first has steps that suit its inside."""
 
+    kind: PairKind
     first: Node
     second: Node
     saved: float
@@ -63,16 +124,15 @@ def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
     storage = storages(graph, target)
     for second in graph.nodes:
         first = graph.producer.get(second.inputs[0]) if second.inputs else None
-        if first is None or not _fusable(graph, storage, first, second):
+        kind = next((k for k in PAIR_KINDS if first and k.first(first) and k.second(second)), None)
+        if first is None or kind is None or not _fusable(graph, storage, first, second):
             continue
         steps = inner_steps(graph, first)
-        if steps is None:
-            continue
-        first = replace(first, inputs=first.inputs[: kernel_inputs(first)], steps=steps)
-        joint = _joint_cycles(storage, first, second, target)
+        parts = kind.parts(second, storage[first.inputs[0]], storage[second.output], target)
         alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
-        if joint is not None and joint < alone:
-            yield Pair(first, second, alone - joint)
+        if steps is not None and parts and parts[0].cycles < alone:
+            first = replace(first, inputs=first.inputs[: kernel_inputs(first)], steps=steps)
+            yield Pair(kind, first, second, alone - parts[0].cycles)
 
 
 def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
@@ -96,10 +156,7 @@ def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
 
 
 def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
-    """Whether one kernel can give the result of both."""
-    orders = ((is_pointwise, _is_depthwise), (_is_depthwise, is_pointwise), (is_pointwise, _is_image_mean))
-    if not any(one(first) and other(second) for one, other in orders):
-        return False
+    """Whether two neighbours read halves and constants only, and nobody else needs what is between them."""
     between, image = first.output, storage[first.inputs[0]]
     return (
         graph[first.inputs[1]].is_constant
@@ -109,32 +166,6 @@ def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool
         and not image.linear
         and not any(graph[t].precise for t in (*first.inputs, *second.inputs, second.output))
     )
-
-
-def _is_depthwise(node: Node) -> bool:
-    """Whether its taps are few enough to be unrolled."""
-    attributes = node.attributes
-    if not isinstance(attributes, Depthwise):
-        return False
-    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS
-
-
-def _is_image_mean(node: Node) -> bool:
-    """Whether it is the mean of all pixels of an image, NHWC."""
-    return node.attributes == Reduce("mean", (1, 2))
-
-
-def _joint_cycles(storage: Storages, first: Node, second: Node, target: Target) -> float | None:
-    """Rough cycles of one kernel of both, None if local memory is too small for any."""
-    image, result = storage[first.inputs[0]], storage[second.output]
-    match first.attributes, second.attributes:
-        case Convolution(), Depthwise(window):
-            cycles = [part.cycles for part in fused_parts(window, image, result, target)]
-        case Depthwise(), Convolution():
-            cycles = [part.cycles for part in separable_parts(image, result, target)]
-        case _:
-            cycles = [part.cycles for part in mean_parts(image, result, target)]
-    return cycles[0] if cycles else None
 
 
 def _cycles(storage: Storages, node: Node, target: Target) -> float:
@@ -159,22 +190,11 @@ def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants:
     def step(original: Step) -> Step:
         return replace(original, operands=tuple(map(moved, original.operands)))
 
-    kind, attributes = _joint_operator(first, second)
     return Node(
-        kind,
+        pair.kind.name,
         (*inputs, *second.inputs[known:]),
         second.output,
-        attributes,
+        pair.kind.attributes(first, second),
         tuple(map(step, second.steps)),
         joint_sources(first, second),
     )
-
-
-def _joint_operator(first: Node, second: Node) -> tuple[str, PointwiseDepthwise | DepthwisePointwise | PointwiseMean]:
-    """Kind and attributes of a pair's node."""
-    match first.attributes, second.attributes:
-        case Convolution(), Depthwise(window):
-            return "pointwise_depthwise", PointwiseDepthwise(window, first.steps)
-        case Depthwise(window), Convolution():
-            return "depthwise_pointwise", DepthwisePointwise(window, first.steps)
-    return "pointwise_mean", PointwiseMean(first.steps)
