@@ -29,8 +29,7 @@ def product(net: Net, x: Tensor, gates: Tensor) -> Tensor:
     return net.op("MUL", [x, gates], x.value * gates.value)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("executor", ["launch", "persistent"])
+@pytest.mark.parametrize(("executor", "precision"), [("launch", "fp32"), ("persistent", "fp16")])
 @pytest.mark.parametrize(
     ("shape", "hidden"), [((1, 5, 7, 12), 3), ((2, 9, 6, 40), 10), ((1, 40, 30, 8), 8), ((1, 2, 2, 64), 125)]
 )
