@@ -7,7 +7,7 @@ operator into its producer appends to that list; nothing is nested and nothing i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -68,6 +68,10 @@ class Step:
     function: str
     operands: tuple[Operand, ...]
     parameters: tuple[float, ...] = ()
+
+    def moved(self, place: Callable[[Operand], Operand]) -> Step:
+        """The same function of what its operands are in another node."""
+        return replace(self, operands=tuple(map(place, self.operands)))
 
 
 @dataclass(frozen=True)

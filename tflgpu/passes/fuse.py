@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Input, Node, Operand, Step, TensorId, Value, joint_sources
+from tflgpu.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
 
 # A kernel takes this many tensors at most; some drivers stop at 64 arguments.
 MAX_INPUTS = 16
@@ -36,14 +36,14 @@ def _inlined(node: Node, position: int, inner: Node) -> Node:
     """``inner``'s steps first, then the node's own, which read inner's last value instead of input ``position``."""
     shift = len(inner.steps)
 
-    def moved(operand: Operand) -> Operand:
+    def place(operand: Operand) -> Operand:
         if isinstance(operand, Value):
             return Value(operand.index + shift if operand.index else 0)
         if operand.index == position:
             return Value(shift)
         return Input(operand.index - (operand.index > position))
 
-    steps = tuple(replace(s, operands=tuple(map(moved, s.operands))) for s in node.steps)
+    steps = tuple(step.moved(place) for step in node.steps)
     inputs = node.inputs[:position] + node.inputs[position + 1 :]
     return replace(node, inputs=inputs, steps=inner.steps + steps, sources=joint_sources(inner, node))
 
@@ -85,13 +85,13 @@ def _fused(producer: Node, node: Node, joint: int) -> Node:
     # Value 0 of a map is its input 0: if the joint is another input, that input becomes an ordinary operand.
     new_index = {i: len(producer.inputs) + k for k, i in enumerate(i for i in range(len(node.inputs)) if i != joint)}
 
-    def moved(operand: Operand) -> Operand:
+    def place(operand: Operand) -> Operand:
         if isinstance(operand, Value) and operand.index > 0:
             return Value(operand.index + last)
         source = 0 if isinstance(operand, Value) else operand.index
         return Value(last) if source == joint else Input(new_index[source])
 
-    steps = tuple(Step(s.function, tuple(map(moved, s.operands)), s.parameters) for s in node.steps)
+    steps = tuple(step.moved(place) for step in node.steps)
     return replace(
         producer,
         inputs=tuple(inputs),

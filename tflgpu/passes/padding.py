@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Node, TensorId, joint_sources, remove_dead
+from tflgpu.ir import Graph, Node, TensorId, joint_sources
 from tflgpu.ops.convolution import Convolution, Depthwise
 from tflgpu.ops.pooling import Pool
 from tflgpu.ops.shaping import Rearrange
@@ -32,7 +32,7 @@ def merge_padding(graph: Graph) -> Graph:
                 inputs = (node.inputs[0], *reader.inputs[1:])
                 sources = joint_sources(node, reader)
                 merged[reader.output] = replace(reader, inputs=inputs, attributes=attributes, sources=sources)
-    return remove_dead(graph.with_nodes(merged.get(n.output, n) for n in graph.nodes))
+    return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes)
 
 
 def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:

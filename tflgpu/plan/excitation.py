@@ -7,14 +7,14 @@ in every work-group, which pays as long as its weights are few.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tflgpu.ir import Graph, Input, Node, Operand, Step, Tensor, TensorId, Value, joint_sources
+from tflgpu.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
 from tflgpu.ops.excitation import Excite, excite_cycles
 from tflgpu.ops.group_work import BATCH_LATENCY, NEXT_KERNEL, TILE_LATENCY
 from tflgpu.ops.kernel import Storage, tile_count
 from tflgpu.plan.boundary import storages
-from tflgpu.plan.layers import inner_steps, is_pointwise, weights_and_bias
+from tflgpu.plan.layers import is_pointwise, steps_without_inputs, weights_and_bias
 from tflgpu.target import Target
 
 
@@ -65,7 +65,7 @@ def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node
     shape = graph[image].shape
     if len(shape) != 4 or shape != graph[product.output].shape or graph[gate].shape != (shape[0], 1, 1, shape[3]):
         return None
-    hidden_steps, gate_steps = inner_steps(graph, hidden), inner_steps(graph, gates)
+    hidden_steps, gate_steps = steps_without_inputs(graph, hidden), steps_without_inputs(graph, gates)
     precise = any(graph[t].precise for t in (image, gate, gates.inputs[0], hidden.inputs[0]))
     if precise or storage[image].linear or hidden_steps is None or gate_steps is None:
         return None
@@ -108,19 +108,16 @@ def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
     """The node for ``inputs`` of its kernel. Behind them come those of the product's other steps."""
     others = [i for i in range(len(e.product.inputs)) if i not in (0, e.gate_input)]
 
-    def moved(operand: Operand) -> Operand:
+    def place(operand: Operand) -> Operand:
         if isinstance(operand, Value):
             return Value(operand.index - 1)
         return Input(len(inputs) + others.index(operand.index))
-
-    def step(original: Step) -> Step:
-        return replace(original, operands=tuple(map(moved, original.operands)))
 
     return Node(
         "excite",
         (*inputs, *(e.product.inputs[i] for i in others)),
         e.product.output,
         e.attributes,
-        tuple(map(step, e.product.steps[1:])),
+        tuple(step.moved(place) for step in e.product.steps[1:]),
         joint_sources(e.hidden, e.gates, e.product),
     )

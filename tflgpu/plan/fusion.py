@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from tflgpu.ir import Graph, Input, Node, Operand, Step, Tensor, TensorId, joint_sources
+from tflgpu.ir import Graph, Input, Node, Operand, Tensor, TensorId, joint_sources
 from tflgpu.ops.convolution import Convolution, Depthwise, DepthwisePointwise, PointwiseDepthwise, PointwiseMean
 from tflgpu.ops.convolution_kernels import UNROLLED_TAPS, depthwise_parts
 from tflgpu.ops.fused_kernels import fused_parts
@@ -23,7 +23,7 @@ from tflgpu.ops.reduction import Reduce
 from tflgpu.ops.separable_kernels import separable_parts
 from tflgpu.ops.window import Window
 from tflgpu.plan.boundary import storages
-from tflgpu.plan.layers import inner_steps, is_pointwise, kernel_inputs, weights_and_bias
+from tflgpu.plan.layers import is_pointwise, kernel_inputs, steps_without_inputs, weights_and_bias
 from tflgpu.target import Target
 
 Storages = Mapping[TensorId, Storage]
@@ -127,7 +127,7 @@ def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
         kind = next((k for k in PAIR_KINDS if first and k.first(first) and k.second(second)), None)
         if first is None or kind is None or not _fusable(graph, storage, first, second):
             continue
-        steps = inner_steps(graph, first)
+        steps = steps_without_inputs(graph, first)
         parts = kind.parts(second, storage[first.inputs[0]], storage[second.output], target)
         alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
         if steps is not None and parts and parts[0].cycles < alone:
@@ -184,17 +184,14 @@ def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants:
     inputs = (first.inputs[0], *first_constants, *second_constants)
     known = kernel_inputs(second)
 
-    def moved(operand: Operand) -> Operand:
+    def place(operand: Operand) -> Operand:
         return Input(operand.index - known + len(inputs)) if isinstance(operand, Input) else operand
-
-    def step(original: Step) -> Step:
-        return replace(original, operands=tuple(map(moved, original.operands)))
 
     return Node(
         pair.kind.name,
         (*inputs, *second.inputs[known:]),
         second.output,
         pair.kind.attributes(first, second),
-        tuple(map(step, second.steps)),
+        tuple(step.moved(place) for step in second.steps),
         joint_sources(first, second),
     )

@@ -34,7 +34,7 @@ def weights_and_bias(
     return weights, bias[0]
 
 
-def inner_steps(graph: Graph, node: Node) -> tuple[Step, ...] | None:
+def steps_without_inputs(graph: Graph, node: Node) -> tuple[Step, ...] | None:
     """The steps of ``node`` without inputs, for the inside of a kernel: single numbers become parameters.
 
     None if that cannot be, or if a step computes no float, or makes anything but zero of the lanes past the last
