@@ -10,9 +10,9 @@ import numpy as np
 import pyopencl as cl
 
 from benchmarks.contender import timed
-from tflgpu.runtime.devices import choose
-from tflgpu.runtime.program import compile_program
-from tflgpu.runtime.session import open_session, profiling_queue
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.program import compile_program
+from tflgpu.runtime.opencl.session import open_session, profiling_queue
 
 ROUNDS = 10
 LAUNCHES = 200

@@ -43,7 +43,7 @@ from benchmarks.engines.executors import LAUNCHES, OWN
 from benchmarks.publish import PACKAGES, publish
 from benchmarks.worker import Worker
 from tflgpu.cli.processes import in_own_process
-from tflgpu.runtime.devices import choose
+from tflgpu.runtime.opencl.devices import choose
 
 # By the names that --peers takes, in the order in which they are prepared: the longest first.
 PEERS = {"torch": "pytorch", "tinygrad-opencl": "tinygrad_opencl", "litert-gpu": "litert_gpu"}

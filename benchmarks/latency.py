@@ -23,7 +23,7 @@ import tflgpu
 from benchmarks.case import load, relative_error
 from benchmarks.publish import publish
 from tflgpu.cli.timing import seconds_of
-from tflgpu.runtime.devices import choose
+from tflgpu.runtime.opencl.devices import choose
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
 

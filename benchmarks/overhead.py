@@ -20,15 +20,15 @@ from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from benchmarks.publish import publish
-from tflgpu.artifact import DevicePart
-from tflgpu.build import build
+from tflgpu.artifact.artifact import DevicePart
+from tflgpu.artifact.executable import DeviceBuffer
 from tflgpu.cli.timing import seconds_of
 from tflgpu.compiler import compile_model
-from tflgpu.executable import DeviceBuffer
-from tflgpu.runtime.devices import choose
-from tflgpu.runtime.session import Session, open_session
-from tflgpu.stopwatch import Stopwatch
-from tflgpu.writer import ModelBuilder
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import Session, open_session
 
 SHAPE = (1, 4)
 

@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.case import load
 from benchmarks.latency import CACHE_SWITCHES
 from benchmarks.publish import publish
-from tflgpu.runtime.devices import choose
+from tflgpu.runtime.opencl.devices import choose
 
 # Each prints "ready" once it has what it is about, then what it knows of itself.
 REPORT = """
@@ -84,8 +84,8 @@ facts = {}
 OPENED = """
 import sys
 import tflgpu
-from tflgpu.runtime.devices import choose
-from tflgpu.runtime.session import open_session
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
 session = open_session(choose(sys.argv[1]))
 facts = {}
 """

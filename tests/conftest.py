@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tflgpu
-from tflgpu.cache import faults
+from tflgpu.artifact.cache import faults
 
 # Two independent compilers: what one of them forgives, the other may not.
 RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")

@@ -6,9 +6,8 @@ outputs = model.run({"input": image})
 
 from __future__ import annotations
 
-from tflgpu.api import CompiledModel, KernelTime, Profile, compile, inspect
-from tflgpu.cache import model_token
-from tflgpu.drop_in import Interpreter
+from tflgpu.api import CompiledModel, compile, inspect
+from tflgpu.artifact.cache import model_token
 from tflgpu.errors import (
     BuildError,
     CacheDirectoryError,
@@ -20,10 +19,12 @@ from tflgpu.errors import (
     TflgpuError,
     UnsupportedError,
 )
+from tflgpu.interpreter import Interpreter
+from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options
-from tflgpu.report import OperatorReport, Report
-from tflgpu.runtime.devices import Device, devices
-from tflgpu.tensor_info import TensorInfo
+from tflgpu.report.profile import KernelTime, Profile
+from tflgpu.report.report import OperatorReport, Report
+from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.version import __version__
 
 __all__ = [

@@ -6,74 +6,33 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from types import TracebackType
 from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu import serializer
-from tflgpu.arguments import InputCheck, Inputs, check_outputs
-from tflgpu.artifact import Artifact, CpuPart, DevicePart
-from tflgpu.cache import Cache
+from tflgpu.artifact import serializer
+from tflgpu.artifact.artifact import Artifact, CpuPart, DevicePart
+from tflgpu.artifact.cache import Cache
 from tflgpu.errors import CacheMissError, FallbackWarning
-from tflgpu.instance import Instance, open_fastest
-from tflgpu.layout import Shape
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model_source import ModelSource, read_bytes
+from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options
-from tflgpu.report import Report
+from tflgpu.report.profile import KernelTime, Profile
+from tflgpu.report.report import Report
+from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
-from tflgpu.runtime.devices import choose
-from tflgpu.runtime.session import open_session, session_on
+from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
+from tflgpu.runtime.instance import Instance, open_fastest
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session, session_on
 from tflgpu.runtime.transfer import pinned_array
-from tflgpu.source import ModelSource, read_bytes
-from tflgpu.stopwatch import Stopwatch
-from tflgpu.tensor_info import TensorInfo
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
 MAX_INSTANCES = 4
-
-
-@dataclass(frozen=True)
-class KernelTime:
-    """Device time of one launch.
-
-    kernel: name of its function, which equal launches share. operators: codes of those that it computes.
-    begin, seconds: since the first launch began, and from there to its end; what the CPU does between two parts of a
-    model on the device is left out.
-    macs: multiplications of convolutions and matrix products. bytes: of what it reads and writes, each counted once.
-    level: launches of one level do not depend on each other.
-    """
-
-    kernel: str
-    operators: tuple[str, ...]
-    begin: float
-    seconds: float
-    macs: int
-    bytes: int
-    level: int
-
-    @property
-    def gflops(self) -> float | None:
-        """Billions of multiplications and additions a second; None for kernels that are not about them."""
-        return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
-
-    @property
-    def gb_per_second(self) -> float | None:
-        """Billions of bytes a second; None if the clock was too coarse."""
-        return 1e-9 * self.bytes / self.seconds if self.seconds else None
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One entry a kernel, in order; begins and ends are medians of several runs."""
-
-    kernels: tuple[KernelTime, ...]
-
-    @property
-    def seconds(self) -> float:
-        """The sum of all kernels, without the pauses between them."""
-        return sum(k.seconds for k in self.kernels)
 
 
 def compile(model: ModelSource, options: Options | None = None, *, queue: Queue | None = None) -> CompiledModel:
@@ -252,7 +211,7 @@ class CompiledModel:
 
         tuner = None
         if options.tuning != "none":
-            from tflgpu.tuning import DeviceTuner
+            from tflgpu.measure.tuner import DeviceTuner
 
             tuner = DeviceTuner(self._session, options.tuning, cache)
         return compile_rivals(read_bytes(self._model), options, self._target, clock, tuner)

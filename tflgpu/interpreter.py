@@ -1,54 +1,230 @@
-"""Runs the CPU's pieces of a model with LiteRT's interpreter (the extra ``fallback``)."""
+"""LiteRT's ``Interpreter``, on an OpenCL device: the same methods, so that one import line swaps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.layout import Shape
+from tflgpu.api import CompiledModel, compile
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model_source import ModelSource, read_bytes
+from tflgpu.model.tensor_details import tensor_details
+from tflgpu.options import Options
 
-ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
+if TYPE_CHECKING:
+    from tflgpu.frontend.entry_point import EntryPoint
+    from tflgpu.model.model import FileTensor
 
 
-def is_installed() -> bool:
-    return find_spec("ai_edge_litert") is not None
+Array = NDArray[Any]
+
+Details = dict[str, Any]
+
+# Options that have no place here.
+DECIDED_BY_FILE_OR_METHODS = ("signature", "outputs", "batch", "input_shapes", "uint8_inputs")
 
 
-class CpuPiece:
-    """Runs the operators of one piece on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
+class Interpreter:
+    """Runs a .tflite model with the methods of ``ai_edge_litert.interpreter.Interpreter``.
 
-    def __init__(self, model: bytes) -> None:
-        """``model`` is what :func:`tflgpu.submodel.submodel` returns.
+    model_path, model_content: one of the two.
+    options: what :func:`tflgpu.compile` takes, but for those in ``DECIDED_BY_FILE_OR_METHODS``.
 
-        Raises RuntimeError if LiteRT refuses the operators as well.
+    What concerns LiteRT's CPU kernels is accepted and ignored: ``experimental_delegates``, ``num_threads`` and
+    ``experimental_op_resolver_type``. Intermediate tensors are not kept; ``Options.outputs`` of
+    :func:`tflgpu.compile` gives them. Not thread-safe, as LiteRT's is not.
+
+    Raises ValueError for wrong arguments, OSError if the file cannot be read, ModelError if it is no model.
+    :meth:`allocate_tensors` compiles, and raises what :func:`tflgpu.compile` does.
+    """
+
+    def __init__(
+        self,
+        model_path: str | PathLike[str] | None = None,
+        model_content: bytes | bytearray | memoryview | None = None,
+        experimental_delegates: object = None,
+        num_threads: int | None = None,
+        experimental_op_resolver_type: object = None,
+        experimental_preserve_all_tensors: bool = False,
+        *,
+        options: Options | None = None,
+    ) -> None:
+        # Who only compiles needs no reader of files, if the cache has the model.
+        from tflgpu.frontend.entry_point import entry_point
+        from tflgpu.model.reader import read_model
+
+        source = model_path if model_content is None else model_content
+        if source is None or (model_path is not None and model_content is not None):
+            raise ValueError("one of model_path and model_content must be given, and not both")
+        if experimental_preserve_all_tensors:
+            raise ValueError("intermediate tensors are not kept; name them in Options.outputs of tflgpu.compile")
+        self._options = options or Options()
+        for name in DECIDED_BY_FILE_OR_METHODS:
+            if getattr(self._options, name) is not None:
+                raise ValueError(
+                    f"Options.{name} is for tflgpu.compile; an Interpreter goes by the file and its methods"
+                )
+        self._source: ModelSource = source
+        self._model = read_model(read_bytes(source))
+        self._entry = entry_point(self._model)
+        self._tensors = self._model.subgraphs[0].tensors
+        self._input_shapes = {tensor.index: tensor.shape for _, tensor in self._entry.inputs}
+        self._compiled: CompiledModel | None = None  # for these shapes, if there is one
+        self._values: dict[int, Array] = {}  # of inputs, and of outputs since the last run
+
+    def allocate_tensors(self) -> None:
+        """Compile for the shapes that the inputs have now. Inputs are zeros afterwards if that was needed."""
+        if self._compiled is None:
+            shapes = {name: self._input_shapes[tensor.index] for name, tensor in self._entry.inputs}
+            self._compiled = _compile(self._source, self._options, self._entry, shapes)
+            self._values = {d["index"]: np.zeros(d["shape"], d["dtype"]) for d in self.get_input_details()}
+
+    def invoke(self) -> None:
+        """Run the model. Raises RuntimeError before :meth:`allocate_tensors`, DeviceError if the device fails."""
+        if self._compiled is None:
+            raise RuntimeError("the model is not ready; call allocate_tensors() first")
+        results = self._compiled.run({name: self._values[tensor.index] for name, tensor in self._entry.inputs})
+        self._values |= {tensor.index: results[name] for name, tensor in self._entry.outputs}
+
+    def set_tensor(self, tensor_index: int, value: ArrayLike) -> None:
+        """Copy an array of an input's shape and element type into it. Raises ValueError for anything else."""
+        name = self._input(tensor_index).name
+        array, target = np.asarray(value), self.tensor(tensor_index)()
+        if array.dtype != target.dtype or array.shape != target.shape:
+            raise ValueError(
+                f"input {tensor_index} ({name!r}) was given {array.dtype} of shape {list(array.shape)}; "
+                f"{target.dtype} of shape {list(target.shape)} was expected"
+            )
+        target[...] = array
+
+    def get_tensor(self, tensor_index: int) -> Array:
+        """A copy of an input, of an output of the last run, or of a constant. Raises ValueError for anything else."""
+        return self.tensor(tensor_index)().copy()
+
+    def tensor(self, tensor_index: int) -> Callable[[], Array]:
+        """A function that gives the array of :meth:`get_tensor` itself; a run reads what was written to an input's."""
+        return lambda: self._value(self._known(tensor_index))
+
+    def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int], strict: bool = False) -> None:
+        """Give an input another shape, from the next :meth:`allocate_tensors` on.
+
+        strict: only where the file leaves the size open. Raises ValueError if that is not so, or if it is no input.
         """
-        self._model = model
-        self.reset_state()
+        tensor, shape = self._input(input_index), tuple(map(int, tensor_size))
+        fits = len(shape) == len(tensor.signature) and all(
+            wanted in (-1, size) for size, wanted in zip(shape, tensor.signature, strict=True)
+        )
+        if strict and not fits:
+            raise ValueError(f"input {input_index} cannot have shape {list(shape)}: {list(tensor.signature)} is fixed")
+        if shape != self._input_shapes[input_index]:
+            self._input_shapes[input_index] = shape
+            self._compiled = None
 
-    def reset_state(self) -> None:
-        """Begin anew: ``reset_all_variables`` of LiteRT forgets variable tensors, but not resource variables."""
-        from ai_edge_litert.interpreter import Interpreter
+    def reset_all_variables(self) -> None:
+        """Put the model's state back to the start."""
+        if self._compiled is not None:
+            self._compiled.reset_state()
 
-        self._interpreter: Any = Interpreter(model_content=self._model)
-        self._interpreter.allocate_tensors()
-        self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
-        self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
+    def get_input_details(self) -> list[Details]:
+        """LiteRT's description of each input, in order."""
+        return [tensor_details(self._tensors[i], shape) for i, shape in self._input_shapes.items()]
 
-    def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Arrays in the order of the piece's inputs, of any shapes -> fresh arrays in the order of its outputs."""
-        self._resize([a.shape for a in inputs])
-        for index, array in zip(self._inputs, inputs, strict=True):
-            self._interpreter.set_tensor(index, np.ascontiguousarray(array))
-        self._interpreter.invoke()
-        return [self._interpreter.get_tensor(index) for index in self._outputs]
+    def get_output_details(self) -> list[Details]:
+        """LiteRT's description of each output, in order; its shape follows the inputs' once these are allocated."""
+        compiled = {info.name: info.shape for info in self._compiled.outputs} if self._compiled else {}
+        return [tensor_details(tensor, compiled.get(name)) for name, tensor in self._entry.outputs]
 
-    def _resize(self, shapes: Sequence[Shape]) -> None:
-        details = self._interpreter.get_input_details()
-        if any(tuple(d["shape"]) != shape for d, shape in zip(details, shapes, strict=True)):
-            for index, shape in zip(self._inputs, shapes, strict=True):
-                self._interpreter.resize_tensor_input(index, shape)
-            self._interpreter.allocate_tensors()
+    def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
+        """LiteRT's description of every tensor that the file has."""
+        if not 0 <= subgraph_index < self.num_subgraphs():
+            raise ValueError(f"subgraph {subgraph_index} was asked for; the model has {self.num_subgraphs()}")
+        return [tensor_details(tensor) for tensor in self._model.subgraphs[subgraph_index].tensors]
+
+    def num_subgraphs(self) -> int:
+        """How many the file has."""
+        return len(self._model.subgraphs)
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """Names of inputs and outputs by signature."""
+        return {s.key: {"inputs": list(s.inputs), "outputs": list(s.outputs)} for s in self._model.signatures}
+
+    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+        """What runs a signature; the only one by default. Raises ValueError for an unknown one.
+
+        It is compiled by itself: state that LiteRT's signatures would share is its own.
+        """
+        from tflgpu.frontend.entry_point import entry_point
+
+        known = [s.key for s in self._model.signatures]
+        if signature_key is None and len(known) == 1:
+            (signature_key,) = known
+        if signature_key not in known:
+            raise ValueError(f"signature {signature_key!r} was asked for; the model has {known}")
+        options = replace(self._options, signature=signature_key)
+        return SignatureRunner(self._source, options, entry_point(self._model, signature_key))
+
+    def _known(self, index: int) -> FileTensor:
+        if not 0 <= index < len(self._tensors):
+            raise ValueError(f"tensor {index} was asked for; the model has {len(self._tensors)}")
+        return self._tensors[index]
+
+    def _input(self, index: int) -> FileTensor:
+        if index not in self._input_shapes:
+            raise ValueError(f"tensor {index} is no input; the inputs are {list(self._input_shapes)}")
+        return self._tensors[index]
+
+    def _value(self, tensor: FileTensor) -> Array:
+        if tensor.data is not None:
+            return tensor.data
+        if self._compiled is not None and tensor.index in self._values:
+            return self._values[tensor.index]
+        what = f"tensor {tensor.index} ({tensor.name!r})"
+        if tensor.index not in {t.index for _, t in (*self._entry.inputs, *self._entry.outputs)}:
+            raise ValueError(
+                f"{what} is neither input, output nor constant; name it in Options.outputs of tflgpu.compile"
+            )
+        missing = "allocate_tensors" if self._compiled is None else "invoke"
+        raise ValueError(f"{what} has no value yet; call {missing}() first")
+
+
+class SignatureRunner:
+    """Runs one signature: keyword arguments by input name -> outputs by name. Made by an :class:`Interpreter`."""
+
+    def __init__(self, source: ModelSource, options: Options, entry: EntryPoint) -> None:
+        self._source, self._options, self._entry = source, options, entry
+        self._compiled: CompiledModel | None = None
+        self._shapes: dict[str, Shape] = {}
+
+    def __call__(self, **inputs: ArrayLike) -> dict[str, Array]:
+        """Run it, for whatever shapes the inputs have.
+
+        Raises ValueError for other names or element types than the signature's, and what :func:`tflgpu.compile` does.
+        """
+        names = [name for name, _ in self._entry.inputs]
+        if inputs.keys() != set(names):
+            raise ValueError(f"inputs named {sorted(inputs)} were given; the signature has {names}")
+        arrays = {name: np.asarray(inputs[name]) for name in names}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if self._compiled is None or shapes != self._shapes:
+            self._compiled = _compile(self._source, self._options, self._entry, shapes)
+            self._shapes = shapes
+        return self._compiled.run(arrays)
+
+    def get_input_details(self) -> dict[str, Details]:
+        """LiteRT's description of each input by name."""
+        return {name: tensor_details(tensor) for name, tensor in self._entry.inputs}
+
+    def get_output_details(self) -> dict[str, Details]:
+        """LiteRT's description of each output by name."""
+        return {name: tensor_details(tensor) for name, tensor in self._entry.outputs}
+
+
+def _compile(source: ModelSource, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
+    """The model for inputs of these shapes: as the file has it, and so in the cache, where it declares them."""
+    as_declared = shapes == {name: tensor.shape for name, tensor in entry.inputs}
+    return compile(source, options if as_declared else replace(options, input_shapes=shapes))

@@ -9,11 +9,17 @@ from os import PathLike
 from typing import Literal, get_args
 
 Precision = Literal["auto", "fp32", "fp16"]
+
 ExecutorChoice = Literal["auto", "launch", "persistent"]
+
 KernelFamily = Literal["auto", "cpu", "gpu"]
+
 Quantized = Literal["simulate", "float"]
+
 Fallback = Literal["auto", "forbid"]
+
 Tuning = Literal["none", "fast", "exhaustive"]
+
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
 CHOICES = {

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.writer import ModelBuilder
+from tflgpu.model.writer import ModelBuilder
 
 Activation = Literal["NONE", "RELU", "RELU6"]
 Padding = Literal["SAME", "VALID"]

@@ -7,7 +7,7 @@ from network import DigitNet
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tflgpu.writer import ModelBuilder
+from tflgpu.model.writer import ModelBuilder
 
 Array = NDArray[np.float32]
 _UNIT_STRIDE = {"padding": "SAME", "stride_w": 1, "stride_h": 1}

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from .cases import Entry
-from .judge import Precision
-from .outcome import Outcome, Verdict
+from tests.conformance.cases import Entry
+from tests.conformance.judge import Precision
+from tests.conformance.outcome import Outcome, Verdict
 
 FILE = Path(__file__).with_name("exceptions.csv")
 ANY = "*"

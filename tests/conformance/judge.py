@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.tflite import Operator, Subgraph, read_model
-
-from .cases import Array, Case
+from tests.conformance.cases import Array, Case
+from tflgpu.model.model import Operator, Subgraph
+from tflgpu.model.reader import read_model
 
 Precision = Literal["fp32", "fp16"]
 Floats = NDArray[np.float64]

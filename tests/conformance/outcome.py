@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import tflgpu
-from tflgpu import Options, UnsupportedError
-
-from .cases import Case
-from .judge import Precision, judge
+from tests.conformance.cases import Case
+from tests.conformance.judge import Precision, judge
+from tflgpu.errors import UnsupportedError
+from tflgpu.options import Options
 
 Verdict = Literal["pass", "unsupported", "wrong", "error"]
 

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from .cases import FOLDER, Entry, Kind, index
-from .exceptions import Exceptions, Results
-from .judge import Precision
-from .outcome import Outcome, Verdict
-from .worker import Job, run_all
+from tests.conformance.cases import FOLDER, Entry, Kind, index
+from tests.conformance.exceptions import Exceptions, Results
+from tests.conformance.judge import Precision
+from tests.conformance.outcome import Outcome, Verdict
+from tests.conformance.worker import Job, run_all
 
 SLOWEST = 10
 
@@ -49,7 +49,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write every case that does not pass, with its reason")
     parser.add_argument(
-        "--write-exceptions", action="store_true", help="make the outcomes those that tests/test_conformance.py expects"
+        "--write-exceptions", action="store_true", help="make the outcomes those that test_conformance.py expects"
     )
     options = parser.parse_args(arguments)
     if options.write_exceptions and (options.kind or set(options.precision) != set(get_args(Precision))):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from .cases import Entry, Kind, index, load
-from .exceptions import Exceptions, Key, Results, Row
-from .judge import Precision
-from .outcome import Outcome, Verdict
-from .worker import Worker
+from tests.conformance.cases import Entry, Kind, index, load
+from tests.conformance.exceptions import Exceptions, Key, Results, Row
+from tests.conformance.judge import Precision
+from tests.conformance.outcome import Outcome, Verdict
+from tests.conformance.worker import Worker
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 

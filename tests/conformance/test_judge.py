@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from tflgpu.writer import ModelBuilder
-
-from .cases import Array, Case, Kind, index, load
-from .judge import Precision, judge, summed_terms
+from tests.conformance.cases import Array, Case, Kind, index, load
+from tests.conformance.judge import Precision, judge, summed_terms
+from tflgpu.model.writer import ModelBuilder
 
 INSIDE, OUTSIDE = 0.99, 1.01
 

@@ -11,9 +11,9 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from types import TracebackType
 
-from .cases import Entry, load
-from .judge import Precision
-from .outcome import Outcome, run_case
+from tests.conformance.cases import Entry, load
+from tests.conformance.judge import Precision
+from tests.conformance.outcome import Outcome, run_case
 
 Job = tuple[Entry, Precision]
 Runner = Callable[[Entry, Precision, str], Outcome]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 from numpy.typing import NDArray
 
-from tflgpu.writer import ModelBuilder, Quantization
-
-from .reference import ACTIVATIONS, relu6
-from .tolerance import ARITHMETIC, Tolerance
+from tests.ops.reference import ACTIVATIONS, relu6
+from tests.ops.tolerance import ARITHMETIC, Tolerance
+from tflgpu.model.file_tables import Quantization
+from tflgpu.model.writer import ModelBuilder
 
 ABSENT = -1  # index of an optional input that is not given
 

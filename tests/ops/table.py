@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import (
+from tests.ops.case import Row
+from tests.ops.rows import (
     convolutions,
     elementwise,
     logic,
@@ -16,7 +17,6 @@ from . import (
     regressions,
     spatial,
 )
-from .case import Row
 
 ROWS: tuple[Row, ...] = (
     *convolutions.ROWS,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from .case import Case, Row
-from .reference import resampler
-from .table import ROWS
-from .tolerance import check
+from tests.ops.case import Case, Row
+from tests.ops.reference import resampler
+from tests.ops.table import ROWS
+from tests.ops.tolerance import check
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 

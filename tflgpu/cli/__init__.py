@@ -12,17 +12,17 @@ from typing import Annotated
 import typer
 
 import tflgpu
-from tflgpu.cli.benchmark import benchmark_model
-from tflgpu.cli.cache import cache_app
+from tflgpu.cli.commands.benchmark import benchmark_model
+from tflgpu.cli.commands.cache import cache_app
+from tflgpu.cli.commands.demo import run_demo
+from tflgpu.cli.commands.devices import list_devices
+from tflgpu.cli.commands.diff import diff_model
+from tflgpu.cli.commands.inspect import inspect_model
+from tflgpu.cli.commands.precompile import precompile_models
+from tflgpu.cli.commands.profile import profile_model
+from tflgpu.cli.commands.run import run_model
+from tflgpu.cli.commands.show import show_model
 from tflgpu.cli.console import console, reporting_errors
-from tflgpu.cli.demo import run_demo
-from tflgpu.cli.devices import list_devices
-from tflgpu.cli.diff import diff_model
-from tflgpu.cli.inspect import inspect_model
-from tflgpu.cli.precompile import precompile_models
-from tflgpu.cli.profile import profile_model
-from tflgpu.cli.run import run_model
-from tflgpu.cli.show import show_model
 
 __all__ = ["app"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.tensor_info import Quantization
+from tflgpu.model.tensor_info import Quantization
 
 Array = NDArray[Any]
 

@@ -17,12 +17,13 @@ from rich.markup import escape
 
 from tflgpu.cli.accuracy import Deviation, real
 from tflgpu.cli.console import console, table
-from tflgpu.cli.litert import LiteRT
+from tflgpu.cli.litert_peer import LiteRT
 
 if TYPE_CHECKING:
+    from tflgpu.measure.trace import Result
+    from tflgpu.model.model import FileTensor
     from tflgpu.options import Options
-    from tflgpu.tflite import FileTensor
-    from tflgpu.trace import Result
+
 
 # Rows of the table of the largest errors.
 WORST = 8
@@ -68,9 +69,9 @@ def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options,
 
     bound: the largest error that passes, as a part of a tensor's range.
     """
-    from tflgpu.partition import BOUND_TYPES
-    from tflgpu.tflite import read_model
-    from tflgpu.trace import trace
+    from tflgpu.frontend.partition import BOUND_TYPES
+    from tflgpu.measure.trace import trace
+    from tflgpu.model.reader import read_model
 
     reference = LiteRT(model, None, keep_tensors=True)
     reference.run(inputs)

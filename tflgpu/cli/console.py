@@ -20,6 +20,7 @@ from tflgpu.errors import FallbackWarning, TflgpuError, UnsupportedError
 
 # Highlighting would colour every number; here colour means something.
 console = Console(highlight=False)
+
 _errors = Console(stderr=True, highlight=False)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tflgpu.tensor_info import TensorInfo
+    from tflgpu.model.tensor_info import TensorInfo
+
 
 # Pillow's name of the pixel format with so many channels.
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tflgpu.tensor_info import TensorInfo
+    from tflgpu.model.tensor_info import TensorInfo
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from tflgpu.ir import Graph, Input, Node, Operand, Tensor
+from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor
 
 
 def graph_lines(graph: Graph, codes: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 
 from tflgpu.cli.show_graph import node_as_dict, origins, typed
-from tflgpu.ops.kernel import Argument
+from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
 
 

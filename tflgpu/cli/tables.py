@@ -10,7 +10,8 @@ from rich.table import Table
 from tflgpu.cli.console import table
 
 if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel, Profile
+    from tflgpu.api import CompiledModel
+    from tflgpu.report.profile import Profile
 
 
 def start_table(*models: CompiledModel) -> Table:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tflgpu.api import KernelTime, Profile
+    from tflgpu.report.profile import KernelTime, Profile
+
 
 PROCESS = {"pid": 1, "tid": 1}
 

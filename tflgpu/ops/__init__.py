@@ -1,69 +1,12 @@
-"""The operators that run on the device: importing this package fills :data:`REGISTRY`, one family module at a time."""
+"""What operators mean: importing this package fills :data:`REGISTRY`, one family module at a time.
+
+A declaration says what an operator takes, why it may have no place on a device, and which nodes it becomes. How a node
+is computed is the business of :mod:`tflgpu.kernels`.
+"""
 
 from __future__ import annotations
 
-from tflgpu.ops import (
-    blocks,
-    convolution,
-    convolution_kernels,
-    creation,
-    elementwise,
-    excitation,
-    fused_kernels,
-    gather,
-    indexing,
-    logic,
-    lookup,
-    lstm,
-    matmul,
-    mean_kernels,
-    mediapipe,
-    movement,
-    normalization,
-    padding,
-    pooling,
-    recurrent,
-    reduction,
-    resampler,
-    resize,
-    scan,
-    separable_kernels,
-    shaping,
-    slicing,
-)
-from tflgpu.ops.base import REGISTRY, Emit, Emitter, Op, Site
+from tflgpu.ops import arithmetic, image, movement, sequence
+from tflgpu.ops.declaration import REGISTRY, Emit, Emitter, Op, Site, declare
 
-__all__ = [
-    "REGISTRY",
-    "Emit",
-    "Emitter",
-    "Op",
-    "Site",
-    "blocks",
-    "convolution",
-    "convolution_kernels",
-    "creation",
-    "elementwise",
-    "excitation",
-    "fused_kernels",
-    "gather",
-    "indexing",
-    "logic",
-    "lookup",
-    "lstm",
-    "matmul",
-    "mean_kernels",
-    "mediapipe",
-    "movement",
-    "normalization",
-    "padding",
-    "pooling",
-    "recurrent",
-    "reduction",
-    "resampler",
-    "resize",
-    "scan",
-    "separable_kernels",
-    "shaping",
-    "slicing",
-]
+__all__ = ["REGISTRY", "Emit", "Emitter", "Op", "Site", "arithmetic", "declare", "image", "movement", "sequence"]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu.ir import Array, Node, Operand, Tensor, Value
-from tflgpu.ops.gather import Gather
-from tflgpu.ops.gather import evaluate as gathered
-from tflgpu.ops.shaping import Concatenate, Rearrange
-from tflgpu.ops.shaping import evaluate as rearranged
-from tflgpu.ops.steps import FUNCTIONS
+from tflgpu.graph.ir import Array, Node, Operand, Tensor, Value
+from tflgpu.ops.epilogue_ops import FUNCTIONS
+from tflgpu.ops.movement.gather import Gather
+from tflgpu.ops.movement.gather import evaluate as gathered
+from tflgpu.ops.movement.shaping import Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import evaluate as rearranged
 
 # A constant is worth storing instead of computing only while it stays small beside its sources.
 MAX_GROWTH_ELEMENTS = 1 << 20

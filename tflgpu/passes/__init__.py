@@ -1,42 +1,7 @@
-"""The graph passes, in the order in which they run."""
+"""Graph -> graph, for every device alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
-from tflgpu.ir import Graph, remove_dead, verify
-from tflgpu.passes.affine import fold_affine
-from tflgpu.passes.fold import fold_constants
-from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
-from tflgpu.passes.padding import merge_padding
-from tflgpu.passes.simplify import simplify
-from tflgpu.passes.transposes import sink_transposes
-from tflgpu.passes.weights import pack_weights
-
-Pass = Callable[[Graph], Graph]
-
-PASSES: tuple[Pass, ...] = (
-    fold_constants,
-    simplify,
-    sink_transposes,
-    merge_padding,
-    fold_affine,
-    inline_shared_source,
-    fuse_elementwise,
-    pack_weights,
-)
-
-
-def optimize(graph: Graph) -> Graph:
-    """Run every pass; the graph is verified on the way in and after each."""
-    verify(graph)
-    for rewrite in PASSES:
-        with np.errstate(all="ignore"):  # constants may hold anything, infinities and NaN included
-            graph = remove_dead(rewrite(graph))
-        verify(graph)
-    return graph
-
+from tflgpu.passes.pipeline import PASSES, Pass, optimize
 
 __all__ = ["PASSES", "Pass", "optimize"]

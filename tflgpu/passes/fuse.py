@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
 
 # A kernel takes this many tensors at most; some drivers stop at 64 arguments.
 MAX_INPUTS = 16

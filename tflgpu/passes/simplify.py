@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Node, TensorId
-from tflgpu.layout import Geometry
-from tflgpu.ops.reduction import Reduce
-from tflgpu.ops.shaping import AxisMap, Rearrange
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.layout import Geometry
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def simplify(graph: Graph) -> Graph:

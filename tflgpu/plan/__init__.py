@@ -1,7 +1,8 @@
-"""Graph, Target -> Plan: storage of every tensor, a kernel for every node, and one arena for all activations."""
+"""Graph, target -> plan: storage of every tensor, a kernel for every node, and one arena for all activations."""
 
 from __future__ import annotations
 
-from tflgpu.plan.plan import Destination, Plan, PlannedKernel, PlannedStep, StepOperand, make_plan
+from tflgpu.plan.plan import Destination, Plan, PlannedKernel, PlannedStep, StepOperand
+from tflgpu.plan.planning import make_plan
 
 __all__ = ["Destination", "Plan", "PlannedKernel", "PlannedStep", "StepOperand", "make_plan"]

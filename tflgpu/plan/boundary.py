@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu.ir import Graph, Node, Tensor, TensorId
-from tflgpu.layout import LANES, Geometry
-from tflgpu.ops.kernel import Storage
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.kernels.kernel import Storage
 from tflgpu.target import ElementType, Target
 
 # Integers of 64 bits are indices and sizes: 32 bits hold them, and not every device has more. Nor has every device

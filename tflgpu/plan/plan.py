@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tflgpu.ir import Graph, Node, State, TensorId, Value
-from tflgpu.ops.access import Access, access
-from tflgpu.ops.kernel import VARIANTS, Argument, Chooser, Kernel, Request, Storage, likeliest
-from tflgpu.ops.steps import FUNCTIONS
-from tflgpu.plan.arena import Lifetime, lower_bound, place
-from tflgpu.plan.boundary import add_conversions, roots, storages
-from tflgpu.plan.excitation import join_excitations
-from tflgpu.plan.fusion import fuse_pairs
-from tflgpu.plan.joining import JOIN, join_parts, part_places
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.kernels.access import Access
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.target import Target, VectorType
 
 
@@ -79,142 +73,3 @@ class Plan:
     @property
     def constant_bytes(self) -> int:
         return sum(a.bytes for k in self.kernels for a in k.arguments if a.data is not None)
-
-
-def make_plan(graph: Graph, target: Target, chooser: Chooser = likeliest) -> Plan:
-    """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
-    graph = fuse_pairs(join_excitations(add_conversions(graph), target), target)
-    storage = storages(graph, target)
-    graph = join_parts(graph, storage)
-    # Nobody writes an empty output.
-    computed = (n for n in graph.nodes if n.kind not in ("view", JOIN) and graph[n.output].size)
-    kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)
-    root, places = roots(graph), part_places(graph, storage)
-    shifts = {t: places[r].offset for t, r in root.items() if r in places}
-    root = {t: places[r].whole if r in places else r for t, r in root.items()}
-    root |= {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
-    lifetimes, shared = _lifetimes(graph, kernels, root, shifts, storage)
-    offsets, arena_bytes = place(lifetimes)
-    placed = {t: offsets[shared.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if shared.get(r, r) in offsets}
-    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, lower_bound(lifetimes))
-
-
-def _plan_node(
-    node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target, chooser: Chooser
-) -> PlannedKernel:
-    if any(graph[t].precise for t in (*node.inputs, node.output)):
-        target = replace(target, storage="float")  # constants are to be as precise as what they meet
-    request = Request(node, graph, storage, target, chooser)
-    kernel = VARIANTS[node.kind, target.family](request)
-    output = request.output
-    arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
-    accesses: dict[int, Access] = {}
-    for index in sorted(node.step_inputs):
-        argument = request.operand(f"operand{index}", index)
-        arguments.append(argument)
-        accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
-    types: list[VectorType] = [kernel.value_type]
-    steps: list[PlannedStep] = []
-    for k, step in enumerate(node.steps):
-        operands = tuple(
-            StepOperand(o.index, None) if isinstance(o, Value) else StepOperand(None, accesses[o.index])
-            for o in step.operands
-        )
-        result = FUNCTIONS[step.function].result
-        if result == "float" or result == "int":
-            types.append(result)
-        else:
-            types.append(_operand_type(operands[result == "second"], types))
-        steps.append(PlannedStep(k + 1, step.function, operands, step.parameters, types[-1]))
-    assert types[-1] == output.vector, f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}"
-    planned = tuple(steps)
-    destination = Destination(output, _is_dirty(kernel, planned, output))
-    return PlannedKernel(node, kernel, planned, destination, tuple(arguments))
-
-
-def _operand_type(operand: StepOperand, types: list[VectorType]) -> VectorType:
-    if operand.value is not None:
-        return types[operand.value]
-    assert operand.access is not None
-    return operand.access.vector
-
-
-def _is_dirty(kernel: Kernel, steps: tuple[PlannedStep, ...], output: Storage) -> bool:
-    """Whether the lanes past the last channel could hold anything but zero after the steps."""
-    if output.geometry.channels % 4 == 0:
-        return False
-    clean = [not kernel.parameters.get("dirty", False)]
-    for step in steps:
-        operands = (
-            clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in step.operands
-        )
-        clean.append(FUNCTIONS[step.function].keeps_zero and all(operands))
-    return not clean[-1]
-
-
-def _lifetimes(
-    graph: Graph,
-    kernels: tuple[PlannedKernel, ...],
-    root: Mapping[TensorId, TensorId],
-    shifts: Mapping[TensorId, int],
-    storage: Mapping[TensorId, Storage],
-) -> tuple[dict[TensorId, Lifetime], dict[TensorId, TensorId]]:
-    """Lifetimes of the tensors in the arena, and which of them write in place of another."""
-    boundary = {root[t] for t in graph.given | graph.wanted}
-    first: dict[TensorId, int] = {}
-    last: dict[TensorId, int] = {}
-    for time, planned in enumerate(kernels):
-        for argument in planned.arguments:
-            if argument.tensor is not None and root[argument.tensor] not in boundary:
-                first.setdefault(root[argument.tensor], time)
-                last[root[argument.tensor]] = time
-    shared: dict[TensorId, TensorId] = {}
-    for time, planned in enumerate(kernels):
-        out = planned.node.output
-        source = next(_overwritable(planned, root), None)
-        if source is None or out in boundary or root[source] in boundary or last[root[source]] != time:
-            continue
-        if source in shifts or out in shifts:
-            continue
-        owner = shared.get(root[source], root[source])
-        if storage[out] == replace(storage[source], geometry=storage[out].geometry):
-            shared[out] = owner
-    lifetimes: dict[TensorId, Lifetime] = {}
-    for tensor in first:
-        owner = shared.get(tensor, tensor)
-        size = storage[tensor].bytes
-        before = lifetimes.get(owner, Lifetime(size, first[tensor], last[tensor]))
-        lifetimes[owner] = Lifetime(
-            max(size, before.size), min(first[tensor], before.first), max(last[tensor], before.last)
-        )
-    return lifetimes, shared
-
-
-def _can_overwrite(state: State, kernels: tuple[PlannedKernel, ...], root: Mapping[TensorId, TensorId]) -> bool:
-    """Whether the kernel that computes a state's next value may store it over the last one."""
-    written = next(time for time, k in enumerate(kernels) if k.node.output == state.written)
-
-    def used(k: PlannedKernel) -> set[TensorId]:
-        return {root[a.tensor] for a in k.arguments if a.tensor is not None}
-
-    if any(state.read in used(later) for later in kernels[written + 1 :]):
-        return False
-    return state.read not in used(kernels[written]) or state.read in _overwritable(kernels[written], root)
-
-
-def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
-    """The inputs that the kernel reads only at the element it is about to write: the result may take their memory.
-
-    Such are the step operands of the output's own shape, and the primary of a map, unless the kernel reads the same
-    memory in any other way as well.
-    """
-    readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
-    elementwise = {s.access.name for step in planned.steps for s in step.operands if s.access and s.access.same}
-    primary = planned.kernel.parameters.get("primary")
-    if isinstance(primary, Access) and primary.same:
-        elementwise.add(primary.name)
-    for argument in readers:
-        assert argument.tensor is not None
-        alone = sum(root[argument.tensor] == root[o.tensor] for o in readers if o.tensor is not None) == 1
-        if argument.name in elementwise and alone:
-            yield argument.tensor

@@ -1,1 +1,1 @@
-"""Everything that talks to OpenCL; the only package that imports pyopencl."""
+"""Running compiled models: executors, transfers and the piece that the CPU runs."""

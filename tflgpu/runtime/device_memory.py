@@ -11,14 +11,16 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.layout import Shape
-from tflgpu.runtime.session import Session
-from tflgpu.tensor_info import TensorInfo
+from tflgpu.graph.layout import Shape
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:
     from pyopencl.array import Array
 
+
 DeviceArray = Union[cl.Buffer, "Array"]
+
 Queue: TypeAlias = cl.CommandQueue
 
 # Where in a buffer a kernel may find a tensor, in bytes: the widest vectors that kernels read begin at multiples of it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.executable import Array
+from tflgpu.artifact.executable import Array
 
 Region = tuple[int, int, int]  # of memory: identity of the array that owns it, address, bytes
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.executable import Array, Executable, Port
-from tflgpu.layout import Shape
+from tflgpu.artifact.executable import Array, Executable, Port
+from tflgpu.graph.layout import Shape
+from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.pinning import ArrayPins
-from tflgpu.runtime.session import Session
 from tflgpu.target import HOST_DTYPES
 
 Numbered = tuple[int, Array]  # an input's number and value

@@ -1,0 +1,1 @@
+"""Real models, real tasks, and the op cases of TensorFlow Lite."""

@@ -1,0 +1,67 @@
+"""``tests/conformance/exceptions.csv`` is true: what it lists does not pass, what it does not list does.
+
+By default a sample in fp32; with ``TFLGPU_CONFORMANCE=full`` every case in both precisions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import tflgpu
+from tests.conformance.cases import Entry, index
+from tests.conformance.exceptions import Exceptions
+from tests.conformance.judge import Precision
+from tests.conformance.worker import Job, Worker
+from tests.conftest import missing
+
+DEVICE = "Intel"
+EVERY = 25  # one case in so many of each zip and kind
+REGENERATE = "python -m tests.conformance.run --write-exceptions --zip"
+EXCEPTIONS = Exceptions.read()
+
+
+def sample() -> list[Entry]:
+    """At least one case of each zip, evenly spread over its kinds."""
+    zips = groupby(sorted(index(), key=lambda e: (e.zip, e.kind, e.id)), key=lambda e: e.zip)
+    return [entry for _, entries in zips for entry in list(entries)[::EVERY]]
+
+
+def jobs() -> list[Job]:
+    if os.environ.get("TFLGPU_CONFORMANCE") == "full":
+        return [(entry, precision) for entry in index() for precision in get_args(Precision)]
+    return [(entry, "fp32") for entry in sample()]
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    if not any(DEVICE in device.platform for device in tflgpu.devices()):
+        missing(f"the OpenCL runtime of {DEVICE}")
+    with Worker(DEVICE) as worker:
+        yield worker
+
+
+@pytest.mark.parametrize(("entry", "precision"), jobs(), ids=str)
+def test_case(entry: Entry, precision: Precision, worker: Worker) -> None:
+    outcome = worker.run(entry, precision)
+    expected = EXCEPTIONS.expected(entry, precision)
+    if outcome.verdict == "pass":
+        assert expected == "pass", f"it passes now: remove it from the list, `{REGENERATE} {entry.zip}`"
+    assert outcome.verdict == expected, f"{outcome.verdict}: {outcome.reason}"
+
+
+def test_every_exception_speaks_of_a_case(shared: Path) -> None:
+    """``shared`` makes it fail on a server without the data, where the tests above would only be absent."""
+    precisions: tuple[Precision, ...] = get_args(Precision)
+    used = {EXCEPTIONS.covering(entry, precision) for entry in index() for precision in precisions}
+    assert set(EXCEPTIONS.rows) <= used
+
+
+def test_every_wrong_answer_has_a_cause() -> None:
+    """Written by hand into the list; regenerating it keeps them."""
+    assert [key for key, row in EXCEPTIONS.rows.items() if row.outcome != "unsupported" and not row.cause] == []

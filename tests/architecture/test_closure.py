@@ -1,0 +1,72 @@
+"""Adding an operator touches a declaration, a template and the test table: what was forgotten is named here."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import jinja2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tflgpu.ops
+from tests.ops.case import Row
+from tests.ops.table import ROWS
+from tests.support.templates import kernel_templates
+from tflgpu.codegen.environment import template_folder
+from tflgpu.frontend.lower import lower
+from tflgpu.kernels.lowering import VARIANTS
+from tflgpu.model.reader import read_model
+from tflgpu.ops import REGISTRY
+from tflgpu.ops.epilogue_ops import ACTIVATIONS, FUNCTIONS
+
+FAMILIES = ("cpu", "gpu")
+OPS = Path(tflgpu.ops.__file__).parent
+
+
+def test_every_operator_has_a_row() -> None:
+    assert REGISTRY.keys() - {row.op for row in ROWS} == set(), "declared operators without a row in tests/ops"
+    assert {row.op for row in ROWS} - REGISTRY.keys() == set(), "rows of operators that are not declared"
+
+
+def test_row_names_are_unique() -> None:
+    names = [row.name for row in ROWS]
+    assert len(names) == len(set(names))
+
+
+def test_every_step_function_has_a_macro() -> None:
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(template_folder()))
+    module = environment.get_template("access/epilogue_ops.cl.j2").module
+    macros = {name for name in dir(module) if isinstance(getattr(module, name), jinja2.runtime.Macro)}
+    assert FUNCTIONS.keys() - macros == set(), "step functions without a macro in templates/access/epilogue_ops.cl.j2"
+
+
+def test_activations_are_step_functions() -> None:
+    assert set(ACTIVATIONS.values()) - {""} <= FUNCTIONS.keys()
+
+
+def test_every_kind_has_a_kernel_for_both_families() -> None:
+    kinds = {kind for kind, _ in VARIANTS}
+    # Planning makes pairs for GPUs only.
+    fused = {(kind, "cpu") for kind in ("excite", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean")}
+    assert {(kind, family) for kind in kinds for family in FAMILIES} - fused == set(VARIANTS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@given(data=st.data())
+def test_every_emitted_kind_has_a_kernel(row: Row, data: st.DataObject) -> None:
+    lowered = lower(read_model(data.draw(row.case(fused=False)).model))
+    assert lowered.obstacles == ()
+    assert {node.kind for node in lowered.graph.nodes} <= {kind for kind, _ in VARIANTS}
+
+
+def test_every_template_belongs_to_a_kernel() -> None:
+    """Variants name their template in a literal."""
+    literals = {
+        node.value
+        for module in OPS.glob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert kernel_templates() - literals == set(), "templates that no kernel names"

@@ -1,0 +1,1 @@
+"""Artifacts and the disk cache."""

@@ -1,0 +1,50 @@
+"""Entries to test the cache with: what is stored under a key follows from the key, so every answer can be judged."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.artifact.cache import DeviceIdentity, ModelKey
+
+DEVICE = DeviceIdentity(platform="A platform OpenCL 3.0", device="A device", driver="1.2.3")
+
+
+def model_key(number: int = 0, **changes: Any) -> ModelKey:
+    fields: dict[str, Any] = {
+        "token": number,
+        "content": f"{number:032x}",
+        "options": {"precision": "fp16", "outputs": None},
+        "device": DEVICE,
+        "version": "0.1.0",
+    }
+    return ModelKey(**(fields | changes))
+
+
+def tensors_of(key: ModelKey, size: int = 1000) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(np.frombuffer(hashlib.sha256(key.text.encode()).digest(), np.uint32))
+    return {
+        "weights": rng.integers(0, 1 << 16, (size, 4), np.uint16).view(np.float16),  # any bits, NaNs too
+        "biases": rng.standard_normal(7).astype(np.float32),
+        "binary": rng.integers(0, 256, 301, dtype=np.uint8),
+    }
+
+
+def metadata_of(key: ModelKey) -> dict[str, Any]:
+    return {"plan": ["conv", "relu"], "token": key.token, "name": "Größe"}
+
+
+def same(found: Any, key: ModelKey, size: int = 1000) -> bool:
+    """Whether an artifact is what was stored for ``key``, bit by bit."""
+    expected = tensors_of(key, size)
+    return (
+        found.metadata == metadata_of(key)
+        and found.tensors.keys() == expected.keys()
+        and all(
+            t.dtype == expected[n].dtype and t.shape == expected[n].shape and t.tobytes() == expected[n].tobytes()
+            for n, t in found.tensors.items()
+        )
+    )

@@ -1,0 +1,201 @@
+"""Advice: the right operators, numbers that can be counted by hand, and silence where nothing is to be gained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import tflgpu
+from tflgpu.cli.commands.demo import examples_folder
+from tflgpu.model.file_tables import Quantization
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.report.report import Advice
+
+SIZE = 64
+SAME = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+
+
+def advice(model: bytes, options: tflgpu.Options | None = None) -> list[Advice]:
+    return list(tflgpu.inspect(model, options).advice)
+
+
+def only(model: bytes, kind: str) -> Advice:
+    """The one piece of advice that a model gets."""
+    (found,) = advice(model)
+    assert found.kind == kind
+    return found
+
+
+def convolution(builder: ModelBuilder, source: int, channels: tuple[int, int]) -> int:
+    """A 1x1 convolution from and to so many channels, on images of SIZE by SIZE."""
+    result = builder.tensor((1, SIZE, SIZE, channels[1]))
+    weights = builder.constant(np.ones((channels[1], 1, 1, channels[0]), np.float32))
+    bias = builder.constant(np.zeros(channels[1], np.float32))
+    builder.op("CONV_2D", [source, weights, bias], [result], SAME)
+    return result
+
+
+def two_convolutions(first: int, middle: int, last: int) -> bytes:
+    builder = ModelBuilder()
+    x = builder.input((1, SIZE, SIZE, first), name="x")
+    hidden = convolution(builder, x, (first, middle))
+    return builder.finish([convolution(builder, hidden, (middle, last))])
+
+
+def chain(codes: Sequence[str]) -> bytes:
+    """Unary operators in a row; BITCAST comes twice, to int32 and back."""
+    builder = ModelBuilder()
+    current = builder.input((1, 8), name="x")
+    for code in codes:
+        integers = code == "BITCAST"
+        result = builder.tensor((1, 8), "int32" if integers else "float32")
+        builder.op(code, [current], [result])
+        if integers:
+            back = builder.tensor((1, 8))
+            builder.op(code, [result], [back])
+            result = back
+        current = result
+    return builder.finish([current])
+
+
+def test_good_models_get_none(shared: Path) -> None:
+    assert not advice((examples_folder() / "digits" / "digits.tflite").read_bytes())
+    for name in ("mobilenet_v1_0.25_224_1_default_1", "face_landmark", "deeplabv3_257_mv_gpu", "selfie_segmenter"):
+        assert not advice((shared / "models" / f"{name}.tflite").read_bytes()), name
+
+
+def test_images_of_three_channels_cost_nothing() -> None:
+    assert not advice(two_convolutions(3, 8, 3))
+
+
+def test_lanes_are_counted() -> None:
+    """4 channels in, 5 stored as 8, 4 out: the first kernel reads 4 and writes 8, the second reads 8 and writes 4.
+
+    Either multiplies 4 * 8 a pixel where 4 * 5 are needed.
+    """
+    found = only(two_convolutions(4, 5, 4), "lanes")
+    assert found.operators == (0,)
+    assert found.text.startswith(
+        "25% of what kernels read and write, and 38% of what convolutions multiply, is padding"
+    )
+    assert "operator 0 CONV_2D: 1x64x64x5 has 5 of 8 channels in use" in found.text
+    assert not advice(two_convolutions(4, 8, 4))
+
+
+def test_transposes_are_counted() -> None:
+    """A channels-first model around one convolution: two kernels of 8 + 8 channels move, one of 8 + 8 computes."""
+    builder = ModelBuilder()
+    x = builder.input((1, 8, SIZE, SIZE), name="x")
+    last, first = builder.tensor((1, SIZE, SIZE, 8)), builder.tensor((1, 8, SIZE, SIZE))
+    builder.op("TRANSPOSE", [x, builder.constant(np.array([0, 2, 3, 1], np.int32))], [last])
+    result = convolution(builder, last, (8, 8))
+    builder.op("TRANSPOSE", [result, builder.constant(np.array([0, 3, 1, 2], np.int32))], [first])
+    found = next(a for a in advice(builder.finish([first])) if a.kind == "movement")
+    assert found.operators == (0, 2)
+    assert "2 TRANSPOSE (100% of it)" in found.text
+    assert "channels-last (NHWC)" in found.text
+
+
+def reshaped(shape: tuple[int, ...]) -> bytes:
+    """A convolution, a RESHAPE of its 64x64x8 and a function that reads it."""
+    builder = ModelBuilder()
+    x = builder.input((1, SIZE, SIZE, 4), name="x")
+    image = convolution(builder, x, (4, 8))
+    flat, result = builder.tensor(shape), builder.tensor((*shape[:-1], 1))
+    builder.op("RESHAPE", [image, builder.constant(np.array(shape, np.int32))], [flat])
+    axis = builder.constant(np.array([len(shape) - 1], np.int32))
+    builder.op("SUM", [flat, axis], [result], {"keep_dims": True})
+    return builder.finish([result])
+
+
+def test_reshapes_that_move_data() -> None:
+    found = only(reshaped((1, SIZE * SIZE // 2, 16)), "movement")
+    assert found.operators == (1,)
+    assert "1 RESHAPE" in found.text
+
+
+def test_reshapes_that_are_free() -> None:
+    """The advice says which those are."""
+    assert "keeps the batch and the last axis" in only(reshaped((1, SIZE * SIZE // 2, 16)), "movement").text
+    assert not advice(reshaped((1, SIZE * SIZE, 8)))
+
+
+def test_the_operator_that_splits() -> None:
+    found = only(chain(["TANH", "BITCAST", "TANH"]), "split")
+    assert found.operators == (1, 2)
+    assert "2 changes between device and CPU in each run, and 64 bytes cross" in found.text
+    assert "without 2 BITCAST (operators 1, 2) it would be none, and all of it on the device" in found.text
+
+
+def test_the_worst_of_several() -> None:
+    """Whoever is at the end splits less than who is in the middle."""
+    builder = ModelBuilder()
+    x, y, z = builder.input((1, 8), name="x"), builder.tensor((1, 8)), builder.tensor((1, 8))
+    bits, back, mixed = builder.tensor((1, 8), "int32"), builder.tensor((1, 8)), builder.tensor((1, 8), "int32")
+    other = builder.tensor((1, 8), "int32")
+    builder.op("TANH", [x], [y])
+    builder.op("BITCAST", [y], [bits])
+    builder.op("BITCAST", [bits], [back])
+    builder.op("TANH", [back], [z])
+    builder.op("CAST", [z], [mixed])
+    builder.op("BITWISE_XOR", [mixed, mixed], [other])
+    found = only(builder.finish([other]), "split")
+    assert "3 changes between device and CPU in each run, and 96 bytes cross" in found.text
+    assert "without 2 BITCAST (operators 1, 2) it would be 1 change and 32 bytes" in found.text
+
+
+def test_the_callers_own_choice_splits_too() -> None:
+    model = chain(["TANH", "EXP", "TANH"])
+    assert not advice(model)
+    (found,) = advice(model, tflgpu.Options(cpu_ops=["EXP"]))
+    assert found.operators == (1,)
+
+
+def test_float_inputs_of_integer_models() -> None:
+    def model(size: int, *, also_read: bool) -> bytes:
+        builder = ModelBuilder()
+        x = builder.input((1, size, size, 4), name="x")
+        y = builder.tensor((1, size, size, 4), "int8", quantization=Quantization([0.5], [0]))
+        builder.op("QUANTIZE", [x], [y])
+        if not also_read:
+            return builder.finish([y])
+        z = builder.tensor((1, size, size, 4))
+        builder.op("TANH", [x], [z])
+        return builder.finish([y, z])
+
+    found = only(model(SIZE, also_read=False), "float-interface")
+    assert found.operators == (0,)
+    assert "as int8 16.4 kB instead of 65.5 kB" in found.text
+    assert "inference_input_type" in found.text
+    assert not advice(model(SIZE, also_read=True))
+    assert not advice(model(8, also_read=False))  # too small to matter
+
+
+def test_free_axes() -> None:
+    def model(signature: Sequence[int]) -> bytes:
+        builder = ModelBuilder()
+        x = builder.input((1, 6, 8), name="x", shape_signature=signature)
+        y = builder.tensor((1, 6, 8))
+        builder.op("TANH", [x], [y])
+        return builder.finish([y])
+
+    assert not advice(model((1, 6, 8)))
+    assert "`Options(batch=N)`" in only(model((-1, 6, 8)), "free-axes").text
+    several = only(model((-1, -1, 8)), "free-axes").text
+    assert "axes [0, 1] of input 'x' open; they are [1, 6] here" in several
+
+
+def test_a_real_model_that_moves_much(shared: Path) -> None:
+    model = shared / "models" / "torchaudio_conformer.tflite"
+    found = {a.kind: a for a in advice(model.read_bytes())}
+    codes = [o.code for o in tflgpu.inspect(model).operators]
+    assert {codes[i] for i in found["movement"].operators} == {"TRANSPOSE", "RESHAPE"}
+    assert float(found["movement"].text.split("%")[0]) > 40
+
+
+def test_reports_end_with_it() -> None:
+    report = tflgpu.inspect(two_convolutions(4, 5, 4))
+    assert str(report).splitlines()[-1] == f"advice: {report.advice[0].text}"
+    assert report.as_dict()["advice"][0]["kind"] == "lanes"

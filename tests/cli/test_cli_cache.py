@@ -1,0 +1,255 @@
+"""``tflgpu precompile-cache`` and ``tflgpu cache``, on the digits of ``examples/``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import tflgpu
+from tests.conftest import missing
+from tflgpu.cli import app
+from tflgpu.cli.commands.cache import parse_size
+from tflgpu.cli.commands.demo import examples_folder
+from tflgpu.cli.processes import ProcessDied, in_own_process
+from tflgpu.errors import CacheMissError
+
+MODEL = examples_folder() / "digits" / "digits.tflite"
+TOKEN = f"{tflgpu.model_token(MODEL.read_bytes()):016x}"
+
+
+@pytest.fixture(autouse=True)
+def _device() -> None:
+    if not tflgpu.devices():
+        missing("an OpenCL device")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def filled(folder: Path) -> Path:
+    """A cache with the digits: a model and a kernel."""
+    with tflgpu.compile(MODEL, tflgpu.Options(cache_dir=folder)):
+        return folder
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def succeed(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fail(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 1, result.output
+    return result.output
+
+
+def as_json(*arguments: object, exit_code: int = 0) -> Any:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == exit_code, result.output
+    return json.loads(result.stdout)
+
+
+def answer(cache: list[Path]) -> np.ndarray:
+    """What the digits' model says with nothing but ``cache`` to start from."""
+    with tflgpu.compile(MODEL, tflgpu.Options(cache_dir=cache, cache="require")) as model:
+        (output,) = model.run(np.ones((1, 8, 8, 1), np.float32)).values()
+        return output
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+# precompile-cache
+
+
+def test_precompile_fills_the_cache_and_a_bundle(folder: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "digits.bundle"
+    found = as_json("precompile-cache", MODEL, "--cache-dir", folder, "--bundle", bundle)
+    (model,) = found["models"]
+    assert model["error"] is None and model["kernels"] > 0
+    assert model["warm_seconds"] > 0 and model["cold_seconds"] > 0
+    assert model["bytes"] == (folder / "v1" / model["entry"]).stat().st_size
+    assert found["bundle"] == {"file": str(bundle), "bytes": bundle.stat().st_size}
+    with tflgpu.compile(MODEL, tflgpu.Options(cache="off")) as fresh:
+        (expected,) = fresh.run(np.ones((1, 8, 8, 1), np.float32)).values()
+    np.testing.assert_array_equal(answer([folder]), expected)
+    np.testing.assert_array_equal(answer([bundle]), expected)
+
+
+def test_precompile_again_compiles_nothing(filled: Path) -> None:
+    (model,) = as_json("precompile-cache", MODEL, "--cache-dir", filled)["models"]
+    assert model["cold_seconds"] is None and model["warm_seconds"] > 0
+
+
+def test_precompile_names_every_failure(folder: Path, tmp_path: Path) -> None:
+    text, bundle = tmp_path / "text.tflite", tmp_path / "x.bundle"
+    text.write_text("this is no model")
+    arguments = ("precompile-cache", text, MODEL, tmp_path / "gone", "--cache-dir", folder, "--jobs", 2)
+    found = as_json(*arguments, "--bundle", bundle, exit_code=1)
+    assert [m["error"] is None for m in found["models"]] == [False, True, False]
+    assert found["bundle"] is None and not bundle.exists()
+    printed = fail(*arguments)
+    assert f"{text}: not a TensorFlow Lite model" in printed and "2 of 3 failed" in printed
+
+
+def test_precompile_fails_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    """A file stands where the directory should be: what is compiled works, but the next start would be cold."""
+    (tmp_path / "file").write_text("")
+    found = as_json("precompile-cache", MODEL, "--cache-dir", tmp_path / "file" / "cache", exit_code=1)
+    (model,) = found["models"]
+    assert "cannot be loaded" in model["error"]
+    assert any("cache" in warning for warning in model["warnings"])
+
+
+def test_own_process_brings_back_values_and_errors() -> None:
+    assert in_own_process(os.getpid).value != os.getpid()
+    with pytest.raises(ValueError, match="no size"):
+        in_own_process(parse_size, "x")
+    with pytest.raises(ProcessDied, match="exit code 3"):
+        in_own_process(os._exit, 3)
+
+
+# cache path, ls, verify, evict
+
+
+def test_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFLGPU_CACHE_DIR", str(folder))
+    assert succeed("cache", "path").strip() == str(folder)
+    assert as_json("cache", "path")["path"] == str(folder)
+    assert not folder.exists(), "asking for the path makes nothing"
+
+
+def test_listing(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = as_json("cache", "ls", "--cache-dir", filled)
+    entries = {e["kind"]: e for e in found["entries"]}
+    assert set(entries) == {"model", "kernel"}
+    assert entries["model"]["token"] == TOKEN and entries["kernel"]["token"] is None
+    assert entries["model"]["device"] == entries["kernel"]["device"] == tflgpu.devices()[0].name
+    assert all(e["fault"] is None and Path(e["file"]).stat().st_size == e["bytes"] for e in found["entries"])
+    assert found["bytes"] == sum(e["bytes"] for e in found["entries"])
+    monkeypatch.setenv("TFLGPU_CACHE_DIR", str(filled))
+    printed = succeed("cache", "ls")
+    assert TOKEN in printed and "2 entries" in printed
+
+
+def test_listing_a_place_that_is_not_there(tmp_path: Path) -> None:
+    assert "No such file" in fail("cache", "ls", "--cache-dir", tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_listing_an_empty_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFLGPU_CACHE_DIR", str(folder))
+    assert succeed("cache", "ls").strip() == "0 entries, 0 bytes"
+
+
+def test_verify(filled: Path) -> None:
+    assert succeed("cache", "verify", "--cache-dir", filled).strip() == "2 entries, all sound"
+    (entry,) = (filled / "v1" / "models").iterdir()
+    flip_a_bit(entry)
+    found = as_json("cache", "verify", "--cache-dir", filled, exit_code=1)
+    assert found["checked"] == 2
+    assert [d["file"] for d in found["damaged"]] == [str(entry)]
+    printed = fail("cache", "verify", "--cache-dir", filled)
+    assert str(entry) in printed and "compiled again" in printed and "delete" in printed
+
+
+def test_evict_asks_what(filled: Path) -> None:
+    assert "--all" in fail("cache", "evict", "--cache-dir", filled)
+    assert "--all" in fail("cache", "evict", "--all", "--token", TOKEN, "--cache-dir", filled)
+    assert "no token" in fail("cache", "evict", "--token", "digits", "--cache-dir", filled)
+    assert "no size" in fail("cache", "evict", "--to-size", "big", "--cache-dir", filled)
+    assert len(as_json("cache", "ls", "--cache-dir", filled)["entries"]) == 2
+
+
+def test_evict_a_model(filled: Path) -> None:
+    (entry,) = (filled / "v1" / "models").iterdir()
+    size = entry.stat().st_size
+    assert as_json("cache", "evict", "--token", "0" * 16, "--cache-dir", filled)["removed"] == []
+    found = as_json("cache", "evict", "--token", TOKEN, "--cache-dir", filled)
+    assert [r["file"] for r in found["removed"]] == [str(entry)] and found["bytes"] == size
+    assert not entry.exists()
+    with pytest.raises(CacheMissError):
+        answer([filled])
+
+
+def test_evict_by_age_and_size(filled: Path) -> None:
+    (entry,) = (filled / "v1" / "models").iterdir()
+    (kernel,) = (filled / "v1" / "kernels").iterdir()
+    assert as_json("cache", "evict", "--older-than", 1, "--cache-dir", filled)["removed"] == []
+    assert as_json("cache", "evict", "--to-size", "1GB", "--cache-dir", filled)["removed"] == []
+    weeks_ago = entry.stat().st_mtime - 14 * 86_400
+    os.utime(kernel, (weeks_ago, weeks_ago))
+    printed = succeed("cache", "evict", "--older-than", 7, "--cache-dir", filled)
+    assert f"removed {kernel}" in printed and "1 entry removed" in printed
+    assert entry.exists() and not kernel.exists()
+    assert succeed("cache", "evict", "--to-size", 0, "--cache-dir", filled).count("removed ") == 1
+    assert not entry.exists()
+
+
+def test_evict_all(filled: Path) -> None:
+    assert len(as_json("cache", "evict", "--all", "--cache-dir", filled)["removed"]) == 2
+    assert as_json("cache", "ls", "--cache-dir", filled)["entries"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("1024", 1024), ("500MB", 500_000_000), ("2 GiB", 2 << 30), ("1.5kb", 1500), ("3B", 3)],
+)
+def test_size(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-1", "2 G", "GB", "1e3", "five"])
+def test_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="no size"):
+        parse_size(text)
+
+
+# The other verbs
+
+
+def test_benchmark_says_how_it_started(filled: Path) -> None:
+    arguments = ("benchmark", MODEL, "--runs", 1, "--min-seconds", 0)
+    both = as_json(*arguments)["init_seconds"]
+    assert "plan" in both["cold"] and "plan" not in both["warm"]
+    warm = as_json(*arguments, "--cache-dir", filled)["init_seconds"]
+    assert warm["cold"] is None and "load" in warm["warm"]
+    cold = as_json(*arguments, "--cache", "off")["init_seconds"]
+    assert cold["warm"] is None and "load" not in cold["cold"]
+    printed = succeed(*arguments)
+    assert "cold" in printed and "warm" in printed
+
+
+def test_run_may_require_the_cache(folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((1, 8, 8, 1), np.float32))
+    arguments = ("run", MODEL, tmp_path / "x.npy", "--cache-dir", folder)
+    assert "precompile-cache" in fail(*arguments, "--cache", "require")
+    first = as_json(*arguments)["outputs"]
+    assert as_json(*arguments, "--cache", "require")["outputs"] == first
+
+
+def test_evict_leaves_bundles_alone(folder: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "digits.bundle"
+    as_json("precompile-cache", MODEL, "--cache-dir", folder, "--bundle", bundle)
+    content = bundle.read_bytes()
+    (entry,) = as_json("cache", "ls", "--cache-dir", bundle)["entries"]
+    assert entry["kind"] == "model" and entry["used"] is None and entry["fault"] is None
+    assert as_json("cache", "evict", "--all", "--cache-dir", bundle)["removed"] == []
+    assert bundle.read_bytes() == content

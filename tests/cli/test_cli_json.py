@@ -1,0 +1,160 @@
+"""docs/inspect.md and the JSON of the commands: every key is documented, and every documented key is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tflgpu
+from tests.conftest import missing
+from tflgpu.cli import app
+from tflgpu.cli.commands.demo import examples_folder
+from tflgpu.model.file_tables import Quantization
+from tflgpu.model.writer import ModelBuilder
+
+DIGITS = examples_folder() / "digits" / "digits.tflite"
+PAGE = Path(__file__).parents[2] / "docs" / "inspect.md"
+
+
+def documented(command: str) -> dict[str, str]:
+    """Key -> type, from the table of a command's section."""
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    (text,) = (s for s in sections if s.startswith(f"`tflgpu {command} "))
+    return dict(re.findall(r"^\| `([^`]+)` \| ([^|]+) \|", text, flags=re.MULTILINE))
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every scalar, with its path as the page writes it."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item, f"{path}[]")
+    else:
+        yield path, value
+
+
+TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool}
+
+
+def check(command: str, outputs: list[Any], opaque: tuple[str, ...] = ()) -> None:
+    """opaque: keys whose value another row or section describes."""
+    known = documented(command)
+    seen: set[str] = set()
+    for output in outputs:
+        for path, value in leaves(output):
+            if path.startswith(tuple(f"{key}." for key in opaque)):
+                continue
+            assert path in known, f"{path} is not documented"
+            seen.add(path)
+            kind, _, alternative = known[path].partition(" or ")
+            if value is None:
+                assert alternative == "null", f"{path} is null"
+            else:
+                assert isinstance(value, TYPES[kind]), f"{path} is {value!r}, not {kind}"
+    objects = {path for path, kind in known.items() if kind.startswith(("object", "list"))}
+    assert set(known) - objects - seen == set(), "documented, but never there"
+
+
+def as_json(value: Any) -> Any:
+    """``value`` with lists for tuples."""
+    return json.loads(json.dumps(value))
+
+
+def run(*arguments: object) -> Any:
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Quantized input and output, a free batch, a signature, and something that only the CPU can run."""
+    builder = ModelBuilder()
+    x = builder.input(
+        (1, 4, 4, 8), "int8", name="x", quantization=Quantization([0.5], [3]), shape_signature=(-1, 4, 4, 8)
+    )
+    y = builder.tensor((1, 4, 4, 8), name="y")
+    bits, back = builder.tensor((1, 4, 4, 8), "int32", name="bits"), builder.tensor((1, 4, 4, 8), name="back")
+    z = builder.tensor((1, 4, 4, 8), "int8", name="z", quantization=Quantization([0.25], [-1]))
+    builder.op("DEQUANTIZE", [x], [y])
+    builder.op("BITCAST", [y], [bits])
+    builder.op("BITCAST", [bits], [back])
+    builder.op("QUANTIZE", [back], [z])
+    path = tmp_path / "model.tflite"
+    path.write_bytes(builder.finish([z], signature="serve"))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _device() -> None:
+    if not tflgpu.devices():
+        missing("an OpenCL device")
+
+
+def test_inspect(model: Path) -> None:
+    outputs = [run("inspect", model), run("inspect", model, "--device", "auto")]
+    check("inspect", outputs, opaque=("model.outputs[]",))
+    facts = outputs[0]["model"]
+    assert facts["inputs"][0].keys() == facts["outputs"][0].keys()
+    assert outputs[0] == {"file": str(model), "bytes": model.stat().st_size} | as_json(tflgpu.inspect(model).as_dict())
+
+
+def test_diff() -> None:
+    pytest.importorskip("ai_edge_litert")
+    found = run("diff", DIGITS, "--runs", 2, "--bisect")
+    check("diff", [found], opaque=("device", "bisection.first"))
+
+
+def test_devices() -> None:
+    check("devices", [run("devices")])
+
+
+def test_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 8, 8, 1), np.float32))
+    (tmp_path / "labels.txt").write_text("\n".join("abcdefghij"))
+    arguments = ("run", DIGITS, tmp_path / "x.npy", "--output", tmp_path)
+    check("run", [run(*arguments), run(*arguments, "--labels", tmp_path / "labels.txt")], opaque=("device",))
+
+
+def test_benchmark() -> None:
+    pytest.importorskip("ai_edge_litert")
+    arguments = ("benchmark", DIGITS, "--runs", 1, "--min-seconds", 0)
+    outputs = [run(*arguments), run(*arguments, "--litert", "--profile")]
+    check("benchmark", outputs, opaque=("device", "init_seconds.cold", "init_seconds.warm"))
+
+
+def test_profile(tmp_path: Path) -> None:
+    outputs = [run("profile", DIGITS), run("profile", DIGITS, "--trace", tmp_path / "trace.json")]
+    check("profile", outputs, opaque=("device", "kernels[]"))
+    known = {key.split(".")[1].rstrip("[]") for key in documented("benchmark") if key.startswith("kernels[].")}
+    assert outputs[0]["kernels"][0].keys() == known
+
+
+def test_precompile_cache(tmp_path: Path) -> None:
+    again = ("precompile-cache", DIGITS, "--cache-dir", tmp_path / "cache")
+    outputs = [run(*again, "--bundle", tmp_path / "digits.bundle")]
+    (tmp_path / "file").write_text("")
+    failed = CliRunner().invoke(
+        app, ["precompile-cache", str(DIGITS), str(PAGE), "--cache-dir", str(tmp_path / "file" / "x"), "--json"]
+    )
+    assert failed.exit_code == 1
+    check("precompile-cache", [*outputs, run(*again), json.loads(failed.stdout)])
+
+
+def test_cache(tmp_path: Path) -> None:
+    place = ("--cache-dir", tmp_path / "cache")
+    with tflgpu.compile(DIGITS, tflgpu.Options(cache_dir=tmp_path / "cache")):
+        pass
+    check("cache path", [run("cache", "path")])
+    check("cache ls", [run("cache", "ls", *place)])
+    check("cache verify", [run("cache", "verify", *place)])
+    check("cache evict", [run("cache", "evict", "--all", *place)])

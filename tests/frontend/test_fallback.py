@@ -1,0 +1,149 @@
+"""What the device cannot take runs on LiteRT's interpreter, in as few pieces as the dependencies allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.conftest import missing
+from tflgpu.frontend.partition import Piece, partition
+from tflgpu.model.model import Subgraph
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
+
+Interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
+
+
+@pytest.fixture(autouse=True)
+def _device() -> None:
+    if not tflgpu.devices():
+        missing("an OpenCL device")
+
+
+def sandwich() -> bytes:
+    """Two branches, each device, CPU, device: BITCAST has no kernel for the device."""
+    builder = ModelBuilder()
+    x = builder.input((1, 4, 5, 6), name="x")
+    ends = []
+    for branch in range(2):
+        scaled, bits, back, end = (
+            builder.tensor((1, 4, 5, 6), dtype, name=f"{name}{branch}")
+            for name, dtype in (("scaled", "float32"), ("bits", "int32"), ("back", "float32"), ("end", "float32"))
+        )
+        factor = builder.constant(np.full(6, 2.0 + branch, np.float32))
+        builder.op("MUL", [x, factor], [scaled])
+        builder.op("BITCAST", [scaled], [bits])
+        builder.op("BITCAST", [bits], [back])
+        builder.op("TANH", [back], [end])
+        ends.append(end)
+    total = builder.tensor((1, 4, 5, 6), name="total")
+    builder.op("ADD", ends, [total], {"fused_activation_function": "NONE"})
+    return builder.finish([total])
+
+
+def test_branches_are_cut_once_each_way() -> None:
+    subgraph = read_model(sandwich()).subgraphs[0]
+    capable = {o.index for o in subgraph.operators if o.code != "BITCAST"}
+    pieces = partition(subgraph, capable, subgraph.inputs, subgraph.outputs)
+    assert [p.on_device for p in pieces] == [True, False, True]
+    assert [len(p.operators) for p in pieces] == [2, 4, 3]
+
+
+def test_a_model_in_pieces_gives_the_right_answer(device_name: str) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 4, 5, 6)).astype(np.float32)
+    options = tflgpu.Options(precision="fp32", device=device_name)
+    words = r"BITCAST: BITCAST has no kernel[\s\S]*4 operations will run on the CPU"
+    with pytest.warns(tflgpu.FallbackWarning, match=words):
+        model = tflgpu.compile(sandwich(), options)
+    np.testing.assert_allclose(model.run(x)["total"], np.tanh(2 * x) + np.tanh(3 * x), rtol=1e-5, atol=1e-6)
+    report = model.report
+    assert report.partitions == 2
+    assert [o.device for o in report.operators].count("cpu") == 4
+    assert report.crossing_bytes == 4 * x.nbytes
+    assert len(model.profile(x).kernels) == report.kernels
+
+
+def test_fallback_can_be_forbidden() -> None:
+    with pytest.raises(tflgpu.UnsupportedError, match="BITCAST has no kernel") as refused:
+        tflgpu.compile(sandwich(), tflgpu.Options(fallback="forbid"))
+    assert len(refused.value.reasons) == 4
+
+
+def test_constants_are_computed_on_both_sides() -> None:
+    """A float16 weight behind DEQUANTIZE that device and CPU both read does not cross."""
+    builder = ModelBuilder()
+    x, y = builder.input((2, 3), name="x"), builder.input((2, 3), "int32", name="y")
+    half = builder.constant(np.arange(6, dtype=np.float16).reshape(2, 3))
+    single, total = builder.tensor((2, 3), name="single"), builder.tensor((2, 3), name="total")
+    bits, mixed = builder.tensor((2, 3), "int32", name="bits"), builder.tensor((2, 3), "int32", name="mixed")
+    builder.op("DEQUANTIZE", [half], [single])
+    builder.op("BITCAST", [single], [bits])
+    builder.op("BITWISE_XOR", [bits, y], [mixed])
+    builder.op("ADD", [x, single], [total], {"fused_activation_function": "NONE"})
+    with pytest.warns(tflgpu.FallbackWarning):
+        model = tflgpu.compile(builder.finish([total, mixed]), tflgpu.Options(precision="fp32"))
+    outputs = model.run([np.ones((2, 3), np.float32), np.full((2, 3), 5, np.int32)])
+    expected = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(outputs["total"], expected + 1)
+    np.testing.assert_array_equal(outputs["mixed"], expected.view(np.int32) ^ 5)
+    assert model.report.crossing_bytes == 0
+
+
+def stateful() -> tuple[Subgraph, dict[str, int]]:
+    """A variable between a RELU and a TANH; its new value is the old one behind a NEG, plus the RELU's result."""
+    builder = ModelBuilder()
+    x, handle = builder.input((1, 4), name="x"), builder.tensor((1,), "resource", name="handle")
+    names = ("y", "old", "negative", "new", "end")
+    t = {name: builder.tensor((1, 4), name=name) for name in names}
+    builder.op("VAR_HANDLE", [], [handle], {"shared_name": "state"})
+    builder.op("READ_VARIABLE", [handle], [t["old"]])
+    builder.op("RELU", [x], [t["y"]])
+    builder.op("NEG", [t["old"]], [t["negative"]])
+    builder.op("ADD", [t["negative"], t["y"]], [t["new"]], {"fused_activation_function": "NONE"})
+    builder.op("ASSIGN_VARIABLE", [handle, t["new"]], [])
+    builder.op("TANH", [t["old"]], [t["end"]])
+    return read_model(builder.finish([t["end"]])).subgraphs[0], t
+
+
+def test_what_uses_a_variable_waits_for_all_that_it_needs() -> None:
+    """READ_VARIABLE could run at once, but not on the device without the ADD, which needs the CPU's result."""
+    subgraph, t = stateful()
+    pieces = partition(subgraph, {0, 1, 3, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
+    assert pieces == (
+        Piece(False, (2,), subgraph.inputs, (t["y"],)),
+        Piece(True, (0, 1, 3, 4, 5, 6), (t["y"],), subgraph.outputs),
+    )
+
+
+def test_what_lies_between_reading_and_assigning_goes_along() -> None:
+    subgraph, t = stateful()
+    pieces = partition(subgraph, {0, 1, 2, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
+    assert pieces == (
+        Piece(True, (2,), subgraph.inputs, (t["y"],)),
+        Piece(False, (0, 1, 3, 4, 5), (t["y"],), (t["old"],)),
+        Piece(True, (6,), (t["old"],), subgraph.outputs),
+    )
+
+
+def test_a_real_detector_has_one_partition(shared: Path) -> None:
+    """coco_ssd: everything on the device but its post-processing; the best detection is LiteRT's."""
+    from PIL import Image
+
+    path = shared / "models" / "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29.tflite"
+    image = np.asarray(Image.open(shared / "images" / "cat.png").convert("RGB").resize((300, 300)))[None]
+    with pytest.warns(tflgpu.FallbackWarning, match="TFLite_Detection_PostProcess"):
+        model = tflgpu.compile(path, tflgpu.Options(precision="fp32"))
+    assert model.report.partitions == 1
+    assert [o.code for o in model.report.operators if o.device == "cpu"] == ["TFLite_Detection_PostProcess"]
+    boxes, classes, scores, _ = model.run(image).values()
+    interpreter = Interpreter(str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image)
+    interpreter.invoke()
+    expected = [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+    assert classes[0, 0] == expected[1][0, 0]
+    assert abs(scores[0, 0] - expected[2][0, 0]) < 0.05
+    np.testing.assert_allclose(boxes[0, 0], expected[0][0, 0], atol=0.05)

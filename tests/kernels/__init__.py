@@ -1,0 +1,1 @@
+"""Kernels beyond the op table: fusions, matrix units, memory checks."""

@@ -1,0 +1,102 @@
+"""Squeeze-and-excitations as one kernel: right results, and only where nothing else needs what is inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.ops import reference
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.runtime.test_persistent import H200
+from tests.support.simulated import image_and_gates
+from tflgpu.compiler import plan_model
+from tflgpu.kernels import work_group as group_work
+from tflgpu.target import Target
+
+
+def templates(net: Net, target: Target) -> list[str]:
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+    return [k.kernel.template for k in plan.kernels]
+
+
+def product(net: Net, x: Tensor, gates: Tensor) -> Tensor:
+    return net.op("MUL", [x, gates], x.value * gates.value)
+
+
+@pytest.mark.parametrize(("executor", "precision"), [("launch", "fp32"), ("persistent", "fp16")])
+@pytest.mark.parametrize(
+    ("shape", "hidden"), [((1, 5, 7, 12), 3), ((2, 9, 6, 40), 10), ((1, 40, 30, 8), 8), ((1, 2, 2, 64), 125)]
+)
+def test_the_kernel_is_right(
+    shape: Sequence[int],
+    hidden: int,
+    executor: Literal["launch", "persistent"],
+    precision: Literal["fp32", "fp16"],
+    device_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(group_work.NEXT_KERNEL, executor, 1e9)
+    net = Net(pytest.fail, seed=hidden)
+    x, gates = image_and_gates(net, shape, hidden)
+    y = product(net, x, gates)
+    y = net.op("ADD", [y, x], y.value + x.value)
+    other = net.input(net.normal(tuple(shape)))
+    net.output(net.op("SUB", [other, y], other.value - y.value, activation="RELU6"))
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, kernels="gpu", executor=executor, precision=precision, cache="off")
+    with tflgpu.compile(case.model, options) as compiled:
+        assert "excite" in compiled.source
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, precision, case.describe)
+
+
+def test_it_pays_while_the_hidden_layer_is_small() -> None:
+    for channels, hidden, joined in ((96, 24, True), (480, 120, True), (960, 240, False), (16, 1200, False)):
+        net = Net(pytest.fail, seed=0)
+        net.output(product(net, *image_and_gates(net, (1, 14, 14, channels), hidden)))
+        assert ("excite" in templates(net, H200)) == joined
+
+
+def test_cpus_compute_each_layer_once() -> None:
+    net = Net(pytest.fail, seed=0)
+    net.output(product(net, *image_and_gates(net, (1, 14, 14, 96), 24)))
+    assert "excite" not in templates(net, Target(family="cpu", compute_units=8, storage="float"))
+
+
+def gates_are_read_again(net: Net) -> Tensor:
+    x, gates = image_and_gates(net, (1, 14, 14, 96), 24)
+    net.output(net.op("EXP", [gates], np.exp(gates.value)))
+    return product(net, x, gates)
+
+
+def gates_of_another_shape(net: Net) -> Tensor:
+    """One gate for all channels."""
+    x = image_and_gates(net, (1, 14, 14, 96), 24)[0]
+    return product(net, x, image_and_gates(net, (1, 14, 14, 1), 24)[1])
+
+
+def image_of_one_axis(net: Net) -> Tensor:
+    """Which the gates broadcast, not the other way round."""
+    _, gates = image_and_gates(net, (1, 14, 14, 96), 24)
+    return product(net, net.input(net.normal((96,))), gates)
+
+
+def gates_past_the_last_channel(net: Net) -> Tensor:
+    """Half of one, where there has to be nothing."""
+    x, gates = image_and_gates(net, (1, 14, 14, 94), 24)
+    gates = net.op("LOGISTIC", [gates], reference.logistic(gates.value))
+    return product(net, x, gates)
+
+
+@pytest.mark.parametrize(
+    "build", [gates_are_read_again, gates_of_another_shape, image_of_one_axis, gates_past_the_last_channel]
+)
+def test_others_stay_as_they_are(build: Callable[[Net], Tensor]) -> None:
+    net = Net(pytest.fail, seed=0)
+    net.output(build(net))
+    assert "excite" not in templates(net, H200)

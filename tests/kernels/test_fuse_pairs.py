@@ -1,0 +1,243 @@
+"""Neighbours that one kernel computes, on devices with matrix units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.runtime.test_persistent import H200
+from tflgpu.compiler import plan_model
+from tflgpu.graph.ir import Node
+from tflgpu.kernels.nvidia import depthwise_pointwise as separable_kernels
+from tflgpu.kernels.nvidia import pointwise_depthwise as fused_kernels
+from tflgpu.kernels.nvidia.pointwise_depthwise import fused_parts
+from tflgpu.kernels.work_group import LOCAL_QUADS
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.plan import Plan
+from tflgpu.plan import fuse_pairs as fusion
+from tflgpu.plan.barrier_intervals import levels
+from tflgpu.target import Target
+
+KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
+
+
+class Net:
+    """A model of pointwise and depthwise convolutions; a first one makes an image of halves."""
+
+    def __init__(self, channels: int = 24) -> None:
+        self.builder, self.random, self.channels = ModelBuilder(), np.random.default_rng(0), channels
+        self.image = self.convolution(self.builder.input((1, 8, 8, 12)), 12, 16)
+
+    def constant(self, *shape: int) -> int:
+        return self.builder.constant(self.random.normal(size=shape).astype(np.float32))
+
+    def result(self, channels: int) -> int:
+        return self.builder.tensor((1, 8, 8, channels))
+
+    def convolution(self, x: int, depth: int, channels: int, side: int = 1, activation: str = "NONE") -> int:
+        y = self.result(channels)
+        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "fused_activation_function": activation}
+        weights = self.constant(channels, side, side, depth)
+        self.builder.op("CONV_2D", [x, weights, self.constant(channels)], [y], options)
+        return y
+
+    def pointwise(self, side: int = 1, activation: str = "RELU6") -> int:
+        return self.convolution(self.image, 16, self.channels, side, activation)
+
+    def depthwise(self, x: int, side: int = 3, multiplier: int = 1, channels: int | None = None) -> int:
+        channels = (channels or self.channels) * multiplier
+        y, weights = self.result(channels), self.constant(1, side, side, channels)
+        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "depth_multiplier": multiplier}
+        options |= {"fused_activation_function": "RELU"}
+        self.builder.op("DEPTHWISE_CONV_2D", [x, weights, self.constant(channels)], [y], options)
+        return y
+
+    def mean(self, x: int, *axes: int) -> int:
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate((1, 8, 8, self.channels)))
+        y, listed = self.builder.tensor(shape), self.builder.constant(np.array(axes, np.int32))
+        self.builder.op("MEAN", [x, listed], [y], {"keep_dims": True})
+        return y
+
+    def op(self, code: str, *inputs: int) -> int:
+        y = self.result(self.channels)
+        self.builder.op(code, list(inputs), [y], {"fused_activation_function": "NONE"} if code == "ADD" else None)
+        return y
+
+
+@pytest.fixture(autouse=True)
+def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fuses here is all that can."""
+    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
+
+
+def plan_of(model: bytes, target: Target = H200) -> Plan:
+    return plan_model(model, tflgpu.Options(), target)[1]
+
+
+def fused(net: Net, *outputs: int, target: Target = H200) -> list[Node]:
+    plan = plan_of(net.builder.finish(list(outputs)), target)
+    return [k.node for k in plan.kernels if k.node.kind in KINDS]
+
+
+def test_a_pair_is_one_kernel_of_both_operators() -> None:
+    net = Net()
+    plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
+    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "pointwise_depthwise"]
+    assert plan.kernels[-1].node.sources == (1, 2)
+    assert levels(plan) == (0, 1, 2)
+    pointwise, depthwise = 8 * 8 * 24 * 16, 8 * 8 * 24 * 9
+    assert plan.kernels[-1].kernel.macs == pointwise + depthwise
+
+
+def test_a_depthwise_convolution_joins_the_pointwise_one_behind_it() -> None:
+    """A block of BlazeFace: the image is also added to the result, and that read twice again."""
+    net = Net(channels=16)
+    block = net.op("ADD", net.image, net.convolution(net.depthwise(net.image), 16, 16))
+    again = net.op("ADD", block, net.convolution(net.depthwise(block), 16, 16))
+    plan = plan_of(net.builder.finish([again]))
+    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "depthwise_pointwise", "depthwise_pointwise"]
+    assert plan.kernels[2].node.sources == (1, 2, 3)
+    assert plan.kernels[2].kernel.macs == 8 * 8 * 16 * (9 + 16)
+    assert levels(plan) == (0, 1, 2, 3)
+
+
+def test_a_mean_joins_the_convolution_before_it() -> None:
+    net = Net()
+    (node,) = fused(net, net.mean(net.pointwise(), 1, 2))
+    assert (node.kind, node.sources) == ("pointwise_mean", (1, 2))
+
+
+@pytest.mark.parametrize(("saved", "expected"), [([2, 3, 2], [1, 3]), ([2, 5, 2], [2]), ([1, 1, 3, 1], [1, 3])])
+def test_a_chain_pairs_up_to_save_the_most(saved: list[float], expected: list[int]) -> None:
+    """Node n and the one before it would save ``saved[n - 1]``."""
+    nodes = [Node("convolution", (n - 1,), n) for n in range(len(saved) + 1)]
+    pairs = {n + 1: fusion.Pair(fusion.PAIR_KINDS[0], nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
+    assert sorted(fusion.best_pairs(pairs)) == expected
+
+
+def test_chains_pair_up_by_themselves() -> None:
+    pairs = {n: fusion.Pair(fusion.PAIR_KINDS[0], Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
+    assert fusion.best_pairs(pairs) == pairs
+
+
+def test_a_residual_joins_the_pair() -> None:
+    net = Net(channels=16)
+    (node,) = fused(net, net.op("ADD", net.image, net.depthwise(net.pointwise())))
+    assert node.inputs[0] == node.inputs[min(node.step_inputs)], "the image is read by the kernel and by its last step"
+
+
+def test_activations_of_their_own_fuse() -> None:
+    net = Net(channels=16)
+    (node,) = fused(net, net.depthwise(net.op("LOGISTIC", net.pointwise(activation="NONE"))))
+    assert node.sources == (1, 2, 3)
+
+
+def an_output(net: Net) -> tuple[int, ...]:
+    between = net.pointwise()
+    return between, net.depthwise(between)
+
+
+def a_second_reader(net: Net) -> tuple[int, ...]:
+    between = net.pointwise()
+    return (net.op("ADD", between, net.depthwise(between)),)
+
+
+def an_operand(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.op("PRELU", net.pointwise(activation="NONE"), net.constant(net.channels))),)
+
+
+def a_larger_window(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.pointwise(side=3)),)
+
+
+def many_taps(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.pointwise(), side=7),)
+
+
+def a_multiplier(net: Net) -> tuple[int, ...]:
+    return (net.depthwise(net.pointwise(), multiplier=2),)
+
+
+def a_depthwise_output(net: Net) -> tuple[int, ...]:
+    between = net.depthwise(net.image, channels=16)
+    return between, net.convolution(between, 16, 16)
+
+
+def a_multiplier_before(net: Net) -> tuple[int, ...]:
+    between = net.depthwise(net.image, multiplier=2, channels=16)
+    return (net.convolution(between, 32, 16),)
+
+
+def a_larger_window_behind(net: Net) -> tuple[int, ...]:
+    return (net.convolution(net.depthwise(net.image, channels=16), 16, 16, side=3),)
+
+
+def a_mean_of_rows(net: Net) -> tuple[int, ...]:
+    return (net.mean(net.pointwise(), 1),)
+
+
+APART = (an_output, a_second_reader, an_operand, a_larger_window, many_taps, a_multiplier)
+APART += (a_depthwise_output, a_multiplier_before, a_larger_window_behind, a_mean_of_rows)
+
+
+@pytest.mark.parametrize("case", APART)
+def test_what_one_kernel_cannot_do_stays_apart(case: object) -> None:
+    assert callable(case)
+    net = Net()
+    assert fused(net, *case(net)) == []
+
+
+def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
+    """The exponential of a zero is none, and 0 times infinity would be NaN."""
+    net = Net(channels=22)
+    assert fused(net, net.depthwise(net.op("EXP", net.pointwise(activation="NONE")))) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"storage": "float"}, {"matrix_units": False}, {"family": "cpu", "ptx": False, "matrix_units": False}],
+    ids=str,
+)
+def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
+    net = Net()
+    target = replace(H200, **change)  # type: ignore[arg-type]
+    assert fused(net, net.depthwise(net.pointwise()), target=target) == []
+
+
+def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", -1e9)
+    net = Net()
+    assert fused(net, net.depthwise(net.pointwise())) == []
+
+
+def test_rows_that_no_local_memory_can_hold_do_not_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_kernels, "LOCAL_QUADS", 8)
+    monkeypatch.setattr(separable_kernels, "LOCAL_QUADS", 8)
+    net = Net()
+    assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24)) == []
+
+
+def test_parts_cover_the_result_within_local_memory() -> None:
+    net = Net(channels=100)
+    plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
+    kernel, node = plan.kernels[-1].kernel, plan.kernels[-1].node
+    part, *_ = fused_parts(node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200)  # type: ignore[attr-defined]
+    assert part is not None
+    assert part.rows * part.column_blocks * 16 * part.tiles >= 8 * 100
+    assert part.scratch == kernel.scratch <= LOCAL_QUADS
+
+
+REAL = [("mobilenet_v1_0.25_224_1_default_1", 17), ("deeplabv3_257_mv_gpu", 42), ("face_landmark", 34)]
+
+
+@pytest.mark.parametrize(("name", "kernels"), REAL)
+def test_kernels_of_real_models(name: str, kernels: int, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As planned for an H200, where the model of cycles decides. A lost fusion shows here."""
+    monkeypatch.undo()
+    plan = plan_of((shared / "models" / f"{name}.tflite").read_bytes())
+    assert len(plan.kernels) == kernels
+    assert 1 + max(levels(plan)) <= kernels

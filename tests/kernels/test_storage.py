@@ -1,0 +1,91 @@
+"""In which element type each tensor lies on the device, and which of them half precision leaves alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tflgpu.frontend.lower import lower
+from tflgpu.model.file_tables import Quantization
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.passes import optimize
+from tflgpu.plan import Plan, make_plan
+from tflgpu.target import Target
+
+HALF = Target(family="gpu", compute_units=1, storage="half")
+SHAPE = (1, 3, 5, 6)  # not the same bytes in the host's order and on the device
+
+
+def plan_of(builder: ModelBuilder, output: int) -> Plan:
+    return make_plan(optimize(lower(read_model(builder.finish([output]))).graph), HALF)
+
+
+def softmax(builder: ModelBuilder, x: int, dtype: str = "float32", quantization: Quantization | None = None) -> int:
+    """A node that nothing fuses into, so that its input and output are stored."""
+    y = builder.tensor(SHAPE, dtype, quantization=quantization)
+    builder.op("SOFTMAX", [x], [y], {"beta": 1.0})
+    return y
+
+
+def inner_types(plan: Plan) -> set[str]:
+    """Of the tensors that do not meet the host."""
+    boundary = {plan.roots[t] for t in (*plan.graph.inputs, *plan.graph.outputs)}
+    return {s.type for t, s in plan.storage.items() if plan.roots[t] not in boundary}
+
+
+def test_what_lies_between_kernels_is_half() -> None:
+    builder = ModelBuilder()
+    x = softmax(builder, softmax(builder, builder.input(SHAPE)))
+    plan = plan_of(builder, softmax(builder, x))
+    assert "half" in inner_types(plan)
+
+
+def test_copies_of_inputs_are_as_precise_as_the_host_gave_them() -> None:
+    builder = ModelBuilder()
+    plan = plan_of(builder, softmax(builder, builder.input(SHAPE)))
+    assert [k.kernel.template for k in plan.kernels] == ["map", "softmax"]
+    assert inner_types(plan) == {"float"}
+
+
+def test_a_place_is_chosen_among_unrounded_numbers() -> None:
+    """2048.5 and 2049 are one number in half, and the place of the greatest would be the first of the two."""
+    builder = ModelBuilder()
+    x = softmax(builder, softmax(builder, builder.input(SHAPE)))
+    place = builder.tensor(SHAPE[:-1], "int32")
+    builder.op("ARG_MAX", [x, builder.constant(np.array([3], np.int32))], [place])
+    plan = plan_of(builder, place)
+    (node,) = (k.node for k in plan.kernels if k.kernel.template == "arg_extreme")
+    assert plan.storage[node.inputs[0]].type == "float"
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("int8", "half"), ("int16", "float")])
+def test_16_bit_numbers_outgrow_half(dtype: str, expected: str) -> None:
+    builder, grid = ModelBuilder(), Quantization([1 / 128], [0])
+    x = softmax(builder, builder.input(SHAPE, dtype, quantization=grid), dtype, grid)
+    plan = plan_of(builder, softmax(builder, softmax(builder, x, dtype, grid), dtype, grid))
+    assert inner_types(plan) == {expected}
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("int8", "half"), ("int16", "float")])
+def test_weights_are_as_precise_as_what_they_meet(dtype: str, expected: str) -> None:
+    builder, grid = ModelBuilder(), Quantization([1 / 128], [0])
+    x = builder.input((1, 8), dtype, quantization=grid)
+    weights = builder.constant(np.ones((12, 8), np.int8), quantization=grid)
+    y = builder.tensor((1, 12), dtype, quantization=grid)
+    builder.op("FULLY_CONNECTED", [x, weights], [y])
+    (arguments,) = (k.arguments for k in plan_of(builder, y).kernels if k.node.kind == "fully_connected")
+    assert next(a.type for a in arguments if a.data is not None and a.data.size >= 96) == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("float64", "float"), ("float16", "half"), ("uint16", "ushort"), ("uint32", "int"), ("int64", "int")],
+)
+def test_elements_of_graph_inputs(dtype: str, expected: str) -> None:
+    builder = ModelBuilder()
+    x, y = builder.input(SHAPE, dtype), builder.tensor(SHAPE, dtype)
+    builder.op("REVERSE_V2", [x, builder.constant(np.array([1], np.int32))], [y])
+    plan = plan_of(builder, y)
+    (source,) = plan.graph.inputs
+    assert plan.storage[source].type == expected

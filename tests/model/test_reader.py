@@ -1,0 +1,92 @@
+"""Damaged and hostile models: a clear error or a valid plan, and nothing that a model says in the generated source."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.support.mutants import compile_without_device, mutants
+from tflgpu.model.writer import ModelBuilder
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
+
+
+@pytest.mark.parametrize(
+    ("name", "telling"),
+    [
+        ("empty", "empty"),
+        ("random_bytes", "TFL3"),
+        ("text_file", "TFL3"),
+        ("truncated", "complete"),
+        ("tfl3_header_bad_offsets", "offset"),
+        ("model_invoking_error", "fake-op-double"),
+    ],
+)
+def test_invalid_files_are_refused_with_the_reason(name: str, telling: str, shared: Path) -> None:
+    with pytest.raises(tflgpu.ModelError, match=telling):
+        tflgpu.compile(shared / "models" / "invalid" / f"{name}.tflite")
+
+
+def mutate(model: Path, seed: int, count: int) -> list[str]:
+    command = [sys.executable, "-W", "error", "-m", "tests.support.mutants", str(model), str(seed), str(count)]
+    # Each thread of a BLAS reserves address space, which the process limits.
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    findings: list[str] = json.loads(done.stdout)
+    return findings
+
+
+def test_damage_never_escapes_as_another_error() -> None:
+    assert mutate(DIGITS, seed=1, count=1000) == []
+
+
+@pytest.mark.parametrize("name", ["pretrainedResnet", "kws_ref_model"])
+def test_damage_to_real_models_never_escapes(name: str, shared: Path) -> None:
+    assert mutate(shared / "models" / f"{name}.tflite", seed=2, count=500) == []
+
+
+def test_some_damage_is_harmless() -> None:
+    """And goes through all stages: mutants that are all refused at once would test only the reader."""
+    survivors = 0
+    for mutant in mutants(DIGITS.read_bytes(), seed=1, count=40):
+        try:
+            compile_without_device(mutant)
+            survivors += 1
+        except tflgpu.ModelError:
+            pass
+    assert 0 < survivors < 40
+
+
+HOSTILE = "a\"b'c\\d\n#define x */ } {{ 7 * 7 }} {% raw %} \0"
+
+
+def test_nothing_a_model_says_reaches_the_source() -> None:
+    assert _source(HOSTILE) == _source("plain")
+
+
+def _source(text: str) -> str:
+    """The generated source of a model all of whose names and descriptions begin with ``text``."""
+    builder = ModelBuilder(description=text)
+    x = builder.input((1, 4, 4, 8), name=f"{text}x")
+    weights = builder.constant(np.ones((8, 1, 1, 8), np.float32), name=f"{text}w")
+    bias = builder.constant(np.ones(8, np.float32), name=f"{text}b")
+    y = builder.tensor((1, 4, 4, 8), name=f"{text}y")
+    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_w": 1, "stride_h": 1})
+    return tflgpu.compile(builder.finish([y], signature=f"{text}s")).source
+
+
+def test_an_unknown_custom_operator_is_named() -> None:
+    builder = ModelBuilder()
+    x, y = builder.input((1, 4)), builder.tensor((1, 4))
+    builder.op(HOSTILE.replace("\0", ""), [x], [y])
+    with pytest.raises(tflgpu.ModelError, match="#define x"):
+        tflgpu.compile(builder.finish([y]))

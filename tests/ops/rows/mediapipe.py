@@ -1,0 +1,85 @@
+"""Rows of MediaPipe's custom operators. Their options, where they have any, are C structs of 32-bit integers."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.ops import reference
+from tests.ops.case import Net, Row, Tensor, largest
+from tests.ops.reference import Array, Window
+from tests.ops.strategies import BOOL, CHANNELS, SMALL, feature_map
+from tests.ops.tolerance import EXACT
+
+PADDINGS = {"SAME": 1, "VALID": 2}  # TfLitePadding
+SIZE = st.integers(1, 3)
+MORE = st.integers(0, 2)
+WINDOWS = st.integers(1, 5)  # along one axis
+
+
+def transpose_convolution_with_bias(net: Net) -> Tensor:
+    x, outputs = feature_map(net), net.draw(CHANNELS)
+    stride, more = net.draw(st.tuples(SIZE, SIZE)), net.draw(st.tuples(MORE, MORE))
+    kernel = stride[0] + more[0], stride[1] + more[1]  # XNNPACK, LiteRT's only kernel, leaves no gaps
+    padding = net.draw(st.sampled_from(tuple(PADDINGS)))
+    window = Window(kernel, stride, padding=padding)
+    size = tuple(
+        n * s if padding == "SAME" else (n - 1) * s + k for n, s, k in zip(x.shape[1:3], stride, kernel, strict=True)
+    )
+    terms = x.shape[3] * kernel[0] * kernel[1]
+    filters = net.constant(net.normal((outputs, *kernel, x.shape[3]), terms**-0.5))
+    bias = net.constant(net.normal((outputs,)))
+    value = reference.transpose_conv(x.value, filters.value, bias.value, window, (size[0], size[1]))
+    options = struct.pack("<3i", PADDINGS[padding], stride[1], stride[0])
+    return net.op("Convolution2DTransposeBias", [x, filters, bias], value, terms=terms, custom_options=options)
+
+
+def pool_and_unpool(net: Net) -> Tensor:
+    """The maxima go back to where they were; what the indices between the two look like is their own affair."""
+    kernel = net.draw(st.tuples(SIZE, SIZE))
+    batch, channels = net.draw(st.integers(1, 3)), net.draw(CHANNELS)
+    x = net.input(_distinct_in_windows(net, batch, net.draw(WINDOWS), net.draw(WINDOWS), kernel, channels))
+    window = Window(kernel, kernel)
+    pooled = reference.max_pool_2d(x.value, window)
+    options = struct.pack("<6i", PADDINGS["VALID"], kernel[1], kernel[0], kernel[1], kernel[0], 0)
+    outputs = net.ops("MaxPoolingWithArgmax2D", [x], [pooled, _argmax(x.value, window)], custom_options=options)
+    spread = pooled.repeat(kernel[0], 1).repeat(kernel[1], 2)
+    value = np.where(x.value == spread, x.value, 0)
+    return net.op("MaxUnpooling2D", outputs, value, custom_options=options)
+
+
+def resampler(net: Net) -> Tensor:
+    """At eighths of pixels, which half precision holds; some up to two pixels outside the image."""
+    x = feature_map(net)
+    places = (x.shape[0], *net.draw(st.lists(SMALL, max_size=3)), 2)
+    limits = 8 * (np.array(x.shape[2:0:-1]) + 2)
+    warp = (net.rng.integers(-16, limits, places) / 8).astype(np.float32)
+    where = net.input(warp) if net.draw(BOOL) else net.constant(warp)
+    value = reference.resampler(x.value, where.value)
+    return net.op("Resampler", [x, where], value, magnitude=largest(x.value))
+
+
+def _distinct_in_windows(
+    net: Net, batch: int, rows: int, columns: int, kernel: tuple[int, int], channels: int
+) -> NDArray[np.float32]:
+    """An image in which no window has the same number twice, nor after rounding to half: ties are nobody's promise."""
+    size = kernel[0] * kernel[1]
+    ranks = np.argsort(net.rng.random((batch, rows, columns, channels, size))) - size // 2
+    split = ranks.reshape(batch, rows, columns, channels, *kernel).transpose(0, 1, 4, 2, 5, 3)
+    return split.reshape(batch, rows * kernel[0], columns * kernel[1], channels).astype(np.float32)
+
+
+def _argmax(x: Array, window: Window) -> Array:
+    """The number of the greatest element of each window, counted in rows."""
+    return np.argmax([pixels for _, _, pixels in window.taps(x, fill=-np.inf)], axis=0).astype(np.float64)
+
+
+ROWS = (
+    Row("transpose_convolution_with_bias", "Convolution2DTransposeBias", transpose_convolution_with_bias),
+    Row("max_pooling_with_argmax", "MaxPoolingWithArgmax2D", pool_and_unpool, EXACT),
+    Row("max_unpooling", "MaxUnpooling2D", pool_and_unpool, EXACT),
+    Row("resampler", "Resampler", resampler, litert=False),
+)

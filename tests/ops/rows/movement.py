@@ -1,0 +1,199 @@
+"""Rows of the operators that only move data: equal bits are asked of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.ops import reference
+from tests.ops.case import Net, Row, Tensor
+from tests.ops.reference import SliceSpec
+from tests.ops.strategies import BOOL, CHANNELS, SMALL, UP_TO_RANK_FOUR, Shapes, axes, axis, factorization, shapes
+from tests.ops.tolerance import EXACT
+
+_MARGIN = st.tuples(st.integers(0, 3), st.integers(0, 3))
+
+
+def concatenation(net: Net, shape: Shapes = UP_TO_RANK_FOUR) -> Tensor:
+    drawn = net.draw(shape)
+    return concatenate(net, drawn, axis(net, len(drawn)))
+
+
+def concatenate(net: Net, shape: tuple[int, ...], along: int) -> Tensor:
+    """One to five tensors of ``shape`` but for their size ``along`` one axis; all but one may be constant."""
+    tensors: list[Tensor] = []
+    for _ in range(net.draw(st.integers(1, 5))):
+        size = list(shape)
+        size[along] = net.draw(CHANNELS if along in (-1, len(shape) - 1) else SMALL)
+        constant = bool(tensors) and net.draw(st.sampled_from((False, False, True)))
+        tensors.append((net.constant if constant else net.input)(net.normal(size)))
+    tensors = net.draw(st.permutations(tensors))
+    value = np.concatenate([tensor.value for tensor in tensors], along)
+    return net.op("CONCATENATION", tensors, value, {"axis": along}, activation="NONE")
+
+
+def pad(net: Net, shape: Shapes = UP_TO_RANK_FOUR) -> Tensor:
+    x = net.input(net.normal(net.draw(shape)))
+    return pad_by(net, x, [net.draw(_MARGIN) for _ in x.shape])
+
+
+def pad_by(net: Net, x: Tensor, margins: list[tuple[int, int]]) -> Tensor:
+    value = np.pad(x.value, margins)
+    return net.op("PAD", [x, net.integers(margins)], value, version=4 if len(margins) > 4 else 1)
+
+
+def padv2(net: Net, runtime: bool = False) -> Tensor:
+    x = net.input(net.normal(net.draw(UP_TO_RANK_FOUR)))
+    margins = np.array([net.draw(_MARGIN) for _ in x.shape], np.int32)
+    fill = net.draw(st.sampled_from((1.5, 0.0, -2.0)))
+    value = np.pad(x.value, margins, constant_values=fill)
+    paddings = (net.input if runtime else net.constant)(margins)
+    return net.op("PADV2", [x, paddings, net.constant(np.array([fill], np.float32))], value)
+
+
+def slice_(net: Net, runtime: bool = False) -> Tensor:
+    x = net.input(net.normal(net.draw(shapes())))
+    begin, size = [], []
+    for extent in x.shape:
+        begin.append(net.draw(st.integers(0, extent - 1)))
+        size.append(net.draw(st.one_of(st.just(-1), st.integers(1, extent - begin[-1]))))  # -1: all that is left
+    ends = (None if s == -1 else b + s for b, s in zip(begin, size, strict=True))
+    value = x.value[tuple(map(slice, begin, ends))]
+    bounds = [_bound(net, numbers, runtime) for numbers in (begin, size)]
+    return net.op("SLICE", [x, *bounds], value)
+
+
+def _bound(net: Net, numbers: list[int], runtime: bool) -> Tensor:
+    """Numbers of which each says something about one axis; if ``runtime``, the model may learn them as an input."""
+    value = np.array(numbers, np.int32)
+    return net.input(value) if runtime and net.draw(BOOL) else net.constant(value)
+
+
+def transpose(net: Net) -> Tensor:
+    x = net.input(net.normal(net.draw(shapes())))
+    order = net.draw(st.permutations(range(len(x.shape))))
+    return net.op("TRANSPOSE", [x, net.integers(order)], np.transpose(x.value, order))
+
+
+def reshape(net: Net) -> Tensor:
+    x = net.input(net.normal(net.draw(shapes())))
+    shape = factorization(net, x.value.size)
+    target = list(shape)
+    if net.draw(BOOL):
+        target[net.draw(st.integers(0, len(shape) - 1))] = -1
+    return net.op("RESHAPE", [x, net.integers(target)], x.value.reshape(shape), {"new_shape": target})
+
+
+def squeeze(net: Net) -> Tensor:
+    shape = list(net.draw(shapes(min_rank=2)))
+    ones = axes(net, len(shape))
+    for one in ones:
+        shape[one] = 1
+    listed = ones if net.draw(BOOL) else []  # no list means every axis of size 1
+    x = net.input(net.normal(shape))
+    return net.op("SQUEEZE", [x], np.squeeze(x.value, tuple(listed) or None), {"squeeze_dims": listed})
+
+
+def strided_slice(
+    net: Net, shape: Shapes = UP_TO_RANK_FOUR, masks: st.SearchStrategy[bool] = BOOL, runtime: bool = False
+) -> Tensor:
+    x = net.input(net.normal(net.draw(shape)))
+    spec = _slice_spec(net, x.shape, net.draw(masks))
+    begin, end = (_bound(net, numbers, runtime) for numbers in (spec.begin, spec.end))
+    return net.op(
+        "STRIDED_SLICE",
+        [x, begin, end, net.integers(spec.strides)],
+        reference.strided_slice(x.value, spec),
+        {
+            "begin_mask": spec.begin_mask,
+            "end_mask": spec.end_mask,
+            "ellipsis_mask": spec.ellipsis_mask,
+            "new_axis_mask": spec.new_axis_mask,
+            "shrink_axis_mask": spec.shrink_axis_mask,
+        },
+        version=6 if spec.ellipsis_mask or spec.new_axis_mask else 4 if len(x.shape) > 4 else 1,
+    )
+
+
+class _Entry(NamedTuple):
+    """What STRIDED_SLICE's constants and masks say at one position."""
+
+    begin: int
+    end: int
+    stride: int
+    masks: frozenset[str] = frozenset()
+
+
+# An ellipsis and a new axis override their constants, which are there to be misread.
+_ELLIPSIS = _Entry(2, 1, 1, frozenset({"ellipsis"}))
+_NEW_AXIS = _Entry(3, -1, 1, frozenset({"new_axis"}))
+
+
+def _slice_spec(net: Net, shape: tuple[int, ...], masks: bool) -> SliceSpec:
+    """A slice of at least one element; with ``masks``, it has an ellipsis, and axes may go or be new."""
+    entries = [_range(net, size) for size in shape]
+    if masks:
+        entries = [_shrunk(entry) if net.draw(BOOL) else entry for entry in entries]
+        bounds = st.integers(0, len(entries))
+        first, last = sorted(net.draw(st.tuples(bounds, bounds)))
+        entries[first:last] = [_ELLIPSIS]
+        if first == last:
+            net.litert_differs = "its ellipsis stands for at least one axis"
+        if net.draw(BOOL):
+            entries.insert(net.draw(st.integers(0, len(entries))), _NEW_AXIS)
+    else:
+        spoken_of = net.draw(st.integers(1, len(entries)))
+        del entries[spoken_of:]  # the axes at the end that no entry speaks of stay whole
+
+    def mask(name: str) -> int:
+        return sum(1 << i for i, entry in enumerate(entries) if name in entry.masks)
+
+    return SliceSpec(
+        begin=[entry.begin for entry in entries],
+        end=[entry.end for entry in entries],
+        strides=[entry.stride for entry in entries],
+        begin_mask=mask("begin"),
+        end_mask=mask("end"),
+        ellipsis_mask=mask("ellipsis"),
+        new_axis_mask=mask("new_axis"),
+        shrink_axis_mask=mask("shrink_axis"),
+    )
+
+
+def _range(net: Net, size: int) -> _Entry:
+    """Part of an axis, forwards or backwards; its ends count from either side or lie out of bounds."""
+    stride = net.draw(st.sampled_from((1, 2, 3, -1, -2)))
+    low, high = sorted(net.draw(st.tuples(*[st.integers(0, size - 1)] * 2)))
+    begin, end = (low, high + 1) if stride > 0 else (high, low - 1)
+    if net.draw(BOOL):
+        begin -= size
+    if end < 0:  # one before the first: -1 would mean the last
+        end = -size - 1
+    elif end >= size:
+        end += net.draw(st.sampled_from((0, 3)))
+    elif net.draw(BOOL):
+        end -= size
+    return _Entry(begin, end, stride, net.draw(st.frozensets(st.sampled_from(("begin", "end")))))
+
+
+def _shrunk(entry: _Entry) -> _Entry:
+    """The axis of ``entry`` reduced to the element at its begin."""
+    return _Entry(entry.begin, entry.end, 1, frozenset({"shrink_axis"}))
+
+
+ROWS = (
+    Row("concatenation", "CONCATENATION", concatenation, EXACT),
+    Row("pad", "PAD", pad, EXACT),
+    Row("padv2", "PADV2", padv2, EXACT),
+    Row("padv2_runtime", "PADV2", partial(padv2, runtime=True), EXACT),
+    Row("reshape", "RESHAPE", reshape, EXACT),
+    Row("slice", "SLICE", slice_, EXACT),
+    Row("slice_runtime", "SLICE", partial(slice_, runtime=True), EXACT),
+    Row("squeeze", "SQUEEZE", squeeze, EXACT),
+    Row("strided_slice", "STRIDED_SLICE", strided_slice, EXACT),
+    Row("strided_slice_runtime", "STRIDED_SLICE", partial(strided_slice, runtime=True), EXACT),
+    Row("transpose", "TRANSPOSE", transpose, EXACT),
+)

@@ -1,0 +1,33 @@
+"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse.
+
+The kernels for GPUs run on the same runtimes: each case takes one family in fp32 and the other in fp16.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tflgpu
+from tests.ops.case import Row
+from tests.ops.table import ROWS
+from tests.ops.tolerance import check
+
+FAMILIES = ("gpu", "cpu")
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@given(data=st.data())
+def test_op(row: Row, fused: bool, device_name: str, data: st.DataObject) -> None:
+    case = data.draw(row.case(fused))
+    families = data.draw(st.permutations(FAMILIES), label="families")
+    for precision, kernels in zip(("fp32", "fp16"), families, strict=True):
+        # A fallback to the CPU would hide a missing kernel.
+        options = tflgpu.Options(
+            precision=precision, device=device_name, kernels=kernels, fallback="forbid", cache="off"
+        )
+        outputs = tflgpu.compile(case.model, options).run(case.inputs)
+        for got, expected in zip(outputs.values(), case.expected, strict=True):
+            check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")

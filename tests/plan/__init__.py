@@ -1,0 +1,1 @@
+"""Memory and levels of a plan."""

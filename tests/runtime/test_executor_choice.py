@@ -1,0 +1,161 @@
+"""Options(executor="auto"): which executor a model gets, by the sizes of its kernels or by a race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tflgpu.compiler import compile_rivals, plan_model
+from tflgpu.errors import DeviceError
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import Options
+from tflgpu.plan import executor_heuristics as waves
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime import instance
+from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl import devices
+from tflgpu.runtime.persistent_executor import PersistentExecutor
+from tflgpu.runtime.race import ENOUGH_SECONDS, ROUNDS, fastest
+from tflgpu.target import Target
+
+H200 = Target(family="gpu", compute_units=132, storage="half", executor="auto", ptx=True, matrix_units=True)
+
+
+def network(size: int) -> bytes:
+    """Two kernels over ``size`` x ``size`` pixels of 4 channels."""
+    builder = ModelBuilder()
+    shape = (1, size, size, 4)
+    x, curve, result = builder.input(shape, name="x"), builder.tensor(shape), builder.tensor(shape, name="y")
+    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
+    builder.op("SOFTMAX", [curve], [result], {"beta": 1.0})
+    return builder.finish([result])
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(16, ["persistent"]), (400, ["persistent", "launch"]), (1000, ["launch"])]
+)
+def test_sizes_of_kernels_decide_clear_cases(size: int, expected: list[str]) -> None:
+    """1, 5 and 30 waves of tiles of 256 pixels on 132 compute units."""
+    rivals = compile_rivals(network(size), Options(), H200, Stopwatch())
+    assert [a.executor for a in rivals] == expected
+
+
+@pytest.mark.parametrize("executor", ["launch", "persistent"])
+def test_a_caller_who_chooses_gets_it(executor: str) -> None:
+    target = replace(H200, executor=executor)
+    for size in (16, 400, 1000):
+        (artifact,) = compile_rivals(network(size), Options(), target, Stopwatch())
+        assert artifact.executor == executor
+
+
+def test_rivals_are_what_their_executors_alone_would_be() -> None:
+    for artifact in compile_rivals(network(400), Options(), H200, Stopwatch()):
+        target = replace(H200, executor=artifact.executor)
+        assert compile_rivals(network(400), Options(), target, Stopwatch()) == (artifact,)
+
+
+def test_waves_are_counted_on_the_devices_compute_units() -> None:
+    for units, expected in ((1, "launch"), (20, None), (1000, "persistent")):
+        _, plan = plan_model(network(160), Options(), replace(H200, compute_units=units))
+        assert waves.clear_choice([plan]) == expected
+
+
+def test_a_model_without_kernels_needs_no_choice() -> None:
+    assert waves.clear_choice([]) == "persistent"
+
+
+class Clock:
+    """Seconds that pass only while a rival runs, as many as its next entry says."""
+
+    def __init__(self, **runs: list[float]) -> None:
+        self.seconds, self.runs, self.order = 0.0, runs, list[str]()
+
+    def now(self) -> float:
+        return self.seconds
+
+    def run(self, name: str) -> None:
+        self.order.append(name)
+        self.seconds += self.runs[name].pop(0)
+
+
+def test_the_least_median_wins_whatever_the_first_runs_took() -> None:
+    clock = Clock(a=[9.0] + [2e-3] * 5 + [8e-3] * 4, b=[1e-3] + [3e-3] * 9)
+    assert fastest(["a", "b"], clock.run, clock.now) == "a"
+    assert clock.order == ["a", "b"] * (ROUNDS + 1)
+
+
+def test_a_long_race_ends_after_one_round() -> None:
+    clock = Clock(a=[ENOUGH_SECONDS] * 2, b=[2 * ENOUGH_SECONDS] * 2)
+    assert fastest(["b", "a"], clock.run, clock.now) == "a"
+    assert clock.order == ["b", "a"] * 2
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch, device_name: str) -> str:
+    """The name of a device on which only measuring can tell, which a CPU is not."""
+    found = [replace(d, executor="auto") for d in devices.devices()]
+    monkeypatch.setattr(devices, "devices", lambda: found)
+    monkeypatch.setattr(waves, "FEW", 0.0)
+    monkeypatch.setattr(waves, "MANY", np.inf)
+    return device_name
+
+
+def winning(kind: type[Executor]) -> Callable[..., object]:
+    """What takes the place of the race: the instance with an executor of this kind."""
+
+    def chosen(rivals: list[instance.Instance], _: object) -> instance.Instance:
+        assert len(rivals) == 2
+        (winner,) = (r for r in rivals if isinstance(r._engines[0], kind))
+        return winner
+
+    return chosen
+
+
+X = np.random.default_rng(0).normal(size=(1, 16, 16, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", [LaunchExecutor, PersistentExecutor])
+def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
+    kind: type[Executor], both: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(device=both, kernels="gpu", precision="fp32", cache_dir=tmp_path)
+    monkeypatch.setattr(instance, "fastest", winning(kind))
+    cold = tflgpu.compile(network(16), options)
+    monkeypatch.setattr(instance, "fastest", lambda *_: pytest.fail("a warm start measures"))
+    warm = tflgpu.compile(network(16), options)
+    assert cold.executor == warm.executor == ("launch" if kind is LaunchExecutor else "persistent")
+    assert "plan" in cold.seconds and "plan" not in warm.seconds
+    np.testing.assert_array_equal(cold.run(X)["y"], warm.run(X)["y"])
+
+
+def test_a_race_leaves_no_trace_in_the_answer(both: str) -> None:
+    options = Options(device=both, kernels="gpu", precision="fp32", cache="off")
+    got = tflgpu.compile(network(16), options)
+    assert "race" in got.seconds
+    expected = tflgpu.compile(network(16), replace(options, executor="launch"))
+    np.testing.assert_array_equal(got.run(X)["y"], expected.run(X)["y"])
+
+
+def test_an_executor_that_the_device_cannot_run_is_out(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: PersistentExecutor) -> None:
+        raise DeviceError("the work-groups do not run at the same time")
+
+    monkeypatch.setattr(PersistentExecutor, "warm_up", fail)
+    options = Options(device=both, kernels="gpu", precision="fp32", cache="off")
+    assert tflgpu.compile(network(16), options).executor == "launch"
+
+
+def test_a_barrier_that_gives_up_shows_while_warming_up(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflgpu.runtime.persistent_executor.PATIENCE", 0)
+    options = Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
+    model = tflgpu.compile(network(16), options)
+    (engine,) = model._instances[(X.shape,)]._engines
+    assert isinstance(engine, PersistentExecutor)
+    with pytest.raises(DeviceError, match="do not run at the same time"):
+        engine.warm_up()

@@ -1,0 +1,207 @@
+"""The persistent executor: levels, the one kernel, and what happens when its barrier gives up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import tflgpu
+from tflgpu.codegen.link import link
+from tflgpu.codegen.persistent_kernel import render_persistent
+from tflgpu.codegen.render import render
+from tflgpu.compiler import plan_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.plan import Plan, PlannedKernel
+from tflgpu.plan.barrier_intervals import levels
+from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
+from tflgpu.runtime.persistent_executor import PATIENCE, PersistentExecutor
+from tflgpu.target import Target
+
+H200 = Target(family="gpu", compute_units=132, storage="half", executor="persistent", ptx=True, matrix_units=True)
+
+
+def chain() -> bytes:
+    """softmax(softmax(x) * mean(x)): kernels of which each needs the one before."""
+    builder = ModelBuilder()
+    x, product = builder.input((1, 4, 4, 8)), builder.tensor((1, 4, 4, 8))
+    curve, mean, result = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8)), builder.tensor((1, 4, 4, 8))
+    axes = builder.constant(np.array([1, 2], np.int32))
+    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
+    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
+    builder.op("MUL", [curve, mean], [product], {"fused_activation_function": "NONE"})
+    builder.op("SOFTMAX", [product], [result], {"beta": 1.0})
+    return builder.finish([result])
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    def softmax(v: np.ndarray) -> np.ndarray:
+        powers = np.exp(v - v.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    x = x.astype(np.float64)
+    return softmax(softmax(x) * x.mean((1, 2), keepdims=True))
+
+
+@pytest.fixture
+def executor(device_name: str) -> PersistentExecutor:
+    """On the kernels for GPUs, with a single work-group where that is all that surely runs at once."""
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
+    device = choose(device_name)
+    _, plan = plan_model(chain(), options, device.target(options))
+    source = render(plan)
+    executable = link(plan, source.names)
+    text, persistent = render_persistent(source, executable, ptx=False)
+    session = open_session(device)
+    return PersistentExecutor(replace(executable, persistent=persistent), build(text, session)[0], session)
+
+
+X = np.random.default_rng(0).normal(size=(1, 4, 4, 8)).astype(np.float32)
+
+
+def test_one_kernel_runs_all(executor: PersistentExecutor) -> None:
+    for x in (X, -X, X):
+        (got,) = executor.run([x])
+        np.testing.assert_allclose(got, expected(x), rtol=1e-5)
+
+
+def test_barrier_that_gives_up_is_reported_and_recovers(executor: PersistentExecutor) -> None:
+    executor.set_patience(0)
+    for _ in range(2):
+        with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
+            executor.run([X])
+    executor.set_patience(PATIENCE)
+    (got,) = executor.run([X])
+    np.testing.assert_allclose(got, expected(X), rtol=1e-5)
+
+
+def test_barrier_that_gives_up_is_seen_without_reading_outputs(executor: PersistentExecutor) -> None:
+    target = DeviceMemory(cl.Buffer(executor.session.context, cl.mem_flags.READ_WRITE, X.nbytes), 0, X.shape, X.dtype)
+    executor.set_patience(0)
+    with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
+        executor.run_on_device([X], {0: target})
+    executor.set_patience(PATIENCE)
+    assert executor.run_on_device([X], {0: target}) == []
+    np.testing.assert_allclose(target.read(executor.session.queue), expected(X), rtol=1e-5)
+
+
+def test_profile_needs_a_clock(executor: PersistentExecutor) -> None:
+    with pytest.raises(tflgpu.DeviceError, match="cannot read a clock"):
+        executor.profile([X], 1)
+
+
+def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> None:
+    """With a clock that counts microseconds from its first reading; kernels do not run in the plan's order here."""
+    builder = ModelBuilder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
+    curve, twice, mean = (builder.tensor(shape) for shape in ((1, 4, 4, 8), (1, 4, 4, 8), (1, 1, 1, 8)))
+    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
+    builder.op("SOFTMAX", [curve], [twice], {"beta": 1.0})
+    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
+    device = choose(device_name)
+    _, plan = plan_model(builder.finish([twice, mean]), options, device.target(options))
+    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "softmax", "reduce"]
+    source = render(plan)
+    executable = link(plan, source.names)
+    text, persistent = render_persistent(source, executable, ptx=False)
+    text = text.replace("const bool keeps_time", "ulong clock = 5000;\n  const bool keeps_time")
+    text = text.replace("= grid_clock()", "= (clock += 1000)")
+    persistent = replace(persistent, clock=True)
+    session = open_session(device)
+    timed = PersistentExecutor(replace(executable, persistent=persistent), build(text, session)[0], session)
+    intervals = [(0, 1e-6), (1e-6, 2e-6), (3e-6, 4e-6), (2e-6, 3e-6)]
+    np.testing.assert_allclose(timed.profile([X], 3), intervals, atol=1e-12)
+
+
+def test_option_chooses_the_executor(device_name: str) -> None:
+    results = {}
+    for choice in ("launch", "persistent"):
+        options = tflgpu.Options(device=device_name, executor=choice, precision="fp32", kernels="gpu")
+        model = tflgpu.compile(chain(), options)
+        assert model.source.count("__kernel") == (1 if choice == "persistent" else model.report.kernels)
+        (results[choice],) = model.run(X).values()
+    np.testing.assert_array_equal(results["launch"], results["persistent"])
+
+
+def test_dependent_kernels_have_levels_of_their_own() -> None:
+    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    assert [k.node.kind for k in plan.kernels] == ["map", "reduce", "softmax", "softmax"]
+    assert levels(plan) == (0, 1, 2, 3)
+
+
+def test_independent_kernels_share_a_level() -> None:
+    builder = ModelBuilder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
+    curve, mean = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8))
+    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
+    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
+    _, plan = plan_model(builder.finish([curve, mean]), tflgpu.Options(), H200)
+    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "reduce"]
+    assert levels(plan) == (0, 1, 1)
+
+
+def _memory(plan: Plan, planned: PlannedKernel, *, written: bool) -> set[tuple[int | None, int]]:
+    """The bytes of the arena, or of tensors outside of it, that a kernel touches, as (tensor, byte)."""
+    found = set[tuple[int | None, int]]()
+    for argument in planned.arguments:
+        if argument.tensor is None or (written and not argument.written):
+            continue
+        root = plan.roots[argument.tensor]
+        begin, place = plan.offsets.get(root, 0), None if root in plan.offsets else root
+        found |= {(place, byte) for byte in range(begin, begin + plan.storage[root].bytes, 64)}
+    return found
+
+
+def test_kernels_of_one_level_touch_different_memory(shared: Path) -> None:
+    """Also where the arena gives the same bytes to one tensor after another."""
+    data = (shared / "models" / "face_landmark.tflite").read_bytes()
+    _, plan = plan_model(data, tflgpu.Options(), H200)
+    found = levels(plan)
+    assert 1 + max(found) < len(found), "this model has branches"
+    for (a, one), (b, two) in combinations(zip(found, plan.kernels, strict=True), 2):
+        if a == b:
+            assert not _memory(plan, one, written=True) & _memory(plan, two, written=False)
+            assert not _memory(plan, two, written=True) & _memory(plan, one, written=False)
+
+
+def test_barriers_stand_between_levels_only(shared: Path) -> None:
+    data = (shared / "models" / "face_landmark.tflite").read_bytes()
+    _, plan = plan_model(data, tflgpu.Options(), H200)
+    source = render(plan)
+    text, persistent = render_persistent(source, link(plan, source.names), ptx=True)
+    assert sorted(persistent.order) == list(range(len(plan.kernels)))
+    (condition,) = re.findall(r"if \((.*)\) \{\n +if \(!grid_barrier", text)
+    without = {int(place) for place in re.findall(r"place != (\d+)", condition)}
+    found = [levels(plan)[number] for number in persistent.order]
+    ends = [i for i, (level, following) in enumerate(pairwise(found)) if level != following]
+    assert without == set(range(len(found))) - set(ends)
+
+
+def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> None:
+    """So that the compiler can inline it without making copies."""
+    data = (shared / "models" / "face_landmark.tflite").read_bytes()
+    _, plan = plan_model(data, tflgpu.Options(), H200)
+    source = render(plan)
+    assert len(source.functions) < len(source.names), "this model has equal layers"
+    text, _ = render_persistent(source, link(plan, source.names), ptx=True)
+    for function in source.functions:
+        assert text.count(f"{function.name}_tile(") == 2  # its definition, and one call
+
+
+def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
+    """Else a compiler may read activations through a cache that does not see what other compute units write."""
+    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    source = render(plan)
+    for planned, name in zip(plan.kernels, source.names, strict=True):
+        function = next(f for f in source.functions if f.name == name)
+        for argument, pointer in zip(planned.arguments, function.pointers, strict=True):
+            assert ("restrict" in pointer) == (argument.data is not None)

@@ -1,0 +1,128 @@
+"""Pinned memory between the host and a GPU, on devices where it is ordinary memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tflgpu.artifact.executable import Array
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
+from tflgpu.compiler import plan_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime import transfer
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
+from tflgpu.runtime.pinning import ArrayPins
+from tflgpu.runtime.transfer import PinnedTransfer
+
+
+class PinnedExecutor(LaunchExecutor):
+    def _make_transfer(self) -> PinnedTransfer:
+        return PinnedTransfer(self.executable, self._buffers, self.session)
+
+
+def two_outputs() -> bytes:
+    """exp(x) and abs(y) of two inputs, with lanes that are padding on the device."""
+    builder = ModelBuilder()
+    inputs = [builder.input((1, 5, 7, 3)), builder.input((2, 6))]
+    outputs = [builder.tensor((1, 5, 7, 3)), builder.tensor((2, 6))]
+    for code, x, y in zip(("EXP", "ABS"), inputs, outputs, strict=True):
+        builder.op(code, [x], [y])
+    return builder.finish(outputs)
+
+
+@pytest.fixture
+def executor(device_name: str) -> PinnedExecutor:
+    options = tflgpu.Options(device=device_name, precision="fp32")
+    device = choose(device_name)
+    _, plan = plan_model(two_outputs(), options, device.target(options))
+    source, session = render(plan), open_session(device)
+    return PinnedExecutor(link(plan, source.names), build(source.text, session)[0], session)
+
+
+@pytest.fixture
+def run(executor: PinnedExecutor) -> Callable[[list[Array]], list[Array]]:
+    return executor.run
+
+
+def arrays(seed: int) -> list[Array]:
+    random = np.random.default_rng(seed)
+    return [random.normal(size=shape).astype(np.float32) for shape in ((1, 5, 7, 3), (2, 6))]
+
+
+def check(got: list[Array], inputs: list[Array]) -> None:
+    np.testing.assert_allclose(got[0], np.exp(inputs[0]), rtol=1e-5)
+    np.testing.assert_array_equal(got[1], np.abs(inputs[1]))
+
+
+def test_inputs_and_outputs_share_a_buffer_each(run: Callable[[list[Array]], list[Array]]) -> None:
+    for seed in range(3):
+        check(run(arrays(seed)), arrays(seed))
+
+
+@pytest.mark.parametrize("worthwhile", [0, 1 << 30], ids=["lent", "copied"])
+def test_outputs_stay_as_they_are(
+    worthwhile: int, run: Callable[[list[Array]], list[Array]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More are kept than there is pinned memory to lend; each run's outputs are its caller's own."""
+    monkeypatch.setattr(transfer._Lender, "WORTHWHILE", worthwhile)
+    kept = [run(arrays(seed)) for seed in range(transfer._Lender.AT_MOST + 3)]
+    for seed, outputs in enumerate(kept):
+        check(outputs, arrays(seed))
+    first = kept[0][0][0, 0]  # a part of an output keeps all of its memory
+    before = first.copy()
+    del kept
+    for seed in range(10, 20):
+        check(run(arrays(seed)), arrays(seed))
+    np.testing.assert_array_equal(first, before)
+
+
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+def test_pinned_inputs_are_read_where_they_are(which: tuple[int, ...], executor: PinnedExecutor) -> None:
+    """Beside others that are not pinned, and after the array was filled again."""
+    staging = executor._transfer._staging
+    pinned = [transfer.pinned_array(executor.session, a.shape, "float32") for a in arrays(0)]
+    for seed in range(3):
+        inputs = arrays(seed)
+        for number in which:
+            pinned[number][...] = inputs[number]
+            inputs[number] = pinned[number]
+        for memory in staging.values():
+            memory[:] = 0
+        check(executor.run(inputs), inputs)
+    written = [np.any(view) for view in executor._transfer._inputs]
+    assert written == [number not in which for number in range(2)]
+
+
+def test_parts_of_pinned_arrays_and_other_types_are_copied(executor: PinnedExecutor) -> None:
+    wide = transfer.pinned_array(executor.session, (1, 5, 7, 6), "float32")
+    wide[...] = np.random.default_rng(0).normal(size=wide.shape)
+    inputs = [wide[..., ::2], transfer.pinned_array(executor.session, (2, 6), "float64") - 1.5]
+    check(executor.run(inputs), inputs)
+
+
+def test_runs_read_what_a_pinned_array_holds_now(executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArrayPins, "WORTHWHILE", 0)
+    inputs = arrays(0)
+    for seed in range(8):
+        for array, fresh in zip(inputs, arrays(seed), strict=True):
+            array[...] = fresh
+        for memory in executor._transfer._staging.values():
+            memory[:] = 0
+        check(executor.run(inputs), arrays(seed))
+        staged = any(np.any(view) for view in executor._transfer._inputs)
+        assert staged == (seed + 1 < ArrayPins.SIGHTINGS)
+
+
+def test_arrays_that_take_turns_do_not_mix(executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArrayPins, "WORTHWHILE", 0)
+    kept = [arrays(seed) for seed in range(3)]
+    for turn in range(18):
+        inputs = kept[turn % 3] if turn % 4 else arrays(100 + turn)
+        check(executor.run(inputs), inputs)

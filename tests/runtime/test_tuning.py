@@ -1,0 +1,259 @@
+"""Options(tuning=): which candidates are measured, which wins, and what is remembered. Times are given, never taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.test_matrix_units import H200, convolutions
+from tflgpu.artifact import serializer
+from tflgpu.compiler import plan_model
+from tflgpu.errors import CacheWarning
+from tflgpu.kernels.request import Choice, Request
+from tflgpu.measure import tuner as tuning
+from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import Options
+from tflgpu.passes import optimize
+from tflgpu.plan import Plan, make_plan
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.target import Target
+
+pytestmark = pytest.mark.usefixtures("fresh_warnings")
+
+SIZE = 12
+
+
+def network(*channels: int, seed: int = 0) -> bytes:
+    """A 3x3 convolution of an image, then pointwise ones to so many channels, with a depthwise one before the last."""
+    builder, random = ModelBuilder(), np.random.default_rng(seed)
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+    x, depth = builder.input((1, SIZE, SIZE, 3), name="x"), 3
+    for i, out in enumerate(channels):
+        if i and i == len(channels) - 1:
+            weights = builder.constant(random.normal(size=(1, 3, 3, depth)).astype(np.float32))
+            y = builder.tensor((1, SIZE, SIZE, depth))
+            builder.op("DEPTHWISE_CONV_2D", [x, weights], [y], options | {"depth_multiplier": 1})
+            x = y
+        side = 1 if i else 3
+        weights = builder.constant((random.normal(size=(out, side, side, depth)) / depth).astype(np.float32))
+        y = builder.tensor((1, SIZE, SIZE, out))
+        builder.op("CONV_2D", [x, weights], [y], options)
+        x, depth = y, out
+    return builder.finish([x])
+
+
+X = np.random.default_rng(1).normal(size=(1, SIZE, SIZE, 3)).astype(np.float32)
+
+
+def answer(model: tflgpu.CompiledModel) -> np.ndarray:
+    (result,) = model.run(X).values()
+    return result
+
+
+def asked(data: bytes, target: Target = H200) -> list[tuple[str, Sequence[Choice]]]:
+    """The signature and the candidates of every kernel that has any, in the order of the plan."""
+    found = []
+
+    def note(request: Request, ranked: Sequence[Choice]) -> Choice:
+        found.append((request.signature, ranked))
+        return ranked[0]
+
+    lowered, _ = plan_model(data, Options(), target)
+    make_plan(optimize(lowered.graph), target, note)
+    return found
+
+
+def test_the_fastest_candidate_wins() -> None:
+    found = best_choices({"a": [(1,), (2,), (3,)], "b": [(4,), (5,)]}, {"a": [1.0, 0.5, 0.7], "b": [1.0, 2.0]})
+    assert found == {"a": (2,), "b": (4,)}
+
+
+def test_noise_changes_nothing() -> None:
+    times = {"a": [1.0, WORTHWHILE + 0.001], "b": [1.0, WORTHWHILE - 0.001]}
+    assert best_choices({"a": [(1,), (2,)], "b": [(1,), (2,)]}, times) == {"a": (1,), "b": (2,)}
+
+
+class FakeExecutor:
+    """An executor without inputs whose kernels take the given seconds, run after run."""
+
+    def __init__(self, *runs: list[float]) -> None:
+        self.executable = SimpleNamespace(inputs=())
+        self._runs = cycle(runs)
+
+    def profile(self, _: list[np.ndarray], runs: int) -> list[tuple[float, float]]:
+        assert runs == 1
+        return [(1.0, 1.0 + seconds) for seconds in next(self._runs)]
+
+
+def test_a_busy_machine_is_looked_past() -> None:
+    executors = FakeExecutor([3.0, 1.0], [2.0, 9.0]), FakeExecutor([5.0, 4.0], [6.0, 3.0])
+    first, second = in_turns(executors)  # type: ignore[arg-type]
+    assert first.tolist() == [2.0, 1.0] and second.tolist() == [5.0, 3.0]
+
+
+def test_a_plan_takes_what_it_is_given() -> None:
+    lowered, default = plan_model(convolutions(20), Options(), H200)
+    graph = optimize(lowered.graph)
+    assert [k.kernel.parameters for k in make_plan(graph, H200).kernels] == [
+        k.kernel.parameters for k in default.kernels
+    ]
+    _, ranked = asked(convolutions(20))[1]
+    for choice in ranked:
+        plan = make_plan(graph, H200, lambda _, candidates: choice if choice in candidates else candidates[0])  # noqa: B023
+        parameters = plan.kernels[1].kernel.parameters
+        assert tuple(parameters[name] for name in ("row_blocks", "column_blocks", "splits")) == choice
+
+
+def test_equal_layers_of_different_models_have_one_signature() -> None:
+    target = replace(H200, storage="float")
+    first, second = (dict(asked(network(*channels), target)) for channels in ((32, 16, 8), (48, 32, 16, 8)))
+    shared = first.keys() & second.keys()
+    kinds = sorted(signature.split("'")[1] for signature in shared)
+    assert kinds == ["convolution", "convolution", "depthwise"]  # 32 -> 16, 16 -> 16 depthwise, 16 -> 8
+    assert all(first[signature] == second[signature] for signature in shared)
+
+
+@pytest.mark.parametrize("change", [{"compute_units": 4}, {"storage": "float"}, {"executor": "launch"}])
+def test_a_signature_tells_targets_apart(change: dict[str, object]) -> None:
+    one, other = (dict(asked(network(32), target)) for target in (H200, replace(H200, **change)))  # type: ignore[arg-type]
+    assert not one.keys() & other.keys()
+
+
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_every_candidate_computes_the_same(family: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options(device=device_name, kernels=family, precision="fp32", cache="off")  # type: ignore[arg-type]
+    data = network(32, 16, 24)
+    expected = answer(tflgpu.compile(data, options))
+    target = tflgpu.compile(data, options).device.target(options)
+    candidates = dict(asked(data, target))
+    monkeypatch.setattr(DeviceTuner, "_open", lambda _self, plan: FakeExecutor([1.0] * len(plan.kernels)))
+    for rank in range(max(map(len, candidates.values()))):
+        last = {s: ranked[min(rank, len(ranked) - 1)] for s, ranked in candidates.items()}
+        monkeypatch.setattr(tuning, "best_choices", lambda found, _: {s: last[s] for s in found})  # noqa: B023
+        got = answer(tflgpu.compile(data, replace(options, tuning="exhaustive")))
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+class Measured:
+    """Takes the place of measuring: the later a plan's turn, the faster all of its kernels. Notes the plans."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+
+    def __call__(self, plan: Plan) -> FakeExecutor:
+        self.plans.append(plan)
+        return FakeExecutor([1 / len(self.plans)] * len(plan.kernels))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
+    found = Measured()
+    monkeypatch.setattr(DeviceTuner, "_open", lambda _self, plan: found(plan))
+    return found
+
+
+def compiled(data: bytes, device: str, cache_dir: Path, effort: str = "fast", **other: object) -> tflgpu.CompiledModel:
+    options = Options(device=device, kernels="gpu", precision="fp32", tuning=effort, cache_dir=cache_dir)  # type: ignore[arg-type]
+    return tflgpu.compile(data, replace(options, **other))  # type: ignore[arg-type]
+
+
+def test_fast_measures_few_and_exhaustive_all(measured: Measured, tmp_path: Path, device_name: str) -> None:
+    model = compiled(network(32, 16), device_name, tmp_path)
+    assert len(measured.plans) == FEW
+    assert "tune" in model.seconds
+    compiled(network(32, 16), device_name, tmp_path, "exhaustive")
+    options = Options(device=device_name, kernels="gpu", precision="fp32")
+    candidates = asked(network(32, 16), model.device.target(options))
+    assert len(measured.plans) == FEW + max(len(ranked) for _, ranked in candidates)
+
+
+def test_without_tuning_nothing_is_measured(measured: Measured, tmp_path: Path, device_name: str) -> None:
+    model = compiled(network(32, 16), device_name, tmp_path, "none")
+    assert not measured.plans and "tune" not in model.seconds
+
+
+def test_a_warm_start_measures_nothing(measured: Measured, tmp_path: Path, device_name: str) -> None:
+    cold = compiled(network(32, 16), device_name, tmp_path)
+    count = len(measured.plans)
+    warm = compiled(network(32, 16), device_name, tmp_path)
+    assert len(measured.plans) == count and "plan" not in warm.seconds
+    assert warm.source == cold.source
+    assert warm.source != compiled(network(32, 16), device_name, tmp_path, "none").source
+
+
+def test_another_model_measures_only_what_is_new(measured: Measured, tmp_path: Path, device_name: str) -> None:
+    compiled(network(32, 16, 8), device_name, tmp_path)
+    count = len(measured.plans)
+    retrained = compiled(network(32, 16, 8, seed=1), device_name, tmp_path)
+    assert "plan" in retrained.seconds and len(measured.plans) == count
+    compiled(network(32, 16, 12), device_name, tmp_path)  # its last layer is another
+    assert len(measured.plans) == count + FEW
+    trials = [[k.kernel.parameters for k in plan.kernels] for plan in measured.plans[count:]]
+    assert all(kernels[:-1] == trials[0][:-1] for kernels in trials)
+    assert trials[1][-1] != trials[0][-1] != trials[2][-1]
+
+
+def test_without_a_cache_the_next_compilation_measures_again(
+    measured: Measured, tmp_path: Path, device_name: str
+) -> None:
+    for count in (FEW, 2 * FEW):
+        compiled(network(32, 16), device_name, tmp_path, cache="off")
+        assert len(measured.plans) == count
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "impossible"])
+def test_a_damaged_record_is_measured_again(
+    damage: str, measured: Measured, tmp_path: Path, device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled(network(32), device_name, tmp_path)
+    (record,) = (tmp_path / "v1" / "tunings").iterdir()
+    if damage == "truncated":
+        record.write_bytes(record.read_bytes()[:-1])
+    else:
+        content = {"foreign": {"choices": 7}, "impossible": {"choice": [99, 99, 99]}}[damage]
+        cache = serializer.open_cache(Options(cache_dir=tmp_path))
+        (entry,) = asked_on(device_name, network(32))
+        assert cache is not None
+        device = choose(device_name)
+        cache.store(serializer.tuning_key(entry, "fast", device), {}, content)
+        assert len(list((tmp_path / "v1" / "tunings").iterdir())) == 1, "it is the record of another kernel"
+    for model in (tmp_path / "v1" / "models").iterdir():
+        model.unlink()
+    count = len(measured.plans)
+    if damage == "impossible":
+        compiled(network(32), device_name, tmp_path)
+    else:
+        with pytest.warns(CacheWarning, match=r"is damaged|is no tuning"):
+            compiled(network(32), device_name, tmp_path)
+    assert len(measured.plans) == count + FEW
+    for model in (tmp_path / "v1" / "models").iterdir():
+        model.unlink()
+    compiled(network(32), device_name, tmp_path)
+    assert len(measured.plans) == count + FEW, "what was measured again was not kept"
+
+
+def asked_on(device: str, data: bytes) -> list[str]:
+    """The signatures of kernels with candidates on a device."""
+    options = Options(device=device, kernels="gpu", precision="fp32")
+    target = choose(device).target(options)
+    return [signature for signature, _ in asked(data, target)]
+
+
+@pytest.mark.parametrize("executor", ["launch", "persistent"])
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_measuring_on_a_device(family: str, executor: str, device_name: str) -> None:
+    """Whatever wins, the answer is right."""
+    options = Options(device=device_name, kernels=family, precision="fp32", executor=executor, cache="off")  # type: ignore[arg-type]
+    data = network(32, 16)
+    tuned = tflgpu.compile(data, replace(options, tuning="fast"))
+    assert tuned.executor == executor
+    np.testing.assert_allclose(answer(tuned), answer(tflgpu.compile(data, options)), rtol=1e-4, atol=1e-5)

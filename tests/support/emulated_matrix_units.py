@@ -1,0 +1,96 @@
+"""Kernels for matrix units on a device that has none, but sub-groups of 32 that exchange values: Intel's CPU runtime.
+
+The functions in NVIDIA's assembly are replaced; what calls them is the text that a GPU gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import prelude, render
+from tflgpu.plan import Plan
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
+from tflgpu.target import Target
+
+DEVICE = "Intel(R) OpenCL"
+# As for an H200, but for portable access to storage.
+TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_units=True)
+
+# By the fragment layouts of the PTX ISA: row m and inner index n are in lane 4 (m % 8) + n % 8 / 2, register
+# m / 8 + 2 (n / 8); inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows
+# g and g + 8 and columns 2t and 2t + 1.
+FUNCTIONS = """
+uint opaque(uint x) { return x; }
+uint2 halves_of_floats(float4 x) {
+  uint2 halves;
+  vstore_half4(within_half_float4(x), 0, (__private half *)&halves);
+  return halves;
+}
+float4 floats_of_halves(uint2 x) { return vload_half4(0, (__private const half *)&x); }
+float2 shuffled_halves(uint pair, uint lane) {
+  const uint halves = intel_sub_group_shuffle(pair, lane);
+  return vload_half2(0, (__private const half *)&halves);
+}
+__attribute__((noinline)) float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
+  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
+  for (uint n = 0; n < 4; ++n) {
+    const float2 low = shuffled_halves(a.s0, 4 * g + n), high = shuffled_halves(a.s1, 4 * g + n);
+    const float2 low8 = shuffled_halves(a.s2, 4 * g + n), high8 = shuffled_halves(a.s3, 4 * g + n);
+    const float2 even = shuffled_halves(b.x, 8 * t + n), odd = shuffled_halves(b.x, 8 * t + 4 + n);
+    const float2 even8 = shuffled_halves(b.y, 8 * t + n), odd8 = shuffled_halves(b.y, 8 * t + 4 + n);
+    sums += (float4)(dot(low, even), dot(low, odd), dot(high, even), dot(high, odd));
+    sums += (float4)(dot(low8, even8), dot(low8, odd8), dot(high8, even8), dot(high8, odd8));
+  }
+  return sums;
+}
+"""
+
+# Copies to local memory are made when a work-item waits for them, and no sooner; or at once, where `LATE` is false. One
+# of 16 bytes that are not aligned is never made.
+COPIES = """
+typedef struct { __local uint2 *dst; __global const uint2 *src; int size; bool present; int batch; } copy;
+typedef struct { copy pending[128]; int count, batches; } copies;
+void make(copy c) {
+  for (int q = 0; q < c.size; ++q) c.dst[q] = c.present ? c.src[q] : (uint2)(0);
+}
+__attribute__((noinline))
+void begin_copy(copies *all, __local void *dst, __global const void *src, bool present, int size) {
+  const copy c = {dst, src, size, present, all->batches};
+  if (((size_t)dst | (size_t)src) % (8 * size)) return;
+  if (LATE) all->pending[all->count++] = c;
+  else make(c);
+}
+__attribute__((noinline))
+void wait_for(copies *all, int batches_left) {
+  int left = 0;
+  for (int i = 0; i < all->count; ++i) {
+    if (all->pending[i].batch < all->batches - batches_left) make(all->pending[i]);
+    else all->pending[left++] = all->pending[i];
+  }
+  all->count = left;
+}
+#define copy_uint2(dst, src, present) begin_copy(&own_copies, dst, src, present, 1)
+#define copy_uint4(dst, src, present) begin_copy(&own_copies, dst, src, present, 2)
+#define end_copies() ++own_copies.batches
+#define wait_for_copies(n) wait_for(&own_copies, n)
+"""
+TILE_BEGIN = "int tile, __local float4 *scratch) {"
+
+
+def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> list[NDArray[Any]]:
+    """The outputs of a plan for :data:`TARGET`. late: when copies to local memory are made."""
+    source = render(plan)
+    begin = prelude(ptx=False, matrix_units=False) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
+    text = replace(source, prelude=begin).text
+    text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
+    text = text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")
+    session = open_session(choose(DEVICE))
+    return LaunchExecutor(link(plan, source.names), build(text, session)[0], session).run(inputs)

@@ -1,0 +1,82 @@
+"""Make PoCL's wheel work on a CPU that is younger than its compiler: ``python -m tests.support.pocl_cpu``.
+
+PoCL 3.0, the newest on PyPI, asks its LLVM for the CPU's name and passes it on to clang. Its LLVM calls every CPU that
+it does not know (AMD's Zen 4 and 5, for instance) "generic", and clang refuses that: "unknown target CPU 'generic'". No
+option sets the name. This script changes the function ``pocl_get_llvm_cpu_name`` of the library in the current
+environment: it then returns "znver3", a name for CPUs with AVX2. Nothing is changed where PoCL knows the CPU, where the
+CPU has no AVX2, or where the library is not the one expected.
+
+See https://github.com/pocl/pocl/issues/1049.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import pyopencl
+
+NAME = b"znver3\0"
+# lea rdi, [rdx + 1], the last instruction that is replaced. Behind it the function copies rbx bytes from rbp to a new
+# string of rdi bytes.
+LAST = bytes.fromhex("488d7a01")
+# Offsets in the function: its call of LLVM, its call of malloc, a branch that becomes unreachable.
+BEGIN, JOINED, UNUSED = 6, 26, 64
+IS_UNKNOWN = """
+import pyopencl
+devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
+raise SystemExit(any(device.version.endswith("-generic") for device in devices))
+"""
+
+
+def pocl_library() -> Path | None:
+    """PoCL as the wheel of pyopencl brings it."""
+    return next((Path(pyopencl.__file__).parent / ".libs").glob("libpocl-*.so"), None)
+
+
+def is_unknown_cpu() -> bool:
+    """Whether a PoCL device is of a CPU whose name its compiler does not know."""
+    return subprocess.run([sys.executable, "-c", IS_UNKNOWN], check=False).returncode == 1
+
+
+def function_offset(library: Path) -> int:
+    """Where in the file ``pocl_get_llvm_cpu_name`` begins: the library's first segment is mapped from its beginning."""
+    loaded = ctypes.CDLL(str(library))
+    function = ctypes.cast(loaded.pocl_get_llvm_cpu_name, ctypes.c_void_p).value
+    with open("/proc/self/maps") as maps:
+        base = next(int(line.split("-")[0], 16) for line in maps if line.rstrip().endswith(str(library)))
+    assert function is not None
+    return function - base
+
+
+def patched(code: bytes) -> bytes | None:
+    """The function with the name as a constant; None if it is another function than expected."""
+    if code[BEGIN : BEGIN + 1] != b"\xe8" or code[JOINED - 4 : JOINED] != LAST:
+        return None
+    length = len(NAME) - 1
+    load_name = b"\x48\x8d\x2d" + (UNUSED - BEGIN - 7).to_bytes(4, "little")  # lea rbp, [rip + ...]
+    sizes = b"\xbb" + length.to_bytes(4, "little") + b"\xbf" + (length + 1).to_bytes(4, "little")  # mov ebx; mov edi
+    replaced = (load_name + sizes).ljust(20, b"\x90")
+    return code[:BEGIN] + replaced + code[BEGIN + 20 : UNUSED] + NAME + code[UNUSED + len(NAME) :]
+
+
+def main() -> None:
+    library = pocl_library()
+    if library is None or "avx2" not in Path("/proc/cpuinfo").read_text() or not is_unknown_cpu():
+        return
+    data = bytearray(library.read_bytes())
+    offset = function_offset(library)
+    code = patched(bytes(data[offset : offset + 96]))
+    if code is None:
+        print(f"{library} is not the library that this script knows; PoCL will not compile anything here")
+        return
+    data[offset : offset + 96] = code
+    library.unlink()  # who has the old file mapped keeps it
+    library.write_bytes(data)
+    print(f"{library} now names this CPU {NAME[:-1].decode()}")
+
+
+if __name__ == "__main__":
+    main()

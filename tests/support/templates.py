@@ -1,0 +1,42 @@
+"""Which template files are kernels."""
+
+from __future__ import annotations
+
+import jinja2
+import jinja2.meta
+
+from tflgpu.codegen.environment import template_folder
+
+# What surrounds kernels: the prelude, and what makes one launch of them all.
+SURROUNDINGS = {
+    "access/storage",
+    "executor/grid",
+    "executor/persistent",
+    "nvidia/grid_ptx",
+    "nvidia/matrix_units_ptx",
+    "nvidia/storage_ptx",
+}
+# Kernels with calls of NVIDIA's assembly, which test_matrix_units.py emulates.
+NOT_PORTABLE = {
+    "nvidia/implicit_gemm",
+    "nvidia/implicit_gemm_multistage",
+    "nvidia/implicit_gemm_few_channels",
+    "nvidia/pointwise_depthwise",
+    "nvidia/depthwise_pointwise",
+    "nvidia/pointwise_mean",
+}
+
+
+def kernel_templates() -> set[str]:
+    """The names of all templates that no other one includes, and that any device can run."""
+    environment = jinja2.Environment(trim_blocks=True)
+    folder = template_folder()
+    paths = folder.rglob("*.cl.j2")
+    sources = {str(path.relative_to(folder)).removesuffix(".cl.j2"): path.read_text() for path in paths}
+    helpers = {
+        name.removesuffix(".cl.j2")
+        for source in sources.values()
+        for name in jinja2.meta.find_referenced_templates(environment.parse(source))
+        if name
+    }
+    return set(sources) - helpers - SURROUNDINGS - NOT_PORTABLE

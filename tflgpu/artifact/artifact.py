@@ -1,0 +1,68 @@
+"""A compiled model as plain data: all that a device needs of it, and all that callers may ask about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tflgpu.artifact.executable import Executable
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.report import Report
+
+TensorIndex = int  # of the file's subgraph
+
+Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or its outputs
+
+
+@dataclass(frozen=True)
+class DevicePart:
+    """Operators that run on the device: OpenCL C, and how it is launched.
+
+    binaries: what the device's compiler made of the source, the best first; empty before it has.
+    """
+
+    inputs: tuple[TensorIndex, ...]
+    outputs: tuple[TensorIndex, ...]
+    source: str = field(repr=False)
+    executable: Executable = field(repr=False)
+    binaries: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class CpuPart:
+    """Operators that LiteRT's interpreter runs, as a model of their own."""
+
+    inputs: tuple[TensorIndex, ...]
+    outputs: tuple[TensorIndex, ...]
+    model: bytes = field(repr=False)
+
+
+Part = DevicePart | CpuPart
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """The parts in the order in which they run; tensors that pass between them go by the file's indices."""
+
+    inputs: Interface
+    outputs: Interface
+    parts: tuple[Part, ...]
+    report: Report
+
+    @property
+    def executor(self) -> Literal["launch", "persistent"]:
+        """What runs the parts on the device."""
+        persistent = any(isinstance(part, DevicePart) and part.executable.persistent for part in self.parts)
+        return "persistent" if persistent else "launch"
+
+
+def without_constants(artifact: Artifact) -> Artifact:
+    """The artifact once the device has its weights: nothing large is left in the host's memory."""
+    return replace(artifact, parts=tuple(map(_without_constants, artifact.parts)))
+
+
+def _without_constants(part: Part) -> Part:
+    if isinstance(part, CpuPart):
+        return replace(part, model=b"")
+    buffers = tuple(replace(b, data=None) for b in part.executable.buffers)
+    return replace(part, executable=replace(part.executable, buffers=buffers), binaries=())

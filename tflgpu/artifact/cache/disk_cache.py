@@ -1,0 +1,115 @@
+"""The cache as a compilation sees it: several places to read from, one to write to, and no way to fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache.directory import check_private, default_directory
+from tflgpu.artifact.cache.faults import warn_once
+from tflgpu.artifact.cache.key import FileStamp, Key, SourceKey
+from tflgpu.artifact.cache.payload import Payload, UnreadableError
+from tflgpu.artifact.cache.store import Directory
+from tflgpu.errors import CacheDirectoryError
+
+if TYPE_CHECKING:
+    from tflgpu.artifact.cache.bundle import Bundle
+
+
+DEFAULT_LIMIT = 2 << 30
+
+BUNDLE_SUFFIX = ".bundle"
+
+# A file that was changed less than this before it was hashed may change again without a new time stamp.
+RACY_NANOSECONDS = 2_000_000_000
+
+
+class Cache:
+    """Entries in bundles and directories: the first match wins, new ones go to the first directory that can be written.
+
+    locations: paths; a file, or a name that ends in ``.bundle``, is a bundle. By default the directory that the
+        environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory.
+    limit: bytes that the directory may take; the entries that were unused for longest go first.
+    writable: False to keep nothing new.
+
+    Raises CacheDirectoryError if other users can write to a location. Nothing else that is wrong with the disk is
+    raised, here or later: it is a miss, or an entry less, and a CacheWarning.
+    """
+
+    def __init__(
+        self, locations: Sequence[Path] | None = None, *, limit: int = DEFAULT_LIMIT, writable: bool = True
+    ) -> None:
+        self.places: list[Directory | Bundle] = []
+        self._target: Directory | None = None
+        for path in [default_directory()] if locations is None else locations:
+            if path.is_file() or path.suffix == BUNDLE_SUFFIX:
+                self._add_bundle(path)
+            else:
+                self._add_directory(Directory(path, limit), writable)
+        self._wants_target = writable and any(isinstance(place, Directory) for place in self.places)
+
+    def load(self, key: Key) -> Payload | None:
+        """The entry for ``key``, checked; None if no place has a sound one."""
+        for place in self.places:
+            try:
+                buffer = place.open(key.name)
+                if buffer is not None:
+                    found = artifact.read(buffer, key.text)
+                    place.mark_used(key.name)
+                    return found
+            except UnreadableError as error:
+                warn_once(error.cause, f"{place.path}/{key.name} {error}; it is not used, and compiled anew")
+            except (OSError, ValueError) as error:
+                warn_once("read", f"the cache {place.path} cannot be read: {error}")
+        return None
+
+    def store(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
+        """Keep an entry, in place of any that has the same key.
+
+        Raises ValueError or TypeError for tensors and metadata that the format does not know.
+        """
+        artifact.check(tensors)
+        if self._target is None:
+            if self._wants_target:
+                warn_once("store", "no directory of the cache can be written: nothing new is kept")
+            return
+        try:
+            self._target.put(key, tensors, metadata)
+        except (OSError, CacheDirectoryError) as error:
+            warn_once("store", f"the cache {self._target.path} cannot be written: {error}")
+
+    def known_content(self, token: int, model: Path) -> str | None:
+        """The content hash of a model file that :meth:`remember_content` was told of and that is unchanged since."""
+        try:
+            key = SourceKey(token, FileStamp.of(model))
+        except OSError:
+            return None
+        found = self.load(key)
+        return None if found is None else str(found.metadata["content"])
+
+    def remember_content(self, token: int, stamp: FileStamp, content: str) -> None:
+        """Keep the content hash of a model file. ``stamp``: taken before the file was read."""
+        if time.time_ns() - max(stamp.modified, stamp.changed) > RACY_NANOSECONDS:
+            self.store(SourceKey(token, stamp), {}, {"content": content})
+
+    def _add_bundle(self, path: Path) -> None:
+        from tflgpu.artifact.cache.bundle import Bundle  # zipfile is not needed by who has no bundle
+
+        check_private(path)
+        try:
+            self.places.append(Bundle(path))
+        except UnreadableError as error:
+            warn_once(error.cause, f"{path} {error}; it is not used")
+        except OSError as error:
+            warn_once("read", f"the bundle {path} cannot be read: {error}")
+
+    def _add_directory(self, directory: Directory, writable: bool) -> None:
+        if writable and self._target is None and directory.writable():
+            self._target = directory
+        check_private(directory.path)
+        self.places.append(directory)

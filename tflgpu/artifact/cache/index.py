@@ -1,0 +1,119 @@
+"""The ledger of a cache directory: how large each entry is, kept by diskcache.
+
+The files are the truth. The ledger answers one question without looking at them, whether they have outgrown the limit,
+and is made anew from them whenever it is missing or damaged. Readers never open it.
+
+diskcache pickles what is not text, bytes or a number, and unpickles what a row calls a pickle (CVE-2025-69872).
+``LedgerDisk`` does neither, whatever the database says.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import diskcache
+from diskcache.core import DBNAME, MODE_RAW
+
+from tflgpu.artifact.cache.directory import make_private
+
+# Seconds to wait for another process; it holds the database for about a millisecond.
+TIMEOUT = 2.0
+
+
+class IndexUnavailableError(Exception):
+    """The index cannot be used now: another process holds it, or its directory cannot be written."""
+
+
+class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no types
+    """Text keys and sizes in bytes, in the database itself. No pickle, and no files of diskcache's own."""
+
+    def put(self, key: object) -> tuple[str, bool]:
+        if type(key) is not str:
+            raise TypeError(f"a key of the index is {key!r}; it must be text")
+        return key, True
+
+    def get(self, key: object, raw: object) -> str:
+        if not raw or type(key) is not str:
+            raise ValueError("the index holds a key that is not text")
+        return key
+
+    def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, int]:
+        """A row whose ``size`` is the value, so that diskcache's ``volume`` adds them up."""
+        if type(value) is not int or read:
+            raise TypeError(f"a value of the index is {value!r}; it must be a size in bytes")
+        return value, MODE_RAW, None, value
+
+    def fetch(self, mode: object, filename: object, value: object, read: bool) -> int:
+        if mode != MODE_RAW or type(value) is not int:
+            raise ValueError("the index holds a value that is not a size")
+        return value
+
+    def remove(self, file_path: object) -> None:
+        """Nothing: no row of ours names a file, so one that does was put there to have it deleted."""
+
+
+class Index:
+    """An open ledger. Every method may raise IndexUnavailableError through :func:`open_index`."""
+
+    def __init__(self, ledger: diskcache.Cache) -> None:
+        self._ledger = ledger
+
+    def record(self, name: str, size: int) -> None:
+        self._ledger.set(name, size)
+
+    def volume(self) -> int:
+        """Bytes of all entries and of the database itself."""
+        return int(self._ledger.volume())
+
+    def replace(self, sizes: Iterable[tuple[str, int]]) -> None:
+        """Forget everything and record these."""
+        with self._ledger.transact():
+            self._ledger.clear()
+            for name, size in sizes:
+                self.record(name, size)
+
+
+@contextmanager
+def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
+    """The index in ``folder``, and whether it is new and knows nothing yet.
+
+    Raises IndexUnavailableError. A damaged database is deleted then, so that whoever opens it next makes a new one.
+    """
+    try:
+        make_private(folder)
+        new = not (folder / DBNAME).exists()
+        if not new:
+            _probe(folder / DBNAME)
+        # Without waiting for the disk (the files are the truth), and without diskcache's own eviction: it deletes ten
+        # rows at a time, which would empty a cache of few, large entries.
+        with diskcache.Cache(
+            str(folder), TIMEOUT, LedgerDisk, eviction_policy="none", cull_limit=0, sqlite_synchronous=0
+        ) as ledger:
+            yield Index(ledger), new
+    except Exception as error:
+        # diskcache makes attributes, pragmas and arguments of what it finds: a damaged database can raise anything.
+        if not _is_busy(error):
+            _discard(folder)
+        raise IndexUnavailableError(repr(error)) from error
+
+
+def _probe(database: Path) -> None:
+    """Raise what is wrong with the database, within TIMEOUT; diskcache would wait 60 seconds for a locked one."""
+    with closing(sqlite3.connect(database, timeout=TIMEOUT, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+def _is_busy(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, diskcache.Timeout) or code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _discard(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # a file, or a link, where the folder should be
+        folder.unlink()

@@ -1,0 +1,99 @@
+"""What the command line does with a cache: list it, check it, empty it, and pack it into a bundle."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache.disk_cache import Cache
+from tflgpu.artifact.cache.key import NAME, entry_name
+from tflgpu.artifact.cache.payload import UnreadableError
+from tflgpu.artifact.cache.store import Directory, Entry
+
+if TYPE_CHECKING:
+    from tflgpu.artifact.cache.bundle import Bundle
+
+
+class Finding(NamedTuple):
+    """An entry, the fields of its key (None if they cannot be read), and what is wrong with it (None if nothing is)."""
+
+    entry: Entry
+    key: Mapping[str, Any] | None
+    fault: str | None
+
+
+def survey(cache: Cache) -> list[Finding]:
+    """Every entry of every place, with its checksum checked; after them, files among the entries that are none."""
+    found = [_examine(place, entry) for place in cache.places for entry in place.entries()]
+    for place in cache.places:
+        if isinstance(place, Directory):
+            found += [Finding(entry, None, "is not named like an entry") for entry in place.strangers()]
+    return found
+
+
+def verify(cache: Cache) -> list[Finding]:
+    """What is wrong with a cache; empty if nothing is."""
+    return [finding for finding in survey(cache) if finding.fault is not None]
+
+
+def evict(
+    cache: Cache, *, token: int | None = None, unused_seconds: float = 0.0, limit: int | None = None
+) -> list[Entry]:
+    """Delete entries of the cache's directories, and return the deleted ones.
+
+    token: only entries of this model. unused_seconds: only entries that were not used for so long. limit: only as many
+    of these, the longest unused first, as leave the directory at so many bytes; by default all of them.
+    """
+    removed = []
+    for place in cache.places:
+        if not isinstance(place, Directory):
+            continue
+        latest = time.time() - unused_seconds
+        chosen = [e for e in place.entries() if (token is None or _token(e) == token) and e.used <= latest]
+        if limit is not None:
+            gone = place.shrink(limit, chosen)
+        else:
+            gone = [entry for entry in chosen if place.remove(entry.name)]
+        if gone:
+            place.refresh_index()
+        removed += gone
+    return removed
+
+
+def pack(cache: Cache, bundle: Path, names: Collection[str] | None = None) -> int:
+    """Write sound entries of the cache (``names``, or all) into a bundle and return its size. Raises OSError."""
+    from tflgpu.artifact.cache.bundle import write_bundle
+
+    contents: dict[str, mmap.mmap | memoryview] = {}
+    for place in cache.places:
+        for entry in place.entries():
+            if names is None or entry.name in names:
+                buffer = place.open(entry.name)
+                if buffer is not None and _examine(place, entry).fault is None:
+                    contents.setdefault(entry.name, buffer)
+    return write_bundle(bundle, contents)
+
+
+def _examine(place: Directory | Bundle, entry: Entry) -> Finding:
+    try:
+        buffer = place.open(entry.name)
+        if buffer is None:
+            return Finding(entry, None, "vanished")
+        key = artifact.read(buffer).key
+        named = entry_name(key)
+    except UnreadableError as error:
+        return Finding(entry, None, str(error))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Finding(entry, None, f"cannot be read: {error}")
+    return Finding(entry, json.loads(key), None if named == entry.name else "is the entry of another key")
+
+
+def _token(entry: Entry) -> int | None:
+    """The model token in an entry's name."""
+    named = NAME.fullmatch(entry.name)
+    return int(named["token"], 16) if named and named["token"] else None

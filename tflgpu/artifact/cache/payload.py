@@ -1,0 +1,172 @@
+"""One entry as a file: safetensors whose last 16 bytes are a checksum of all bytes before them.
+
+The layout is specified in ``cache_format/README.md``. Files are written through the ``safetensors`` library. They are
+read here, because the library copies tensors out of its mapping; the format (8 bytes of header length, JSON, data) is
+small.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from tflgpu.artifact.cache.key import FORMAT_VERSION, canonical_json
+
+# The one entry of the header's __metadata__: the library writes several in random order, and equal entries shall be
+# equal files.
+DESCRIPTION = "tflgpu-cache"
+
+CHECKSUM = "~xxh3_128"
+
+CHECKSUM_BYTES = 16
+
+# Without BOOL: the library puts it behind bytes, where the checksum has to be.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+}
+
+_STORABLE = frozenset(DTYPES.values())
+
+# What reading JSON of the wrong shape can raise.
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+Buffer = mmap.mmap | memoryview
+
+
+class UnreadableError(Exception):
+    """An entry that must not be used. ``cause`` is one of "damaged" and "format"."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        self.cause = cause
+        super().__init__(message)
+
+
+class Payload(NamedTuple):
+    """An entry as read. ``tensors`` are read-only views of the mapped file, which lives as long as they do."""
+
+    key: str
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, NDArray[Any]]
+
+
+def check(tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ValueError for tensors that the format cannot hold, or whose names would hide the checksum."""
+    for name, tensor in tensors.items():
+        if not (name.isascii() and name.isprintable()) or name.startswith("~") or name in ("", "__metadata__"):
+            raise ValueError(f"{name!r} cannot name a tensor: printable ASCII that does not begin with ~ can")
+        if tensor.dtype.newbyteorder("<") not in _STORABLE:
+            raise ValueError(f"tensor {name} is of type {tensor.dtype}, which the cache cannot store")
+
+
+def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> int:
+    """Write an entry to ``path``, make it durable, and return its size in bytes.
+
+    The tensors must have passed :func:`check`. Raises OSError; ``path`` may then hold anything.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    description = {"version": FORMAT_VERSION, "key": json.loads(key), "metadata": dict(metadata)}
+    dense = {n: np.asarray(t, t.dtype.newbyteorder("<"), order="C") for n, t in tensors.items()}
+    dense[CHECKSUM] = np.zeros(CHECKSUM_BYTES, np.uint8)
+    try:
+        save_file(dense, path, {DESCRIPTION: canonical_json(description)})
+    except SafetensorError as error:  # of the checks above, only input and output are left to fail
+        raise OSError(str(error)) from error
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        _, entries, _ = _header(mapped)
+        if _extent(entries[CHECKSUM])[1] != max(end for _, end in map(_extent, entries.values())):
+            raise OSError("this version of safetensors does not put the checksum last")
+        checksum = _checksum(mapped)
+        file.seek(-CHECKSUM_BYTES, os.SEEK_END)
+        file.write(checksum)
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def read(buffer: Buffer, key: str | None = None) -> Payload:
+    """The entry in ``buffer``, checked. ``key``: the text that the entry must have been stored for.
+
+    Raises UnreadableError.
+    """
+    if len(buffer) < CHECKSUM_BYTES or buffer[-CHECKSUM_BYTES:] != _checksum(buffer):
+        raise _diagnosis(buffer)
+    try:
+        description, entries, start = _header(buffer)
+        _check_version(description)
+        data = memoryview(buffer)[start:]
+        tensors = {name: _view(entry, data) for name, entry in entries.items() if name != CHECKSUM}
+        artifact = Payload(canonical_json(description["key"]), description["metadata"], tensors)
+    except _MALFORMED as error:
+        # The checksum is right, so this was written so: by something else, or by someone.
+        raise UnreadableError("damaged", f"is not an entry of this cache: {error!r}") from error
+    if key is not None and artifact.key != key:
+        raise UnreadableError("damaged", "is the entry of another key")
+    return artifact
+
+
+def _checksum(buffer: Buffer) -> bytes:
+    with memoryview(buffer) as whole:
+        return xxhash.xxh3_128_digest(whole[:-CHECKSUM_BYTES])
+
+
+def _header(buffer: Buffer) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """The description, the tensors' entries, and where the data begin. Raises one of _MALFORMED."""
+    length = int.from_bytes(buffer[:8], "little")
+    start = 8 + length
+    if start > len(buffer):
+        raise ValueError(f"a header of {length} bytes in a file of {len(buffer)}")
+    entries = json.loads(bytes(buffer[8:start]))
+    return json.loads(entries.pop("__metadata__")[DESCRIPTION]), entries, start
+
+
+def _extent(entry: Mapping[str, Any]) -> tuple[int, int]:
+    begin, end = entry["data_offsets"]
+    return begin, end
+
+
+def _view(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
+    begin, end = _extent(entry)
+    if not 0 <= begin <= end <= len(data):
+        raise ValueError(f"a tensor at {begin}:{end} of {len(data)} bytes")
+    flat: NDArray[Any] = np.frombuffer(data[begin:end], DTYPES[entry["dtype"]])
+    return flat.reshape(tuple(entry["shape"]))
+
+
+def _check_version(description: Mapping[str, Any]) -> None:
+    """Raise UnreadableError for an entry in another format, which may differ in all but having a version."""
+    version = int(description["version"])
+    if version != FORMAT_VERSION:
+        raise UnreadableError(
+            "format", f"is of cache format version {version}, and this tflgpu reads version {FORMAT_VERSION}"
+        )
+
+
+def _diagnosis(buffer: Buffer) -> UnreadableError:
+    """Why a checksum is wrong: other versions may have theirs elsewhere, or none."""
+    try:
+        _check_version(_header(buffer)[0])
+    except UnreadableError as other_format:
+        return other_format
+    except _MALFORMED:
+        pass
+    return UnreadableError("damaged", "is damaged: its checksum does not fit its content")

@@ -1,0 +1,165 @@
+"""One cache directory: entries as files, replaced by rename and evicted by last use."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache.directory import check_private, make_private
+from tflgpu.artifact.cache.faults import warn_once
+from tflgpu.artifact.cache.key import FORMAT_FOLDER, NAME, Key
+
+# A writer needs seconds; a temporary file of this age has lost its writer.
+STALE_SECONDS = 3600.0
+
+
+class Entry(NamedTuple):
+    """What a directory or a bundle lists.
+
+    used: when it was stored or last read, in seconds since 1970; 0 in a bundle.
+    """
+
+    place: Path
+    name: str
+    bytes: int
+    used: float
+
+
+class Directory:
+    """The entries below ``path``. ``limit``: bytes that they may take."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path, self.limit = path, limit
+        self._entries = path / FORMAT_FOLDER
+        self._temporary = self._entries / "tmp"
+        self._index = self._entries / "index"
+
+    def writable(self) -> bool:
+        """Whether entries can be written here; makes the directory if it is missing."""
+        try:
+            make_private(self.path)
+        except OSError:
+            return False
+        return os.access(self.path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+    def open(self, name: str) -> mmap.mmap | None:
+        """The entry's file, mapped; None if there is none. Raises OSError and UnreadableError."""
+        try:
+            file = (self._entries / name).open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise artifact.UnreadableError("damaged", "is empty")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def mark_used(self, name: str) -> None:
+        """Make now the file's time of modification; the access time is not ours, any look at the file may set it."""
+        with suppress(OSError):  # read-only, or gone: then nothing is evicted, or nothing is left to be
+            os.utime(self._entries / name)
+
+    def put(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
+        """Write or replace an entry, then evict what the limit asks for. Raises OSError and CacheDirectoryError."""
+        import tempfile  # not needed by a warm start
+
+        target = self._entries / key.name
+        for folder in (self.path, self._entries, self._temporary, target.parent):
+            make_private(folder)
+        check_private(self.path)  # it may have been removed, and come back as another's
+        self._remove_stale()
+        handle, name = tempfile.mkstemp(dir=self._temporary)
+        os.close(handle)
+        written = Path(name)
+        try:
+            size = artifact.write(written, key.text, tensors, metadata)
+            if size > self.limit:
+                warn_once("limit", f"an entry of {size} bytes is larger than the cache's limit of {self.limit}")
+                return
+            written.replace(target)
+        finally:
+            written.unlink(missing_ok=True)
+        self._account(key.name, size)
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries. What vanishes meanwhile is left out."""
+        return (entry for entry in self._files() if NAME.fullmatch(entry.name))
+
+    def strangers(self) -> Iterator[Entry]:
+        """Files among the entries that are none by their names."""
+        return (entry for entry in self._files() if not NAME.fullmatch(entry.name))
+
+    def remove(self, name: str) -> bool:
+        """Delete an entry; whoever has it mapped keeps it. False if it could not be deleted."""
+        try:
+            (self._entries / name).unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
+
+    def shrink(self, limit: int, candidates: Iterable[Entry]) -> list[Entry]:
+        """Delete candidates, the longest unused first, until what is left fits ``limit`` bytes; the deleted ones."""
+        excess = sum(entry.bytes for entry in self.entries()) - limit
+        removed = []
+        for entry in sorted(candidates, key=lambda entry: entry.used):
+            if excess <= 0:
+                break
+            if self.remove(entry.name):
+                excess -= entry.bytes
+                removed.append(entry)
+        return removed
+
+    def refresh_index(self) -> None:
+        """Make the index say what the files say."""
+        from tflgpu.artifact.cache.index import IndexUnavailableError, open_index
+
+        with suppress(IndexUnavailableError), open_index(self._index) as (index, _):
+            index.replace((entry.name, entry.bytes) for entry in self.entries())
+
+    def _account(self, name: str, size: int) -> None:
+        """Tell the index of a new entry, and evict if it says that the limit is passed.
+
+        Without an index the files are counted instead.
+        """
+        from tflgpu.artifact.cache.index import IndexUnavailableError, open_index
+
+        try:
+            with open_index(self._index) as (index, new):
+                if new:
+                    index.replace((entry.name, entry.bytes) for entry in self.entries())
+                index.record(name, size)
+                if index.volume() > self.limit:
+                    self._make_room(name)
+                    index.replace((entry.name, entry.bytes) for entry in self.entries())
+        except IndexUnavailableError as error:
+            warn_once(
+                "index", f"the index of the cache {self.path} cannot be used, its files are counted instead: {error}"
+            )
+            self._make_room(name)
+
+    def _make_room(self, newest: str) -> None:
+        """Shrink to the limit, without losing the entry that was just written."""
+        self.shrink(self.limit, [entry for entry in self.entries() if entry.name != newest])
+
+    def _files(self) -> Iterator[Entry]:
+        for kind in ("kernels", "models", "sources", "tunings"):
+            with suppress(OSError), os.scandir(self._entries / kind) as files:
+                for file in files:
+                    with suppress(OSError):
+                        found = file.stat(follow_symlinks=False)
+                        yield Entry(self.path, f"{kind}/{file.name}", found.st_size, found.st_mtime)
+
+    def _remove_stale(self) -> None:
+        oldest = time.time() - STALE_SECONDS
+        with os.scandir(self._temporary) as found:
+            for entry in found:
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                        os.unlink(entry.path)

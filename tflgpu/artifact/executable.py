@@ -1,0 +1,134 @@
+"""What an executor needs of a model: buffers, launches and ports, as plain data.
+
+Made from a plan by :func:`tflgpu.link.link`, or read back from the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.graph.layout import Shape
+from tflgpu.target import ITEM_BYTES, ElementType
+
+HEADER = 256  # bytes, an alignment that all devices take
+
+
+@dataclass(frozen=True)
+class DeviceBuffer:
+    """One allocation on the device: ``data`` if it holds constants, else zeros at first."""
+
+    bytes: int
+    data: NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A pointer argument: a buffer by number, and where in it, in elements of the pointer's type."""
+
+    buffer: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of ``groups`` work-groups.
+
+    operators: indices of the model's operators that it computes.
+    macs: multiplications of convolutions and matrix products.
+    bytes: of what it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
+    level: it depends on launches of lower levels only, also through memory that tensors use one after another.
+    """
+
+    function: str
+    groups: int
+    local_size: int
+    arguments: tuple[Slot, ...]
+    operators: tuple[int, ...]
+    macs: int
+    bytes: int
+    level: int
+
+
+@dataclass(frozen=True)
+class Port:
+    """Where a model input or output lies, in the host's order.
+
+    offset: in bytes. dtype: of the arrays that callers give and get; ``element`` is what the device has.
+    exact: kernels touch no byte behind the last element, so that the caller's own memory can take its place.
+    """
+
+    buffer: int
+    offset: int
+    shape: Shape
+    element: ElementType
+    dtype: str
+    exact: bool = False
+
+    @property
+    def slot(self) -> Slot:
+        """How launches refer to it."""
+        return Slot(self.buffer, self.offset // ITEM_BYTES[self.element])
+
+
+@dataclass(frozen=True)
+class StateBuffer:
+    """A variable, alone in a buffer that keeps its value between runs.
+
+    next: the buffer of the same size in which the launches leave the next run's value; None if they do so in this one.
+    initial: what the buffer holds before the first run, None for zeros.
+    """
+
+    buffer: int
+    next: int | None
+    initial: NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Persistent:
+    """All launches of an executable as one kernel.
+
+    Its arguments are every buffer by number, every movable port and its offset in bytes, then those of
+    ``templates/executor/persistent.cl.j2``. The barrier's two words
+    begin the buffer of results, and are zero before the first run.
+    order: the numbers of the launches as the kernel runs them.
+    clock: whether it can read the device's clock after each of them.
+    """
+
+    function: str
+    local_size: int
+    order: tuple[int, ...]
+    clock: bool
+
+
+@dataclass(frozen=True)
+class Executable:
+    """Launches in order over buffers by number; ``persistent`` if one kernel is to run all of them.
+
+    results: the buffer that begins with ``HEADER`` bytes for the executor's own use; if they share one, the outputs
+    are behind them.
+    """
+
+    buffers: tuple[DeviceBuffer, ...]
+    launches: tuple[Launch, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    states: tuple[StateBuffer, ...] = ()
+    results: int = 0
+    persistent: Persistent | None = None
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def movable(self) -> tuple[int, ...]:
+        """The numbers of the ports that can lie in memory of the caller's."""
+        return tuple(number for number, port in enumerate(self.ports) if port.exact)
+
+
+Array = NDArray[Any]

@@ -1,0 +1,97 @@
+"""Dataclasses as JSON: fields by name, tuples as lists; arrays, bytes and long texts beside the JSON by number.
+
+Knows no class in particular: the annotations of the fields say how to read each back. That is all the cache needs to
+keep what a compilation made, and nothing that runs code (as pickle would) comes out of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+Blob = NDArray[np.uint8]
+
+# Characters from which on a text lies beside the JSON: source code has much that JSON must escape.
+LONG = 1000
+
+
+def encode(value: object, blobs: list[Blob]) -> Any:
+    """``value`` as plain data; arrays, bytes and long texts go to the end of ``blobs``, their number in their place."""
+    if is_dataclass(value) and not isinstance(value, type):
+        record = {f.name: encode(getattr(value, f.name), blobs) for f in fields(value)}
+        return {"is": type(value).__name__} | record
+    if isinstance(value, tuple | list):
+        return [encode(v, blobs) for v in value]
+    if isinstance(value, np.ndarray):
+        value = np.ascontiguousarray(value)
+        blobs.append(value.reshape(-1).view(np.uint8))
+        return {"blob": len(blobs) - 1, "dtype": value.dtype.name, "shape": list(value.shape)}
+    if isinstance(value, bytes):
+        blobs.append(np.frombuffer(value, np.uint8))
+        return {"blob": len(blobs) - 1}
+    if isinstance(value, str) and len(value) >= LONG:
+        blobs.append(np.frombuffer(value.encode(), np.uint8))
+        return {"blob": len(blobs) - 1}
+    assert value is None or isinstance(value, str | int | float), f"{type(value).__name__} has no place in a record"
+    return value
+
+
+def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
+    """The value of type ``kind`` that :func:`encode` wrote.
+
+    Arrays are views of their blobs. Raises KeyError, TypeError, ValueError or IndexError for anything else than what
+    :func:`encode` writes for this type.
+    """
+    value: T = _decode(kind, data, blobs)
+    return value
+
+
+def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if hasattr(origin, "__value__"):  # what numpy's NDArray stands for: an alias of its own kind from Python 3.12 on
+        origin = get_origin(origin.__value__)
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = _field_types(kind)
+        return kind(**{name: _decode(each, data[name], blobs) for name, each in types.items()})
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_decode(arguments[0], v, blobs) for v in data)
+        return tuple(_decode(each, v, blobs) for each, v in zip(arguments, data, strict=True))
+    if origin in (Union, UnionType):
+        return None if data is None and NoneType in arguments else _decode(_member(arguments, data), data, blobs)
+    if origin is Literal:
+        if data not in arguments:
+            raise ValueError(f"{data!r} is none of {arguments}")
+        return data
+    if origin is np.ndarray:
+        return blobs[data["blob"]].view(data["dtype"]).reshape(data["shape"])
+    if kind is bytes:
+        return blobs[data["blob"]].tobytes()
+    if kind is str and isinstance(data, Mapping):
+        return blobs[data["blob"]].tobytes().decode()
+    if not isinstance(data, kind):
+        raise TypeError(f"{data!r} is no {kind.__name__}")
+    return data
+
+
+def _member(arguments: Sequence[Any], data: Any) -> Any:
+    """Which member of a union ``data`` was written for: dataclasses by their name, anything else is the only other."""
+    candidates = [a for a in arguments if a is not NoneType]
+    if isinstance(data, Mapping) and "is" in data:
+        candidates = [a for a in candidates if getattr(a, "__name__", "") == data["is"]]
+    (member,) = candidates
+    return member
+
+
+@cache
+def _field_types(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}

@@ -1,0 +1,214 @@
+"""``tflgpu precompile-cache``: compile models ahead of their first use, and prove that they start from the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import tflgpu
+from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
+from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.tables import is_cold
+
+T = TypeVar("T")
+
+# Of the JSON, as docs/inspect.md describes it.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Start:
+    """One compilation, and what the cache has of it. bytes: None if the cache did not keep it."""
+
+    device: str
+    precision: str
+    kernels: int
+    entry: str
+    bytes: int | None
+    cold: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model. cold_seconds is None if the cache had it already; error is None if all went well."""
+
+    model: Path
+    device: str | None = None
+    precision: str | None = None
+    kernels: int | None = None
+    entry: str | None = None
+    bytes: int | None = None
+    cold_seconds: float | None = None
+    warm_seconds: float | None = None
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def precompile_models(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help=".tflite files.", show_default=False)],
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The cache to fill.", show_default="TFLGPU_CACHE_DIR, or the platform's cache directory"
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Models compiled at a time, each in its own process.")] = 1,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write these models into one read-only file.", show_default=False),
+    ] = None,
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    tuning: TuningName = "none",
+    as_json: AsJson = False,
+) -> None:
+    """Compile models into the cache, so that their first start is already a warm one.
+
+    Each model is compiled in a new process, then loaded and run by another one that may not compile anything. A bundle
+    is proved in the same way, from the bundle alone; it is not written if a model failed. Use it with --cache-dir FILE,
+    or Options(cache_dir=[FILE, ...]).
+
+    Exit code: 0 if every model was proved, else 1.
+    """
+    options = tflgpu.Options(device=device, precision=precision, tuning=tuning, cache_dir=cache_dir)
+    outcomes = _in_parallel(models, jobs, "compiling", lambda model: _precompile(model, options))
+    written = None
+    if bundle is not None and all(o.error is None for o in outcomes):
+        written = _pack(bundle, options, [o.entry for o in outcomes if o.entry is not None])
+        packed = replace(options, cache_dir=[bundle])
+        outcomes = _in_parallel(outcomes, jobs, "reading the bundle", lambda outcome: _prove(outcome, packed))
+    if as_json:
+        shipped = None if written is None else {"file": bundle, "bytes": written}
+        print_json({"format": FORMAT, "models": [asdict(o) for o in outcomes], "bundle": shipped})
+    else:
+        _print(outcomes)
+        if written is not None:
+            console.print(f"wrote {bundle}, {decimal(written)}", markup=False, soft_wrap=True)
+    if any(o.error is not None for o in outcomes):
+        raise typer.Exit(1)
+
+
+def start_and_run(model: Path, options: tflgpu.Options) -> Start:
+    """Compile a model and run it once on zeros. Called in a process of its own."""
+    from tflgpu.artifact import serializer
+
+    with tflgpu.compile(model, options) as compiled:
+        compiled.run([np.zeros(info.shape, info.dtype) for info in compiled.inputs])
+        cache = serializer.open_cache(options)
+        assert cache is not None
+        key = serializer.model_key(model, options, compiled.device, compiled.device.target(options), cache)
+        sizes = (e.bytes for place in cache.places for e in place.entries() if e.name == key.name)
+        return Start(
+            device=compiled.device.name,
+            precision=compiled.precision,
+            kernels=compiled.report.kernels or 0,
+            entry=key.name,
+            bytes=next(sizes, None),
+            cold=is_cold(compiled),
+            seconds=sum(compiled.seconds.values()),
+        )
+
+
+def _precompile(model: Path, options: tflgpu.Options) -> Outcome:
+    try:
+        answer = in_own_process(start_and_run, model, options)
+    except (tflgpu.TflgpuError, OSError, ValueError) as error:
+        return Outcome(model, error=str(error))
+    start = answer.value
+    outcome = Outcome(
+        model,
+        start.device,
+        start.precision,
+        start.kernels,
+        start.entry,
+        start.bytes,
+        cold_seconds=start.seconds if start.cold else None,
+        warnings=answer.warnings,
+    )
+    return _prove(outcome, options)
+
+
+def _prove(outcome: Outcome, options: tflgpu.Options) -> Outcome:
+    """The outcome with the seconds of a start that may not compile, or with the error that it met."""
+    try:
+        answer = in_own_process(start_and_run, outcome.model, replace(options, cache="require"))
+    except (tflgpu.TflgpuError, OSError, ValueError) as error:
+        return replace(outcome, error=f"compiled, but cannot be loaded: {error}")
+    return replace(outcome, warm_seconds=answer.value.seconds)
+
+
+def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str]) -> int:
+    """Write entries of the cache into a bundle and return its size. Raises OSError."""
+    from tflgpu.artifact import serializer
+    from tflgpu.artifact.cache.maintenance import pack
+
+    cache = serializer.open_cache(options)
+    assert cache is not None
+    return pack(cache, bundle, names)
+
+
+def _in_parallel(items: Sequence[T], jobs: int, title: str, work: Callable[[T], Outcome]) -> list[Outcome]:
+    """``work`` of every item in their order, ``jobs`` at a time, with a bar of how many are done."""
+    with _progress(title, len(items)) as advance, ThreadPoolExecutor(jobs) as pool:
+        futures: list[Future[Outcome]] = [pool.submit(work, item) for item in items]
+        try:
+            for _ in as_completed(futures):
+                advance()
+        except BaseException:  # Ctrl-C: do not begin what has not begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr while this is open, if that is a terminal. Calling what it gives moves it by one."""
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    errors = Console(stderr=True)
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)
+
+
+def _print(outcomes: Sequence[Outcome]) -> None:
+    numbers = ("kernels", "on disk", "cold, s", "warm, s")
+    listing = table("model", "device", "precision", *numbers, "", right=numbers)
+    for o in outcomes:
+        listing.add_row(
+            escape(str(o.model)),
+            escape(o.device or ""),
+            o.precision or "",
+            "" if o.kernels is None else str(o.kernels),
+            "" if o.bytes is None else decimal(o.bytes),
+            _seconds(o.cold_seconds),
+            _seconds(o.warm_seconds),
+            "[green]proved[/]" if o.error is None else "[red]failed[/]",
+        )
+    console.print(listing)
+    if any(o.cold_seconds is None and o.error is None for o in outcomes):
+        console.print("models without a cold time were in the cache already", style="dim")
+    for o in outcomes:
+        for warning in dict.fromkeys(o.warnings):
+            console.print(f"{o.model}: warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    failed = [o for o in outcomes if o.error is not None]
+    for o in failed:
+        console.print(f"{o.model}: {o.error}", style="red", markup=False, soft_wrap=True)
+    if failed:
+        console.print(f"{len(failed)} of {len(outcomes)} failed", style="bold red")
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,82 @@
+"""``tflgpu run``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+import tflgpu
+from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
+from tflgpu.cli.commands.devices import device_facts
+from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.inputs import read_inputs
+from tflgpu.cli.outputs import Summary, read_labels, save, summarize
+
+
+def run_model(
+    model: ModelPath,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...", help="An image or a .npy file for each input, in order.", show_default=False
+        ),
+    ],
+    mean: Annotated[float, typer.Option(help="Pixels 0..255 become (value - mean) / std; by default -1..1.")] = 127.5,
+    std: Annotated[float, typer.Option(help="See --mean; --mean 0 --std 255 gives 0..1.")] = 127.5,
+    labels: Annotated[Path | None, typer.Option(help="A text file, line n naming class n.", show_default=False)] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many classes of a classifier's answer to print.")] = 5,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every output there as a .npy file.", show_default=False)
+    ] = None,
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    tuning: TuningName = "none",
+    cache_dir: CacheDirs = None,
+    cache: CacheModeName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model once on images or arrays.
+
+    Outputs that are vectors are read as a classifier's answer, and their best classes printed; of others the range is.
+    """
+    options = tflgpu.Options(
+        device=device, precision=precision, tuning=tuning, cache_dir=cache_dir, cache=cache or "readwrite"
+    )
+    with tflgpu.compile(model, options) as compiled:
+        arrays = read_inputs(inputs, compiled.inputs, mean, std)
+        names = read_labels(labels, compiled.outputs) if labels else []
+        results = compiled.run(arrays)
+        summaries = [summarize(info, results[info.name], names, top) for info in compiled.outputs]
+        files = save(output, results) if output else []
+        if as_json:
+            print_json(
+                {
+                    "device": device_facts(compiled.device),
+                    "precision": compiled.precision,
+                    "outputs": [asdict(s) for s in summaries],
+                    "files": files,
+                }
+            )
+            return
+    for summary in summaries:
+        _print(summary)
+    for file in files:
+        console.print(f"wrote {file}", markup=False, soft_wrap=True)
+
+
+def _print(summary: Summary) -> None:
+    shape = "x".join(map(str, summary.shape)) or "scalar"
+    extent = "empty" if summary.minimum is None else f"from {summary.minimum:.6g} to {summary.maximum:.6g}"
+    console.print(f"[bold]{escape(summary.name)}[/]  {shape} {summary.dtype}, {extent}")
+    if not summary.top:
+        return
+    labelled = [] if summary.top[0].label is None else ["label"]
+    listing = table("class", "score", *labelled, right=("class", "score"))
+    for place, s in enumerate(summary.top):
+        label = [] if s.label is None else [escape(s.label)]
+        listing.add_row(str(s.index), f"{s.score:.4f}", *label, style="green" if place == 0 else "")
+    console.print("", listing, "", sep="\n")

@@ -1,0 +1,1 @@
+"""Plan -> OpenCL C, and the data by which an executor runs it."""

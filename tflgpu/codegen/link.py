@@ -1,0 +1,177 @@
+"""Plan -> Executable: every tensor and constant gets its place, every kernel the name of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.artifact.executable import HEADER, DeviceBuffer, Executable, Launch, Port, Slot, StateBuffer
+from tflgpu.graph.ir import Array, State, TensorId
+from tflgpu.graph.layout import LANES, pack
+from tflgpu.kernels.kernel import Argument
+from tflgpu.plan import Plan
+from tflgpu.plan.arena import aligned
+from tflgpu.plan.barrier_intervals import levels
+from tflgpu.plan.traffic import traffic
+from tflgpu.target import HOST_DTYPES, ITEM_BYTES
+
+HALF_MAX = float(np.finfo(np.float16).max)
+
+
+def link(
+    plan: Plan, functions: Sequence[str], output_types: Sequence[str] | None = None, *, separate: bool = False
+) -> Executable:
+    """``functions`` names the function of each kernel.
+
+    output_types: numpy types that callers get the outputs in, by default those of the plan's graph.
+    separate: give every tensor and constant a buffer of its own instead of a part of a shared one, so that a checker
+    of memory accesses sees where each ends.
+    """
+    memory = _Memory(plan, separate)
+    launches = tuple(
+        Launch(
+            name,
+            planned.kernel.tiles,
+            planned.kernel.local_size,
+            tuple(map(memory.slot, planned.arguments)),
+            planned.node.sources,
+            planned.kernel.macs,
+            traffic(plan, planned),
+            level,
+        )
+        for planned, name, level in zip(plan.kernels, functions, levels(plan), strict=True)
+    )
+    inputs = tuple(memory.port(t, plan.graph[t].dtype) for t in plan.graph.inputs)
+    types = output_types or [plan.graph[t].dtype for t in plan.graph.outputs]
+    outputs = tuple(map(memory.port, plan.graph.outputs, types))
+    states = tuple(map(memory.state, plan.graph.states))
+    return Executable(tuple(memory.buffers), launches, inputs, outputs, states, memory.results)
+
+
+class _Memory:
+    """One arena, one block of constants, one of all inputs, one of all outputs, and a buffer for each state.
+
+    Inputs share a buffer so that one copy brings them all, and outputs so that one copy takes them away.
+
+    Slots are a buffer and an offset. Sub-buffers would say the same, but NVIDIA's driver 580 crashes when overlapping
+    ones are released.
+    """
+
+    def __init__(self, plan: Plan, separate: bool) -> None:
+        self.plan, self.separate = plan, separate
+        self.buffers: list[DeviceBuffer] = []
+        self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
+        self._states = {plan.roots[t] for state in plan.graph.states for t in (state.read, state.written)}
+        self._constants = self._place_constants()
+        self._arena = None if separate or not plan.arena_bytes else self._new(DeviceBuffer(plan.arena_bytes))
+        if not separate:
+            self._share(plan.graph.inputs)
+        self.results = self._share(() if separate else plan.graph.outputs, HEADER)
+
+    def slot(self, argument: Argument) -> Slot:
+        constant = argument.tensor is None
+        buffer, offset = self._constants[id(argument.data)] if constant else self._place(argument.tensor)
+        return Slot(buffer, offset // ITEM_BYTES[argument.type])
+
+    def port(self, tensor: TensorId, dtype: str) -> Port:
+        buffer, offset = self._place(tensor)
+        shape, element = self.plan.graph[tensor].shape, self.plan.storage[tensor].type
+        return Port(buffer, offset, shape, element, dtype, self._is_exact(tensor))
+
+    def _is_exact(self, tensor: TensorId) -> bool:
+        """Whether kernels touch the tensor's elements only, and nobody needs them after the run.
+
+        Kernels for CPUs reach for up to 16 elements at once; others go by element in the host's order, and by four in
+        PHWC4.
+        """
+        storage = self.plan.storage[self.plan.roots[tensor]]
+        whole_quads = self.plan.graph[tensor].size % LANES == 0
+        by_element = storage.linear or (whole_quads and self.plan.target.family == "gpu")
+        return by_element and self.plan.roots[tensor] not in self._states
+
+    def state(self, state: State) -> StateBuffer:
+        buffer, offset = self._place(state.read)
+        next_buffer, next_offset = self._place(state.written)
+        assert offset == next_offset == 0, "states are not in the arena"
+        initial = None if state.initial is None else self._stored(state)
+        return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial)
+
+    def _stored(self, state: State) -> NDArray[np.uint8]:
+        """A state's first value as its whole buffer holds it."""
+        assert state.initial is not None
+        storage = self.plan.storage[state.read]
+        value = Argument("state", storage.type, data=pack(state.initial))
+        block = np.zeros(storage.bytes, np.uint8)
+        _store(value, block)
+        return block
+
+    def _new(self, buffer: DeviceBuffer) -> int:
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
+
+    def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
+        """One buffer, from ``begin`` on, for all of ``tensors`` that have no place yet and are no state's."""
+        number, end = len(self.buffers), begin
+        for root in dict.fromkeys(self.plan.roots[t] for t in tensors):
+            if root not in self._places and root not in self._states:
+                self._places[root] = (number, end)
+                end += aligned(self.plan.storage[root].bytes)
+        return self._new(DeviceBuffer(max(end, 1)))
+
+    def _place(self, tensor: TensorId | None) -> tuple[int, int]:
+        assert tensor is not None
+        root = self.plan.roots[tensor]
+        if root not in self._places:
+            offset = self.plan.offsets.get(root)
+            if self._arena is not None and offset is not None:
+                self._places[root] = (self._arena, offset)
+            else:
+                self._places[root] = (self._new(DeviceBuffer(self._bytes(root))), 0)
+        buffer, offset = self._places[root]
+        return buffer, offset + self.plan.shifts.get(tensor, 0)
+
+    def _bytes(self, root: TensorId) -> int:
+        """Size of a tensor in a buffer of its own."""
+        storage, graph = self.plan.storage[root], self.plan.graph
+        at_boundary = root in {self.plan.roots[t] for t in (*graph.inputs, *graph.outputs)}
+        if at_boundary and self._is_exact(root):
+            return graph[root].size * ITEM_BYTES[storage.type]
+        return storage.bytes
+
+    def _place_constants(self) -> dict[int, tuple[int, int]]:
+        """Every distinct constant once, by the identity of its array."""
+        arguments = {id(a.data): a for k in self.plan.kernels for a in k.arguments if a.data is not None}
+        places: dict[int, tuple[int, int]] = {}
+        if self.separate:
+            for key, argument in arguments.items():
+                block = np.zeros(_padded_bytes(argument), np.uint8)
+                _store(argument, block)
+                places[key] = (self._new(DeviceBuffer(block.size, block)), 0)
+            return places
+        offsets: dict[int, int] = {}
+        end = 0
+        for key, argument in arguments.items():
+            offsets[key], end = end, end + aligned(_padded_bytes(argument))
+        if end:
+            block = np.zeros(end, np.uint8)
+            number = self._new(DeviceBuffer(end, block))
+            for key, argument in arguments.items():
+                _store(argument, block[offsets[key] :])
+                places[key] = (number, offsets[key])
+        return places
+
+
+def _padded_bytes(argument: Argument) -> int:
+    """Size of a constant with room for a 16-lane access that begins at its last quad."""
+    return argument.bytes + 3 * LANES * ITEM_BYTES[argument.type]
+
+
+def _store(argument: Argument, block: Array) -> None:
+    """Write a constant, as the device stores it, to the beginning of ``block``."""
+    assert argument.data is not None
+    data = argument.data.reshape(-1)
+    if argument.type == "half":  # what is finite stays finite, as on the device
+        data = np.where(np.isfinite(data), np.clip(data, -HALF_MAX, HALF_MAX), data)
+    block[: argument.bytes].view(HOST_DTYPES[argument.type])[:] = data

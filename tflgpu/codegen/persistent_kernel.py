@@ -1,0 +1,81 @@
+"""All launches of an executable as one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from tflgpu.artifact.executable import Executable, Launch, Persistent, Slot
+from tflgpu.codegen.environment import environment
+from tflgpu.codegen.render import Function, KernelSource
+
+PERSISTENT = "persistent"
+
+
+def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
+    """The launches of ``executable`` as one kernel: its program, and what the executor must know of it.
+
+    ptx: whether the device's compiler takes NVIDIA's inline assembly.
+    """
+    launches = executable.launches
+    ports = {executable.ports[number].slot: f"port{number}" for number in executable.movable}
+    local_size = max((launch.local_size for launch in launches), default=1)
+    assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
+    order = sorted(range(len(launches)), key=lambda number: launches[number].level)
+    kernel = (
+        environment()
+        .get_template("executor/persistent.cl.j2")
+        .render(
+            function=PERSISTENT,
+            buffers=len(executable.buffers),
+            ports=list(ports.values()),
+            results=executable.results,
+            local_size=local_size,
+            scratch=max((f.scratch for f in source.functions), default=0),
+            launches=len(order),
+            cases=_cases({f.name: f for f in source.functions}, [launches[number] for number in order], ports),
+            within_levels=[
+                place
+                for place, (number, following) in enumerate(pairwise(order))
+                if launches[number].level == launches[following].level
+            ],
+        )
+    )
+    grid = environment().get_template("nvidia/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
+    tiles = (f"static inline {f.tile}" for f in source.functions)
+    text = "\n".join((source.prelude, grid, *tiles, kernel))
+    return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)
+
+
+def _cases(
+    functions: Mapping[str, Function], launches: Sequence[Launch], ports: Mapping[Slot, str]
+) -> list[dict[str, Any]]:
+    """Equal launches: their places in the order, their tiles, and their call, which may hang on ``place``."""
+    places: dict[tuple[str, int], list[int]] = {}
+    for place, launch in enumerate(launches):
+        places.setdefault((launch.function, launch.groups), []).append(place)
+    return [
+        {
+            "places": own,
+            "tiles": tiles,
+            "call": f"{name}_tile({', '.join(_arguments(functions[name], own, launches, ports))}, tile, scratch)",
+        }
+        for (name, tiles), own in places.items()
+    ]
+
+
+def _arguments(
+    function: Function, places: Sequence[int], launches: Sequence[Launch], ports: Mapping[Slot, str]
+) -> Iterator[str]:
+    """An expression for each pointer of a function that launches at several places call."""
+    for i, pointer in enumerate(function.pointers):
+        slots = {place: launches[place].arguments[i] for place in places}
+        *others, last = places
+        choices = (f"place == {p} ? {_address(pointer, slots[p], ports)} : " for p in others if slots[p] != slots[last])
+        yield "".join((*choices, _address(pointer, slots[last], ports)))
+
+
+def _address(pointer: str, slot: Slot, ports: Mapping[Slot, str]) -> str:
+    place = ports.get(slot) or f"buffer{slot.buffer} + {slot.offset}"
+    return f"({pointer.replace('restrict', '').strip()}){place}"

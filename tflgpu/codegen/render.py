@@ -1,0 +1,143 @@
+"""Plan -> OpenCL C. The only module that imports jinja2.
+
+Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *scratch)``);
+nodes whose functions have the same text share one. Two executors wrap the functions: :func:`render` makes one
+``__kernel`` of each, where work-group i computes tile i; :func:`render_persistent` one of all, which goes through the
+launches of an executable.
+
+Nothing that a model says as text reaches the source: templates see shapes, numbers and names made up here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.kernels.kernel import Argument
+from tflgpu.plan import Plan, PlannedKernel
+
+PLACEHOLDER = "KERNEL"
+
+
+@dataclass(frozen=True)
+class Function:
+    """One tile function and its launch wrapper; both need the prelude before them.
+
+    pointers: the types of its arguments. scratch: float4 elements of local memory.
+    """
+
+    name: str
+    tile: str
+    wrapper: str
+    pointers: tuple[str, ...]
+    scratch: int
+
+    @property
+    def source(self) -> str:
+        return self.tile + self.wrapper
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """The distinct functions of a plan, and for each of its kernels the name of the one it launches.
+
+    prelude: what the program begins with.
+    """
+
+    prelude: str
+    functions: tuple[Function, ...]
+    names: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it as one compilation unit."""
+        return "\n".join((self.prelude, *(f.source for f in self.functions)))
+
+
+def render(plan: Plan) -> KernelSource:
+    """The source of every kernel of ``plan``."""
+    functions: dict[str, Function] = {}
+    names = []
+    for planned in plan.kernels:
+        tile, wrapper = _render_tile(planned), _render_wrapper(planned)
+        digest = hashlib.blake2b((tile + wrapper).encode(), digest_size=6).hexdigest()
+        name = f"{planned.kernel.template.replace('/', '_')}_{digest}"
+        if name not in functions:
+            texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
+            functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.scratch)
+        names.append(name)
+    target = plan.target
+    begin = prelude(ptx=target.ptx, matrix_units=target.matrix_units)
+    return KernelSource(begin, tuple(functions.values()), tuple(names))
+
+
+@cache
+def prelude(*, ptx: bool, matrix_units: bool) -> str:
+    """What every program begins with, see :class:`tflgpu.target.Target`."""
+    names = ["access/storage", *["nvidia/storage_ptx"] * ptx, *["nvidia/matrix_units_ptx"] * matrix_units]
+    return "\n".join(environment().get_template(f"{name}.cl.j2").render() for name in names)
+
+
+def _render_tile(planned: PlannedKernel) -> str:
+    """The function that computes one tile."""
+    kernel, storage = planned.kernel, planned.destination.storage
+    body = (
+        environment()
+        .get_template(f"{kernel.template}.cl.j2")
+        .render(
+            **literals(kernel.parameters),
+            local_size=kernel.local_size,
+            value_type=kernel.value_type,
+            dst=_Destination(storage, planned.destination.dirty),
+            steps=[
+                {
+                    "index": s.index,
+                    "function": s.function,
+                    "operands": s.operands,
+                    "parameters": list(map(literal, s.parameters)),
+                    "type": s.type,
+                }
+                for s in planned.steps
+            ],
+        )
+    )
+    parameters = ", ".join(
+        [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *scratch"]
+    )
+    body = "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
+    return f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
+
+
+def _render_wrapper(planned: PlannedKernel) -> str:
+    """The kernel in which work-group i computes tile i."""
+    kernel, arguments = planned.kernel, planned.arguments
+    launch = ", ".join(f"{_pointer(a)}{a.name}, ulong {a.name}_offset" for a in arguments)
+    passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
+    local = f"__local float4 scratch[{kernel.scratch}];\n  " if kernel.scratch else ""
+    scratch = "scratch" if kernel.scratch else "(__local float4 *)0"
+    return (
+        f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n"
+        f"void {PLACEHOLDER}({launch}) {{\n"
+        f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {scratch});\n}}\n"
+    )
+
+
+class _Destination:
+    """The output's storage with the one thing that only its writer knows."""
+
+    def __init__(self, storage: Any, dirty: bool) -> None:
+        self._storage = storage
+        self.dirty = dirty
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
+def _pointer(argument: Argument) -> str:
+    qualifier = "" if argument.written else "const "
+    # Constants never alias anything. Activations may: a kernel can write in place of an operand.
+    restrict = "restrict " if argument.data is not None else ""
+    return f"__global {qualifier}{argument.type} *{restrict}"

@@ -1,0 +1,134 @@
+"""A model read and lowered as a whole, and cut into partitions for the device and for the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tflgpu.artifact.artifact import Interface, TensorIndex
+from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.frontend.entry_point import EntryPoint, entry_point
+from tflgpu.frontend.input_shapes import check_batch, requested_shapes
+from tflgpu.frontend.lower import lower
+from tflgpu.frontend.lowered import Entry, Lowered
+from tflgpu.frontend.partition import Piece, partition
+from tflgpu.frontend.submodel import ADVICE, is_installed
+from tflgpu.graph.ir import Graph
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model import FileTensor
+from tflgpu.model.quantization import Grid
+from tflgpu.model.reader import read_model
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.options import Options
+from tflgpu.plan import Plan
+from tflgpu.report.describe import describe, make_report
+from tflgpu.report.report import Report
+
+
+class Frontend:
+    """A model read, and lowered as a whole: what decides which of its operators go to the device."""
+
+    def __init__(self, data: bytes, options: Options) -> None:
+        self.data, self.options = data, options
+        self.model = read_model(data)
+        self.entry = entry_point(self.model, options.signature, options.outputs)
+        self.subgraph = self.model.subgraphs[self.entry.subgraph]
+        self.shapes = requested_shapes(self.entry, options)
+        self.grids = _grids(self.entry, options.uint8_inputs or {})
+        lowered = self._lower(self.entry)
+        self.lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
+        if options.batch is not None and self.shapes and not self.lowered.obstacles:
+            check_batch(self.lowered, options.batch)
+
+    def interface(self) -> tuple[Interface, Interface]:
+        """The model's inputs and outputs, with the shapes that they were compiled for."""
+        graph, entry = self.lowered.graph, self.entry
+        sides = ((entry.inputs, graph.inputs), (entry.outputs, graph.outputs))
+        inputs, outputs = (
+            tuple(self._described(name, tensor, graph[t].shape) for (name, tensor), t in zip(*side, strict=True))
+            for side in sides
+        )
+        return inputs, outputs
+
+    def _described(self, name: str, tensor: FileTensor, shape: Shape) -> tuple[TensorIndex, TensorInfo]:
+        free = tuple(i for i, d in enumerate(tensor.signature) if d == -1)
+        dtype = self.grids[tensor.index].dtype if tensor.index in self.grids else tensor.dtype
+        return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
+        if not self.lowered.obstacles:
+            return self.cut()
+        if self.lowered.unknown:
+            raise ModelError("; ".join(self.lowered.unknown))
+        if self.grids:
+            reason = "Options.uint8_inputs is for models that run wholly on the device"
+            raise UnsupportedError((*self.lowered.obstacles, reason))
+        if self.options.fallback == "forbid":
+            raise UnsupportedError(self.lowered.obstacles)
+        if not is_installed():
+            raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
+        return self.cut()
+
+    def cut(self) -> tuple[Piece, ...]:
+        """One piece for the device if all of the model can go there, else as few as possible for both sides."""
+        inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
+        if not self.lowered.obstacles:
+            return (Piece(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
+        # What shapes the CPU's operators give for other input shapes is not known before they run.
+        capable = frozenset[int]() if self.shapes else self.lowered.capable
+        return partition(self.subgraph, capable, inputs, outputs)
+
+    def report(self, pieces: Sequence[Piece], graphs: Sequence[Graph], plans: Sequence[Plan] = ()) -> Report:
+        """graphs: of the pieces on the device, optimized and with their conversions; plans: of the same."""
+        inputs, outputs = ([info for _, info in side] for side in self.interface())
+        info = describe(self.model, self.entry, inputs, outputs)
+        return make_report(info, self.subgraph, self.lowered, pieces, graphs, plans)
+
+    def lower_piece(self, piece: Piece) -> Lowered:
+        """A piece for the device as a graph of its own."""
+        if len(piece.operators) == len(self.entry.operators):
+            return self.lowered
+        part = self._lower(self.entry.piece(self.subgraph, piece))
+        assert not part.obstacles, part.obstacles
+        return part
+
+    def _lower(self, entry: EntryPoint) -> Lowered:
+        simulate = self.options.quantized == "simulate"
+        return lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids)
+
+
+def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:
+    """What the bytes of inputs stand for, from their means and standard deviations by name.
+
+    Raises ValueError for an input that is not there, or holds no floats.
+    """
+    inputs = dict(entry.inputs)
+    for name in wanted:
+        if name not in inputs:
+            raise ValueError(f"Options.uint8_inputs names {name!r}; the model has the inputs {list(inputs)}")
+        if inputs[name].dtype != "float32":
+            raise ValueError(f"Options.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32")
+    return {inputs[name].index: Grid("uint8", 1 / std, mean) for name, (mean, std) in wanted.items()}
+
+
+def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]) -> tuple[Entry, ...]:
+    """The entries with a reason more for each operator that the caller wants on the CPU.
+
+    Raises ValueError for an operator that the model does not have.
+    """
+    known = {e.code for e in entries} | {e.index for e in entries}
+    indices: set[str | int] = set()
+    for item in wanted:
+        each = list(item) if isinstance(item, range) else [item]
+        missing = [i for i in each if i not in known]
+        if missing:
+            raise ValueError(
+                f"Options.cpu_ops names {missing[0]!r}, but the model has {len(entries)} operators: "
+                f"{', '.join(sorted({e.code for e in entries}))}"
+            )
+        indices.update(each)
+    sent = "Options.cpu_ops sends it to the CPU"
+    return tuple(
+        replace(e, reasons=(*e.reasons, sent)) if e.code in indices or e.index in indices else e for e in entries
+    )

@@ -1,0 +1,59 @@
+"""Other input shapes than the file declares: what ``Options.batch`` and ``Options.input_shapes`` ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tflgpu.frontend.entry_point import EntryPoint
+from tflgpu.frontend.lowered import Lowered
+from tflgpu.graph.layout import Shape
+from tflgpu.options import Options
+
+
+def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]:
+    """Input shapes that differ from the file's, by the file's tensor index; ``input_shapes`` wins over ``batch``.
+
+    Raises ValueError for an input that is not there, a rank that differs, or a size below 1.
+    """
+    given = dict(options.input_shapes or {})
+    shapes: dict[int, Shape] = {}
+    for name, tensor in entry.inputs:
+        requested = given.pop(name, None)
+        shape = None if requested is None else tuple(requested)
+        if shape is None and options.batch is not None:
+            if not tensor.shape:
+                raise ValueError(f"Options.batch is {options.batch}, but input {name!r} has no axes")
+            shape = (options.batch, *tensor.shape[1:])
+        if shape is None or shape == tensor.shape:
+            continue
+        if len(shape) != len(tensor.shape) or min(shape, default=1) < 1:
+            raise ValueError(
+                f"Options.input_shapes has {list(shape)} for {name!r}; {len(tensor.shape)} positive sizes were "
+                f"expected, the file has {list(tensor.signature)}"
+            )
+        shapes[tensor.index] = shape
+    if given:
+        known = ", ".join(repr(name) for name, _ in entry.inputs)
+        raise ValueError(f"Options.input_shapes names {sorted(given)}; the model has the inputs {known}")
+    return shapes
+
+
+def check_batch(lowered: Lowered, batch: int) -> None:
+    """Raises ValueError if the model does not carry the batch of its inputs through to every output.
+
+    Some files have a batch of 1 written into the constants of an operator; what such a model computes of a larger one
+    is not a batch of results.
+    """
+    for (name, tensor), output in zip(lowered.outputs, lowered.graph.outputs, strict=True):
+        shape = lowered.graph[output].shape
+        declared = tensor.shape[:1]
+        if not shape or not declared or shape[0] != batch * max(1, declared[0] // _batch_of(lowered)):
+            raise ValueError(
+                f"Options.batch is {batch}, but output {name!r} then has shape {list(shape)}: an operator of this "
+                "model has its batch size as a constant; run the images one by one"
+            )
+
+
+def _batch_of(lowered: Lowered) -> int:
+    """The batch that the file declares for its inputs."""
+    return max(1, lowered.inputs[0][1].shape[0])

@@ -1,0 +1,60 @@
+"""What lowering gives: the graph, and what became of each operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Graph
+from tflgpu.model.model import FileTensor
+
+# Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is known to nobody.
+KNOWN_CUSTOM = frozenset(
+    (
+        "Convolution2DTransposeBias",
+        "MaxPoolingWithArgmax2D",
+        "MaxUnpooling2D",
+        "TFLite_Detection_PostProcess",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the lowering decided about one operator of the model."""
+
+    index: int
+    code: str
+    version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    reasons: tuple[str, ...]
+    custom: bool
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The graph of all operators that can run, and an entry for each operator whether it can or not.
+
+    ``graph`` is complete, and fit to run, only if no entry has reasons. ``inputs`` and ``outputs`` are the file's
+    tensors behind the graph's, in the same order, under the names that callers use.
+    """
+
+    graph: Graph
+    entries: tuple[Entry, ...]
+    inputs: tuple[tuple[str, FileTensor], ...]
+    outputs: tuple[tuple[str, FileTensor], ...]
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Obstacles that no CPU helps against: custom operators that nobody knows."""
+        custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)
+        return tuple(f"operator {e.index}: {reason}" for e in custom for reason in e.reasons)
+
+    @property
+    def capable(self) -> frozenset[int]:
+        """The operators that can run on the device."""
+        return frozenset(e.index for e in self.entries if not e.reasons)

@@ -1,0 +1,184 @@
+"""Cut a subgraph into pieces for the device and for the CPU, as few as the dependencies allow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tflgpu.model.model import Operator, Subgraph
+
+# Values that exist only inside one interpreter: handles of variables, strings, nested types.
+BOUND_TYPES = frozenset(("resource", "variant", "string"))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Operators that run together, by index in file order, and the tensors that they take from and give to others."""
+
+    on_device: bool
+    operators: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def partition(
+    subgraph: Subgraph, capable: Collection[int], inputs: Sequence[int], outputs: Sequence[int]
+) -> tuple[Piece, ...]:
+    """Pieces in the order in which they run, device and CPU in turn.
+
+    capable: the operators that can run on the device. inputs, outputs: the tensors of the caller.
+    Taking everything that is ready before changing sides gives the fewest changes for a given first side; both are
+    tried.
+    Operators of nothing but constants belong to every piece that wants their results, so that no constant crosses.
+    Operators that share a value which cannot leave its place, such as a variable, run in one piece: on the CPU, if one
+    of them has to.
+    """
+    units = _units(subgraph)
+    capable = {o.index for unit in units if all(o.index in capable for o in unit) for o in unit}
+    constant = _constant_operators(subgraph, capable, outputs)
+    orders = [_alternate(subgraph, units, capable, constant, inputs, first) for first in (True, False)]
+    groups = min(orders, key=lambda order: (sum(on_device for on_device, _ in order), len(order)))
+    return tuple(_piece(subgraph, groups, i, constant, inputs, outputs) for i in range(len(groups)))
+
+
+def operators_on_cpu(pieces: Sequence[Piece]) -> frozenset[int]:
+    """The operators that run on the CPU alone; constants may be computed on both sides."""
+    device, cpu = ({i for p in pieces if p.on_device == side for i in p.operators} for side in (True, False))
+    return frozenset(cpu - device)
+
+
+def crossing_bytes(pieces: Sequence[Piece], subgraph: Subgraph) -> int:
+    """Bytes of the tensors that one side writes and the other reads, once each."""
+    taken, given = (
+        {side: {t for p in pieces if p.on_device == side for t in getattr(p, name)} for side in (True, False)}
+        for name in ("inputs", "outputs")
+    )
+    crossing = (given[True] & taken[False]) | (given[False] & taken[True])
+    return sum(subgraph.tensors[t].bytes for t in crossing)
+
+
+def _units(subgraph: Subgraph) -> list[list[Operator]]:
+    """The operators in file order, in groups that no cut may divide; most stand alone.
+
+    A group is what is bound together, and what lies between: the operators that need a result of it and of which it
+    needs one.
+    """
+    after: dict[int, set[int]] = {o.index: set() for o in subgraph.operators}
+    readers: dict[int, set[int]] = {}
+    for operator in subgraph.operators:
+        for tensor in operator.inputs:
+            readers.setdefault(tensor, set()).add(operator.index)
+    for operator in subgraph.operators:
+        after[operator.index].update(*(readers.get(t, ()) for t in operator.outputs))
+    bound = _bound_together(subgraph)
+    for group in bound:
+        for index in group:
+            after[index] |= group
+    before: dict[int, set[int]] = {index: set() for index in after}
+    for index, later in after.items():
+        for other in later:
+            before[other].add(index)
+    unit_of: dict[int, frozenset[int]] = {}
+    for group in bound:
+        first = min(group)
+        if first not in unit_of:
+            unit = frozenset(_reachable(after, first) & _reachable(before, first))
+            unit_of |= dict.fromkeys(unit, unit)
+    units = dict.fromkeys(unit_of.get(o.index, frozenset((o.index,))) for o in subgraph.operators)
+    return [[subgraph.operators[i] for i in sorted(unit)] for unit in units]
+
+
+def _reachable(edges: Mapping[int, set[int]], start: int) -> set[int]:
+    found, pending = {start}, [start]
+    while pending:
+        new = edges[pending.pop()] - found
+        found |= new
+        pending += new
+    return found
+
+
+def _bound_together(subgraph: Subgraph) -> list[set[int]]:
+    """Operators that use the same variable tensor, and all that use values which exist in one interpreter only.
+
+    Those have CALL_ONCE among them, which gives resource variables their first values.
+    """
+    groups: dict[int | str, set[int]] = {}
+    for operator in subgraph.operators:
+        tensors = [subgraph.tensors[t] for t in (*operator.inputs, *operator.outputs) if t >= 0]
+        if operator.code == "CALL_ONCE" or any(t.dtype in BOUND_TYPES for t in tensors):
+            groups.setdefault("bound", set()).add(operator.index)
+        for tensor in tensors:
+            if tensor.is_variable:
+                groups.setdefault(tensor.index, set()).add(operator.index)
+    return list(groups.values())
+
+
+def _constant_operators(subgraph: Subgraph, capable: Collection[int], outputs: Sequence[int]) -> dict[int, Operator]:
+    """Output tensor -> operator, for operators of constants alone that both sides can compute for themselves."""
+    known = {t.index for t in subgraph.tensors if t.data is not None}
+    found: dict[int, Operator] = {}
+    for operator in subgraph.operators:
+        shared = operator.index in capable and not any(t in outputs for t in operator.outputs)
+        if shared and operator.inputs and all(t < 0 or t in known for t in operator.inputs):
+            known.update(operator.outputs)
+            found |= dict.fromkeys(operator.outputs, operator)
+    return found
+
+
+def _alternate(
+    subgraph: Subgraph,
+    units: Sequence[list[Operator]],
+    capable: Collection[int],
+    constant: dict[int, Operator],
+    inputs: Sequence[int],
+    side: bool,
+) -> list[tuple[bool, list[Operator]]]:
+    free = {o.index for o in constant.values()}
+    waiting = [unit for unit in units if unit[0].index not in free]
+    ready = {-1, *inputs, *constant, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
+    written = {t for unit in waiting for o in unit for t in o.outputs}
+    groups: list[tuple[bool, list[Operator]]] = []
+    while waiting:
+        taken: list[Operator] = []
+        rest: list[list[Operator]] = []
+        for unit in waiting:
+            own = {t for o in unit for t in o.outputs}
+            known = all(t in ready or t in own or t not in written for o in unit for t in o.inputs)
+            if known and (unit[0].index in capable) == side:
+                taken += unit
+                ready |= own
+            else:
+                rest.append(unit)
+        if taken:
+            groups.append((side, taken))
+        waiting, side = rest, not side
+    return groups
+
+
+def _piece(
+    subgraph: Subgraph,
+    groups: Sequence[tuple[bool, list[Operator]]],
+    number: int,
+    constant: dict[int, Operator],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> Piece:
+    on_device, own = groups[number]
+    operators = {o.index: o for o in own}
+    pending = [t for o in own for t in o.inputs]
+    while pending:
+        source = constant.get(pending.pop())
+        if source is not None and source.index not in operators:
+            operators[source.index] = source
+            pending += source.inputs
+    written = {t for o in operators.values() for t in o.outputs}
+    written |= {t for o in operators.values() for t in o.inputs if t >= 0 and subgraph.tensors[t].is_variable}
+    read = {t for o in operators.values() for t in o.inputs if t >= 0}
+    elsewhere = {t for i, (_, group) in enumerate(groups) if i != number for o in group for t in o.inputs}
+    fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable}
+    return Piece(
+        on_device,
+        tuple(sorted(operators)),
+        tuple(sorted(t for t in read - written - fixed if t in inputs or t not in constant)),
+        tuple(sorted(t for t in written if (t in elsewhere and t not in constant) or t in outputs)),
+    )

@@ -1,0 +1,43 @@
+"""The CPU's partition of a model, written as a model of its own."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from tflgpu.frontend.partition import Piece
+
+ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
+
+
+def is_installed() -> bool:
+    return find_spec("ai_edge_litert") is not None
+
+
+IDENTIFIER = b"TFL3"
+
+
+def submodel(data: bytes, subgraph: int, piece: Piece) -> bytes:
+    """The model with one subgraph reduced to a piece; the subgraphs that control flow calls stay.
+
+    Buffers that nothing refers to any more are emptied, not removed, so that no index changes.
+    """
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    graph = model.subgraphs[subgraph]
+    graph.operators = [graph.operators[i] for i in piece.operators]
+    graph.inputs, graph.outputs = list(piece.inputs), list(piece.outputs)
+    model.signatureDefs, model.metadata = [], []
+    if subgraph:
+        model.subgraphs[0], model.subgraphs[subgraph] = model.subgraphs[subgraph], model.subgraphs[0]
+    used = {t for o in graph.operators for t in (*o.inputs, *o.outputs)} | {*piece.inputs, *piece.outputs}
+    kept = {graph.tensors[t].buffer for t in used if t >= 0}
+    kept |= {t.buffer for g in model.subgraphs if g is not graph for t in g.tensors}
+    for i, buffer in enumerate(model.buffers):
+        if i not in kept:
+            buffer.data = None
+    builder: Any = flatbuffers.Builder(1 << 20)
+    builder.Finish(model.Pack(builder), IDENTIFIER)
+    return bytes(builder.Output())

@@ -1,0 +1,132 @@
+"""Variables while a model is lowered: which tensor of the graph holds the value of each.
+
+TFLite has two kinds. *Resource variables* go by a handle, a container and a name: VAR_HANDLE gives it, CALL_ONCE
+runs a subgraph that assigns first values, READ_VARIABLE and ASSIGN_VARIABLE do what they say, in the order of the file.
+*Variable tensors* are tensors with a flag, which keep their value from run to run and are zeros at first.
+
+A graph has neither: reading a variable gives the tensor that was assigned to it last, and what was assigned last in a
+run is where the next one starts (:class:`tflgpu.ir.State`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Tensor
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model import FileTensor, Operator
+from tflgpu.model.quantization import dequantized, is_quantized, view_dtype
+
+# Inputs and outputs of the operators that use variables; the lowering does them itself.
+VARIABLE_OPERATORS: Mapping[str, tuple[int, int]] = {
+    "CALL_ONCE": (0, 0),
+    "VAR_HANDLE": (0, 1),
+    "READ_VARIABLE": (1, 1),
+    "ASSIGN_VARIABLE": (2, 0),
+}
+
+Key = tuple[str, str] | int  # a resource variable's container and name, a variable tensor's index
+
+
+@dataclass
+class Variable:
+    """What is known of one variable so far.
+
+    like: a tensor of the file with its element type and quantization. initial: its first value in the float view, None
+    for zeros. start: its value at the start of a run, None as long as nobody has read that. value: its value now.
+    """
+
+    name: str
+    shape: Shape
+    like: FileTensor
+    initial: Array | None = None
+    start: Tensor | None = None
+    value: Tensor | None = None
+
+
+class Variables:
+    """The variables of one subgraph."""
+
+    def __init__(self, ids: Iterator[int]) -> None:
+        self.known: dict[Key, Variable] = {}
+        self._ids = ids
+        self._handles: dict[int, tuple[str, str]] = {}  # tensor of the file -> the variable that it leads to
+
+    def define_handle(self, operator: Operator) -> None:
+        """VAR_HANDLE."""
+        names = (operator.options.get(part) or b"" for part in ("container", "shared_name"))
+        container, name = (n.decode("utf-8", "replace") for n in names)
+        self._handles[operator.outputs[0]] = (container, name)
+
+    def read(self, handle: int, target: FileTensor) -> Tensor | str:
+        """READ_VARIABLE: the value for the file's tensor ``target``, or the obstacle that there is none."""
+        key = self._handles.get(handle)
+        if key is None:
+            return "its handle does not come from a VAR_HANDLE in the same subgraph"
+        variable = self.known.get(key)
+        if variable is None:
+            return f"it reads variable {key[1]!r}, which no CALL_ONCE initializes"
+        return _mismatch(variable, target) or self._value(variable)
+
+    def assign(self, handle: int, value: Tensor, source: FileTensor) -> str | None:
+        """ASSIGN_VARIABLE: ``value`` is what the file calls ``source``. Returns the obstacle, if there is one."""
+        key = self._handles.get(handle)
+        if key is None:
+            return "its handle does not come from a VAR_HANDLE in the same subgraph"
+        variable = self.known.setdefault(key, Variable(key[1], value.shape, source))
+        if value.shape != variable.shape:
+            return f"it assigns shape {list(value.shape)} to variable {key[1]!r} of shape {list(variable.shape)}"
+        variable.value = value
+        return _mismatch(variable, source)
+
+    def initialize(self, first: Variables) -> Iterator[str]:
+        """CALL_ONCE, whose subgraph left the variables ``first``. Yields obstacles."""
+        for key, variable in first.known.items():
+            value = variable.value
+            if isinstance(key, int):  # a variable tensor of that subgraph
+                continue
+            if key in self.known:
+                yield f"it initializes variable {variable.name!r} after an operator used it"
+            elif value is None or value.data is None:
+                yield f"the first value of variable {variable.name!r} is no constant"
+            else:
+                self.known[key] = replace(variable, initial=value.data, start=None, value=None)
+
+    def read_tensor(self, tensor: FileTensor) -> Tensor:
+        """The value that a variable tensor has at the start of a run."""
+        variable = Variable(tensor.name, tensor.shape, tensor, _first_value(tensor))
+        self.known[tensor.index] = variable
+        return self._value(variable)
+
+    def assign_tensor(self, index: int, value: Tensor) -> None:
+        """An operator writes a tensor of the file, which may be a variable."""
+        if index in self.known:
+            self.known[index].value = value
+
+    def _value(self, variable: Variable) -> Tensor:
+        if variable.value is None:
+            dtype = view_dtype(variable.like)
+            start = Tensor(next(self._ids), variable.name, variable.shape, dtype, precise=True)
+            variable.value = variable.start = start
+        return variable.value
+
+
+def _mismatch(variable: Variable, tensor: FileTensor) -> str | None:
+    """The obstacle that an operator takes a variable's numbers for others than they are."""
+    like = variable.like
+    if (like.dtype, like.quantization) == (tensor.dtype, tensor.quantization):
+        return None
+    return (
+        f"variable {variable.name!r} holds {like.dtype} with quantization {like.quantization}, but tensor "
+        f"{tensor.name!r} is {tensor.dtype} with {tensor.quantization}"
+    )
+
+
+def _first_value(tensor: FileTensor) -> Array | None:
+    """The numbers that a variable tensor begins with: LiteRT fills it with zero bytes, in int8 with the zero point."""
+    if not is_quantized(tensor) or tensor.dtype == "int8":
+        return None
+    return dequantized(replace(tensor, data=np.zeros(tensor.shape, tensor.dtype)))

@@ -1,0 +1,221 @@
+"""The graph that passes rewrite: immutable, in execution order, checked by :func:`verify`.
+
+A node computes its kernel's own result (value 0) and then runs its *steps* on it, a small list of elementwise
+functions in single-assignment form: step k gives value k+1, the last value is stored. Fusing an elementwise
+operator into its producer appends to that list; nothing is nested and nothing is renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tflgpu.graph.layout import Shape
+
+Array = NDArray[Any]
+
+TensorId = int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the graph. ``data`` is set for constants, row-major and of ``shape``.
+
+    precise: kept in float in every precision; half has fewer digits than the values may have.
+    """
+
+    id: TensorId
+    name: str
+    shape: Shape
+    dtype: str = "float32"
+    data: Array | None = field(default=None, compare=False, repr=False)
+    precise: bool = False
+
+    @property
+    def is_constant(self) -> bool:
+        return self.data is not None
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Value:
+    """Result ``index`` of the node itself: 0 is what its kernel computes, k+1 what step k computes."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """The node's input ``index``, broadcast to the output's shape and read at the element being computed."""
+
+    index: int
+
+
+Operand = Value | Input
+
+
+@dataclass(frozen=True)
+class Step:
+    """One elementwise function of ``tflgpu.ops.steps`` applied to earlier values, inputs and constant parameters."""
+
+    function: str
+    operands: tuple[Operand, ...]
+    parameters: tuple[float, ...] = ()
+
+    def moved(self, place: Callable[[Operand], Operand]) -> Step:
+        """The same function of what its operands are in another node."""
+        return replace(self, operands=tuple(map(place, self.operands)))
+
+
+@dataclass(frozen=True)
+class Node:
+    """One kernel to be.
+
+    attributes: the kind's own frozen dataclass. sources: indices of the model's operators that it computes.
+    """
+
+    kind: str
+    inputs: tuple[TensorId, ...]
+    output: TensorId
+    attributes: object = None
+    steps: tuple[Step, ...] = ()
+    sources: tuple[int, ...] = ()
+
+    @property
+    def step_inputs(self) -> frozenset[int]:
+        """Which inputs (by position) are read by steps."""
+        return frozenset(o.index for s in self.steps for o in s.operands if isinstance(o, Input))
+
+
+@dataclass(frozen=True)
+class State:
+    """A variable, which keeps its value from one run to the next.
+
+    read: the tensor that holds the value when a run starts. written: the one whose value is the next run's ``read``; a
+    node of its own computes it, and nothing else is it or reads it. initial: row-major, None for zeros.
+    """
+
+    name: str
+    read: TensorId
+    written: TensorId
+    initial: Array | None = field(default=None, compare=False, repr=False)
+
+
+def joint_sources(*nodes: Node) -> tuple[int, ...]:
+    """The operators that several nodes compute, each once, in the nodes' order."""
+    return tuple(dict.fromkeys(source for node in nodes for source in node.sources))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in execution order over tensors by id."""
+
+    tensors: Mapping[TensorId, Tensor]
+    nodes: tuple[Node, ...]
+    inputs: tuple[TensorId, ...]
+    outputs: tuple[TensorId, ...]
+    states: tuple[State, ...] = ()
+
+    def __getitem__(self, tensor: TensorId) -> Tensor:
+        return self.tensors[tensor]
+
+    @cached_property
+    def given(self) -> frozenset[TensorId]:
+        """The tensors that hold a value before the first node runs, constants aside."""
+        return frozenset((*self.inputs, *(s.read for s in self.states)))
+
+    @cached_property
+    def wanted(self) -> frozenset[TensorId]:
+        """The tensors that somebody reads after the last node."""
+        return frozenset((*self.outputs, *(s.written for s in self.states)))
+
+    @cached_property
+    def producer(self) -> Mapping[TensorId, Node]:
+        return {node.output: node for node in self.nodes}
+
+    @cached_property
+    def consumers(self) -> Mapping[TensorId, tuple[Node, ...]]:
+        """The nodes that read each tensor, once per reading input."""
+        readers: dict[TensorId, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.inputs:
+                readers.setdefault(tensor, []).append(node)
+        return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
+
+    def sole_consumer(self, tensor: TensorId) -> Node | None:
+        """The one node that reads ``tensor``, if it is read exactly once and nobody outside sees it."""
+        readers = self.consumers.get(tensor, ())
+        return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
+
+    def constant(self, tensor: TensorId) -> Array | None:
+        return self.tensors[tensor].data
+
+    def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
+        """The same graph with other nodes; tensors that nothing mentions any more are dropped."""
+        nodes = tuple(nodes)
+        known = dict(self.tensors) | {t.id: t for t in new_tensors}
+        alive = {*self.given, *self.wanted, *(n.output for n in nodes), *(i for n in nodes for i in n.inputs)}
+        return replace(self, tensors={i: t for i, t in known.items() if i in alive}, nodes=nodes)
+
+    def fresh_ids(self) -> Iterator[TensorId]:
+        """Tensor ids that are not in use."""
+        return iter(range(max(self.tensors, default=-1) + 1, 1 << 31))
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Drop the nodes whose result reaches no output and no state."""
+    wanted, kept = set(graph.wanted), []
+    for node in reversed(graph.nodes):
+        if node.output in wanted:
+            kept.append(node)
+            wanted.update(node.inputs)
+    return graph if len(kept) == len(graph.nodes) else graph.with_nodes(reversed(kept))
+
+
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """Whether numpy would broadcast ``shape`` to ``target``."""
+    tail = target[len(target) - len(shape) :] if len(shape) <= len(target) else None
+    return tail is not None and all(d in (1, t) for d, t in zip(shape, tail, strict=True))
+
+
+def verify(graph: Graph) -> None:
+    """Check what every pass must keep; an AssertionError here is a bug in the pass before, never in the model."""
+    constants = {t.id for t in graph.tensors.values() if t.is_constant}
+    assert len(graph.given) == len(graph.inputs) + len(graph.states), "two of inputs and states are one tensor"
+    assert not graph.given & constants, "an input or a state's value is a constant"
+    defined = {*graph.given, *constants}
+    for tensor in graph.tensors.values():
+        assert tensor.data is None or tensor.data.shape == tensor.shape, f"constant {tensor} has data of another shape"
+    for node in graph.nodes:
+        missing = [i for i in node.inputs if i not in defined]
+        assert not missing, f"{node.kind} reads tensors {missing} before anything writes them"
+        assert node.output not in defined, f"tensor {node.output} is written twice"
+        for k, step in enumerate(node.steps):
+            for operand in step.operands:
+                if isinstance(operand, Value):
+                    assert operand.index <= k, f"step {k} of {node.kind} reads a later value"
+                else:
+                    assert operand.index < len(node.inputs), f"step {k} of {node.kind} reads an absent input"
+                    shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
+                    assert broadcasts_to(*shapes), f"step {k} of {node.kind} cannot broadcast {shapes}"
+        defined.add(node.output)
+    assert all(t in defined for t in graph.outputs), "an output of the graph is never written"
+    for state in graph.states:
+        _verify_state(graph, state)
+
+
+def _verify_state(graph: Graph, state: State) -> None:
+    read, written = graph[state.read], graph[state.written]
+    assert (read.shape, read.dtype) == (written.shape, written.dtype), f"state {state.name} becomes another type"
+    assert state.initial is None or state.initial.shape == read.shape, f"state {state.name} begins in another shape"
+    assert state.written in graph.producer, f"no node computes the next value of state {state.name}"
+    uses = [s.written for s in graph.states].count(state.written) + graph.outputs.count(state.written)
+    assert uses == 1 and state.written not in graph.consumers, f"the next value of state {state.name} is not its alone"

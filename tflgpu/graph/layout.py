@@ -1,0 +1,104 @@
+"""PHWC4: where the element of a tensor lies in device memory.
+
+A tensor of logical shape ``(..., H, W, C)`` is stored as ``[B][ceil(C/4)][H][W][4]``: four neighbouring channels make
+a *quad*, all quads of one channel group make a *plane* of H*W pixels, and the planes of one image are its *slices*.
+Lanes past C in the last slice are zero. A missing H or W is 1, axes before H fold into B. Offsets count quads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+LANES = 4
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The storage of one logical shape."""
+
+    shape: Shape
+
+    @cached_property
+    def channels(self) -> int:
+        return self.shape[-1] if self.shape else 1
+
+    @cached_property
+    def width(self) -> int:
+        return self.shape[-2] if len(self.shape) >= 3 else 1
+
+    @cached_property
+    def height(self) -> int:
+        return self.shape[-3] if len(self.shape) >= 4 else 1
+
+    @cached_property
+    def batch_axes(self) -> Shape:
+        """The leading logical axes that are folded into B."""
+        rank = len(self.shape)
+        return self.shape[: rank - 3] if rank >= 4 else self.shape[:1] if rank >= 2 else ()
+
+    @cached_property
+    def batch(self) -> int:
+        return prod(self.batch_axes)
+
+    @property
+    def slices(self) -> int:
+        return -(-self.channels // LANES)
+
+    @property
+    def plane(self) -> int:
+        """Pixels of one slice."""
+        return self.height * self.width
+
+    @property
+    def pixels(self) -> int:
+        return self.batch * self.plane
+
+    @property
+    def quads(self) -> int:
+        return self.batch * self.slices * self.plane
+
+    @property
+    def elements(self) -> int:
+        """Stored elements, the zero lanes included."""
+        return self.quads * LANES
+
+    @cached_property
+    def bhwc(self) -> tuple[int, int, int, int]:
+        return self.batch, self.height, self.width, self.channels
+
+    @cached_property
+    def axis_strides(self) -> Shape:
+        """Quads between neighbours along each logical axis but the last."""
+        image = self.slices * self.plane
+        leading = [image * prod(self.batch_axes[i + 1 :]) for i in range(len(self.batch_axes))]
+        spatial = {0: [], 1: [1], 2: [self.width, 1]}[min(2, max(0, len(self.shape) - 2))]
+        return tuple(leading + spatial)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether PHWC4 and the host's row-major order are the same bytes, but for padding behind the last element."""
+        return (self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0)) or (self.channels == LANES)
+
+
+def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Row-major array of any rank -> its PHWC4 elements, flat, lanes past C zero."""
+    g = Geometry(tuple(array.shape))
+    b, h, w, c = g.bhwc
+    padded = np.zeros((b, h, w, g.slices * LANES), array.dtype)
+    padded[..., :c] = array.reshape(b, h, w, c)
+    return np.ascontiguousarray(padded.reshape(b, h, w, g.slices, LANES).transpose(0, 3, 1, 2, 4)).reshape(-1)
+
+
+def unpack(elements: NDArray[np.generic], shape: Shape) -> NDArray[np.generic]:
+    """The inverse of :func:`pack`."""
+    g = Geometry(shape)
+    b, h, w, c = g.bhwc
+    planes = elements[: g.elements].reshape(b, g.slices, h, w, LANES)
+    return planes.transpose(0, 2, 3, 1, 4).reshape(b, h, w, g.slices * LANES)[..., :c].reshape(shape)

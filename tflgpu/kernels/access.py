@@ -1,0 +1,115 @@
+"""How the place of an output element leads to an element of another tensor: strides in quads along each axis.
+
+A kernel knows the place as image ``b``, slice ``s`` and pixel ``p = y * width + x`` of its output. Logical axes before
+the height are folded into ``b``, so their coordinates are divided out of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
+
+from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.target import ElementType, VectorType, vector_type
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One logical coordinate of the output element, as kernels compute it.
+
+    kind: ``b``, ``y``, ``x``, ``c``, or ``0`` for none. A batch coordinate is ``b / divisor % extent``.
+    """
+
+    kind: str
+    divisor: int = 1
+    extent: int = 1
+
+
+def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
+    """The coordinate of every logical axis of an output of ``shape``."""
+    g = Geometry(shape)
+    leading = tuple(Coordinate("b", prod(g.batch_axes[i + 1 :]), extent) for i, extent in enumerate(g.batch_axes))
+    spatial = (Coordinate("y"), Coordinate("x"))[max(0, 4 - len(shape)) :] if len(shape) >= 3 else ()
+    return leading + spatial + ((Coordinate("c"),) if shape else ())
+
+
+@dataclass(frozen=True)
+class BatchTerm:
+    """``b / divisor % extent * stride`` quads."""
+
+    divisor: int
+    extent: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where operand ``name`` is read for an output element; a stride of 0 broadcasts along that axis.
+
+    same: the operand has the output's own geometry. splat: it has one channel, for all of the output's.
+    linear: it lies in the host's row-major order (of the output's shape).
+    """
+
+    name: str
+    type: ElementType
+    channels: int
+    same: bool
+    splat: bool
+    linear: bool
+    slice: int
+    row: int
+    pixel: int
+    batch: tuple[BatchTerm, ...]
+
+    @property
+    def vector(self) -> VectorType:
+        return vector_type(self.type)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all pixels of a plane read the same."""
+        return not self.same and not self.linear and not self.row and not self.pixel
+
+
+def access(
+    name: str,
+    type: ElementType,
+    shape: Shape,
+    output: Shape,
+    *,
+    linear: bool = False,
+    fixed: Collection[int] | None = None,
+) -> Access:
+    """Access to a tensor of ``shape`` from kernels that write ``output``; axes are aligned at the last one.
+
+    fixed: the axes along which the output does not lead through the tensor. By default those of size 1, as in numpy's
+    broadcasting; a reduction names its own, a concatenation none.
+    """
+    source, target = Geometry(shape), Geometry(output)
+    rank = len(output)
+    padded = (1,) * (rank - len(shape)) + shape
+    own = (0,) * (rank - len(shape)) + source.axis_strides
+    still = {i for i in range(rank) if padded[i] == 1} if fixed is None else set(fixed)
+    strides = [0 if i in still else own[i] for i in range(rank - 1)]
+    batch: list[BatchTerm] = []
+    row = pixel = 0
+    for stride, place in zip(strides, coordinates(output)[:-1], strict=True):
+        if place.kind == "y":
+            row = stride
+        elif place.kind == "x":
+            pixel = stride
+        elif stride:
+            batch.append(BatchTerm(place.divisor, place.extent, stride))
+    return Access(
+        name,
+        type,
+        source.channels,
+        same=shape == output and not linear and not fixed,
+        splat=source.channels == 1 and target.channels > 1,
+        linear=linear,
+        slice=0 if rank - 1 in still else source.plane,
+        row=row,
+        pixel=pixel,
+        batch=tuple(batch),
+    )

@@ -1,0 +1,101 @@
+"""Squeeze-and-excitation behind its mean, as one kernel for GPUs: two layers of a vector, and an image times them.
+
+Hu, Shen and Sun, "Squeeze-and-Excitation Networks" (2018), arXiv:1709.01507.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Step
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.inner_epilogue import inner_epilogue
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.packing import pack_dense, padded_bias
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.work_group import BATCH_LATENCY, TILE_LATENCY
+from tflgpu.target import ITEM_BYTES, Target
+
+WEIGHT_BYTES_PER_CYCLE = 32  # of a compute unit, while all of them read the same
+
+
+@dataclass(frozen=True)
+class Excite:
+    """``image * gate(hidden(vector))`` of two fully connected layers with steps of their own, for GPUs.
+
+    Inputs: image NHWC, vector [batch, 1, 1, in], weights [hidden, 1, 1, in] and bias of the hidden layer, weights
+    [channels, 1, 1, hidden] and bias of the gates; weights and biases are constants. Made by planning
+    (``plan/excitation.py``).
+
+    hidden_steps, gate_steps: functions of their own earlier values.
+    """
+
+    hidden_steps: tuple[Step, ...]
+    gate_steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Division:
+    """How groups divide the work: each slice of an image in ``chunks`` of ``per_tile`` pixels."""
+
+    chunks: int
+    per_tile: int
+    tiles: int
+
+
+def division(image: Storage, target: Target) -> Division:
+    """As many tiles as there are compute units, if that leaves a pixel for each work-item."""
+    slices = image.batch * image.slices
+    most = tile_count(image.plane, target.local_size)
+    chunks = max(1, min(most, target.compute_units // slices))
+    return Division(chunks, tile_count(image.plane, chunks), slices * chunks)
+
+
+def excite_cycles(image: Storage, vector: Storage, hidden: int, target: Target) -> float:
+    """Rough cycles of the kernel, as in group_work.py; infinite if the hidden layer is too large for a work-group."""
+    hidden_slices = tile_count(hidden, LANES)
+    if hidden_slices * LANES > target.local_size:
+        return float("inf")
+    weights = hidden_slices * (vector.slices + 1) * LANES * LANES * ITEM_BYTES[target.storage]
+    waves = tile_count(division(image, target).tiles, target.compute_units)
+    return waves * (TILE_LATENCY + 2 * BATCH_LATENCY + weights / WEIGHT_BYTES_PER_CYCLE)
+
+
+@variant("excite", "gpu")
+def excite(request: Request) -> Kernel:
+    attributes, src, squeezed, dst = request.node.attributes, request.input(0), request.input(1), request.output
+    assert isinstance(attributes, Excite)
+    target = request.target
+    hidden_weights, gate_weights = request.constant(2), request.constant(4)
+    hidden_slices = tile_count(len(hidden_weights), LANES)
+    work = division(dst, target)
+    return Kernel(
+        "gpu/excite",
+        {
+            "src": src,
+            "squeezed": squeezed,
+            "weights_type": target.storage,
+            "hidden_steps": inner_epilogue(attributes.hidden_steps),
+            "gate_steps": inner_epilogue(attributes.gate_steps),
+            "hidden_slices": hidden_slices,
+            # Work-items that share a quad of the hidden layer, of the gates: powers of two.
+            "sharers": 1 << (target.local_size // hidden_slices).bit_length() - 1,
+            "gate_sharers": 1 << (hidden_slices * LANES - 1).bit_length(),
+            "chunks": work.chunks,
+            "per_tile": work.per_tile,
+        },
+        (
+            request.activation("src", 0),
+            request.activation("squeezed", 1),
+            request.weights("hidden_weights", pack_dense(hidden_weights, LANES, squeezed.slices * LANES)),
+            Argument("hidden_bias", "float", None, padded_bias(request.constant(3), hidden_slices * LANES)),
+            request.weights("gate_weights", pack_dense(gate_weights, LANES, hidden_slices * LANES)),
+            Argument("gate_bias", "float", None, padded_bias(request.constant(5), dst.slices * LANES)),
+        ),
+        tiles=work.tiles,
+        local_size=target.local_size,
+        scratch=target.local_size + hidden_slices,
+        macs=dst.batch * hidden_weights.size + dst.batch * gate_weights.size,
+    )

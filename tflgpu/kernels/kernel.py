@@ -1,0 +1,72 @@
+"""A node made concrete: the template, its parameters, its arguments and how many tiles there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from tflgpu.graph.ir import Array, TensorId
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.target import ITEM_BYTES, ElementType, VectorType, vector_type
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output."""
+
+    geometry: Geometry
+    type: ElementType
+    linear: bool = False
+
+    def __getattr__(self, name: str) -> int:
+        """Templates ask for ``channels``, ``slices``, ``plane`` and the like."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value: int = getattr(self.geometry, name)
+        return value
+
+    @property
+    def vector(self) -> VectorType:
+        return vector_type(self.type)
+
+    @property
+    def bytes(self) -> int:
+        """Size with room for a 16-lane access at any quad, the last included."""
+        return (self.geometry.elements + 3 * LANES) * ITEM_BYTES[self.type]
+
+    @property
+    def content_bytes(self) -> int:
+        """Size of the elements alone, zero lanes included."""
+        elements = prod(self.geometry.shape) if self.linear else self.geometry.elements
+        return elements * ITEM_BYTES[self.type]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One pointer argument: an activation by tensor id, or a constant by its packed elements."""
+
+    name: str
+    type: ElementType
+    tensor: TensorId | None = None
+    data: Array | None = field(default=None, compare=False, repr=False)
+    written: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Size of a constant on the device."""
+        return 0 if self.data is None else self.data.size * ITEM_BYTES[self.type]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A node made concrete. ``parameters`` are what the template sees besides the step machinery."""
+
+    template: str
+    parameters: Mapping[str, object]
+    arguments: tuple[Argument, ...]
+    tiles: int
+    local_size: int
+    scratch: int = 0  # float4 elements of local memory
+    macs: int = 0
+    value_type: VectorType = "float"  # of the kernel's own result

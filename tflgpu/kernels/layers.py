@@ -1,0 +1,55 @@
+"""What a node of a convolution multiplies its image with, for passes that make one kernel of several such nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tflgpu.graph.ir import Graph, Input, Node, Step, Tensor, TensorId, Value
+from tflgpu.graph.layout import LANES
+from tflgpu.ops.epilogue_ops import FUNCTIONS
+from tflgpu.ops.image.convolution import Convolution
+
+
+def is_pointwise(node: Node) -> bool:
+    attributes = node.attributes
+    return isinstance(attributes, Convolution) and attributes.window.is_pointwise and attributes.groups == 1
+
+
+def kernel_inputs(node: Node) -> int:
+    """How many inputs the kernel of a convolution reads; those of its steps come after them."""
+    return min(node.step_inputs, default=len(node.inputs))
+
+
+def weights_and_bias(
+    graph: Graph, node: Node, fresh: Iterator[TensorId], zeros: list[Tensor]
+) -> tuple[TensorId, TensorId]:
+    """The two constants of a convolution; if it has no bias, zeros, which are added to ``zeros``."""
+    weights, *bias = node.inputs[1 : kernel_inputs(node)]
+    if not bias:
+        channels = graph[node.output].shape[-1]
+        zeros.append(Tensor(next(fresh), "", (channels,), data=np.zeros(channels, np.float32)))
+        bias = [zeros[-1].id]
+    return weights, bias[0]
+
+
+def steps_without_inputs(graph: Graph, node: Node) -> tuple[Step, ...] | None:
+    """The steps of ``node`` without inputs, for the inside of a kernel: single numbers become parameters.
+
+    None if that cannot be, or if a step computes no float, or makes anything but zero of the lanes past the last
+    channel.
+    """
+    padded = graph[node.output].shape[-1] % LANES != 0
+    steps = []
+    for step in node.steps:
+        function = FUNCTIONS[step.function]
+        if function.result != "first" or (padded and not function.keeps_zero):
+            return None
+        values = tuple(o for o in step.operands if isinstance(o, Value))
+        numbers = [graph[node.inputs[o.index]] for o in step.operands if isinstance(o, Input)]
+        if step.operands[: len(values)] != values or any(n.size != 1 or n.data is None for n in numbers):
+            return None
+        constants = tuple(float(n.data.item()) for n in numbers if n.data is not None)
+        steps.append(Step(step.function, values, constants + step.parameters))
+    return tuple(steps)

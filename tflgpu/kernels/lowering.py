@@ -1,0 +1,25 @@
+"""Which function lowers a node of which kind to a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.request import Request
+
+Variant = Callable[[Request], Kernel]
+
+VARIANTS: dict[tuple[str, Literal["cpu", "gpu"]], Variant] = {}
+
+
+def variant(kind: str, *families: Literal["cpu", "gpu"]) -> Callable[[Variant], Variant]:
+    """Register the decorated function for nodes of ``kind`` on the given families, both by default."""
+
+    def register(function: Variant) -> Variant:
+        for family in families or ("cpu", "gpu"):
+            assert (kind, family) not in VARIANTS, f"{kind} has two variants for {family}"
+            VARIANTS[kind, family] = function
+        return function
+
+    return register

@@ -1,0 +1,116 @@
+"""The kernel of the ``gather`` node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.kernels.access import Coordinate, coordinates
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
+from tflgpu.ops.movement.shaping import AxisMap
+from tflgpu.target import vector_type
+
+
+@dataclass(frozen=True)
+class Stride:
+    """One axis of a tensor that is read: the index along it, ``coordinate`` of the output scaled, and its quads."""
+
+    follows: Coordinate
+    start: int
+    step: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Term:
+    """A :class:`Digit` of ``follows`` or a :class:`Lookup` in ``table``, as the template wants it."""
+
+    follows: Coordinate | None
+    digit: Digit | None
+    lookup: Lookup | None
+    table: str
+    type: str
+    strides: tuple[Stride, ...]
+    plane: int
+
+
+@dataclass(frozen=True)
+class SourceAxis:
+    start: int
+    terms: tuple[Term, ...]
+    size: int
+    stride: int
+
+
+@variant("gather")
+def gather_kernel(request: Request) -> Kernel:
+    attributes, node, g, target = request.node.attributes, request.node, request.output.geometry, request.target
+    assert isinstance(attributes, Gather)
+    arguments = [request.operand(f"input{i}", i) for i in range(len(node.inputs) - len(node.step_inputs))]
+    source, places = request.shape(0), coordinates(g.shape)
+
+    def term(t: Digit | Lookup) -> Term:
+        if isinstance(t, Digit):
+            return Term(places[t.axis], t, None, "", "", (), 0)
+        table, argument = request.shape(t.input), arguments[t.input]
+        return Term(None, None, t, argument.name, argument.type, _strides(t.places, table, places), table.plane)
+
+    axes = [
+        SourceAxis(p.start, tuple(map(term, p.terms)), size, stride)
+        for p, size, stride in zip(attributes.positions, source.shape, (*source.axis_strides, 0), strict=True)
+    ]
+    background = None if attributes.background is None else arguments[attributes.background]
+    per_tile = items_per_tile(g.quads, target, 60)
+    return Kernel(
+        "movement/gather",
+        {
+            "axes": axes,
+            "fill": attributes.fill or 0,
+            "background": background,
+            "bounded": attributes.fill is not None or background is not None,
+            "whole_quads": _moves_quads(attributes, source.shape, g.shape),
+            "source": arguments[0],
+            "plane": source.plane,
+            "per_tile": per_tile,
+            "dirty": True,
+        },
+        tuple(arguments),
+        tiles=tile_count(g.quads, per_tile),
+        local_size=target.local_size,
+        value_type=vector_type(arguments[0].type),
+    )
+
+
+def _strides(maps: tuple[AxisMap, ...], table: Geometry, places: tuple[Coordinate, ...]) -> tuple[Stride, ...]:
+    still = Coordinate("0")
+    return tuple(
+        Stride(still if m.axis is None else places[m.axis], m.start, m.step, stride)
+        for m, stride in zip(maps, (*table.axis_strides, 0), strict=False)
+    )
+
+
+def _moves_quads(attributes: Gather, source: Shape, output: Shape) -> bool:
+    """Whether the four channels of an output quad are always four channels of one source quad, in order."""
+    channel, last = len(output) - 1, attributes.positions[-1]
+    own = next((t for t in last.terms if isinstance(t, Digit) and t.axis == channel and t.divisor == 1), None)
+    if own is None or own.step != 1 or own.shift % LANES or own.modulus % LANES or last.start % LANES:
+        return False
+    # A quad at the end of the source mixes channels with lanes that are none.
+    cut = attributes.background is not None or bool(attributes.fill)
+    if cut and (last != follow(channel) or source[-1] != output[-1]):
+        return False
+    others = [t for p in attributes.positions for t in p.terms if t is not own]
+    offsets = [t for t in last.terms if t is not own]
+    in_step = all(isinstance(t, Digit) and t.step % LANES == 0 for t in offsets)
+    return in_step and all(_still(t, channel) for t in others)
+
+
+def _still(term: Digit | Lookup, channel: int) -> bool:
+    """Whether a term is the same for all channels of a quad."""
+    if isinstance(term, Digit):
+        return term.axis != channel or (term.divisor % LANES == 0 and term.shift % LANES == 0)
+    return all(m.axis != channel for m in term.places)

@@ -1,0 +1,32 @@
+"""The kernel of functions that TFLite evaluates in a table."""
+
+from __future__ import annotations
+
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.ops.arithmetic.lookup import Lookup
+
+
+@variant("lookup")
+def lookup_kernel(request: Request) -> Kernel:
+    """One item is an output quad."""
+    attributes, quads = request.node.attributes, request.output.geometry.quads
+    assert isinstance(attributes, Lookup)
+    source, per_tile = request.operand("src", 0), items_per_tile(quads, request.target, 40)
+    parameters = {
+        "src": source,
+        "scale": attributes.scale,
+        "zero": attributes.zero,
+        "per_tile": per_tile,
+        "dirty": True,
+    }
+    return Kernel(
+        "movement/lookup",
+        parameters,
+        (source, request.operand("table", 1)),
+        tiles=tile_count(quads, per_tile),
+        local_size=request.target.local_size,
+        value_type="int",
+    )

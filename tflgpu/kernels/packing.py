@@ -1,0 +1,146 @@
+"""How kernels want the weights of a convolution: [block][kh][kw][slice][lane][output channel of the block].
+
+A block is the output channels that one work-item computes together. Constants are packed in numpy; weights that are
+computed at run time by gather nodes whose result, a matrix with a block's channels in each row, is the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Tensor
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.declaration import Emitter
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap
+
+
+def padded_bias(bias: Array | None, size: int) -> Array:
+    """``size`` elements: a bias, by default of zeros, and zeros behind it."""
+    values = np.zeros(size, np.float32)
+    if bias is not None:
+        values[: bias.size] = bias.reshape(-1)
+    return values
+
+
+SIDE = 16  # rows, columns and inner indices of a block of a matrix, as matrix units take them
+
+RUNTIME_BLOCK = 16  # the block of weights packed at run time, which the kernels of both families can take
+
+
+@dataclass(frozen=True)
+class BlockInputs:
+    """The input slices that blocks of output channels read: ``slices`` of them each, block b from ``first[b]`` on."""
+
+    first: tuple[int, ...]
+    slices: int
+
+    @property
+    def expression(self) -> str:
+        """A C expression of the tile's block ``ob``: the first input slice it reads."""
+        step = self.first[1] - self.first[0] if len(self.first) > 1 else 0
+        if self.first == tuple(step * b for b in range(len(self.first))):
+            return f"ob * {step}" if step else "0"
+        chain = "".join(f"ob == {b} ? {f} : " for b, f in enumerate(self.first[:-1]))
+        return f"({chain}{self.first[-1]})"
+
+
+def block_inputs(out: int, groups: int, block: int, source: Geometry) -> BlockInputs:
+    """What blocks of ``block`` out of ``out`` output channels read of ``source``, whose channels form ``groups``."""
+    blocks = tile_count(out, block)
+    if groups == 1:
+        return BlockInputs((0,) * blocks, source.slices)
+    depth, per_group = source.channels // groups, out // groups
+    spans = []
+    for b in range(blocks):
+        low, high = b * block // per_group, (min((b + 1) * block, out) - 1) // per_group
+        spans.append((low * depth // LANES, -(-(high + 1) * depth // LANES)))
+    count = max(end - begin for begin, end in spans)
+    return BlockInputs(tuple(min(begin, source.slices - count) for begin, _ in spans), count)
+
+
+def _shifts(read: BlockInputs, out: int, groups: int, depth: int, block: int) -> Array:
+    """By output channel: the first channel that its block reads, counted from the first channel of its own group."""
+    channel = np.arange(out)
+    return np.array(read.first)[channel // block] * LANES - channel // (out // groups) * depth
+
+
+def pack_dense(weights: Array, block: int, inputs: int) -> Array:
+    """[out, kh, kw, in] -> packed; ``inputs`` channels, those that ``weights`` does not have are zero."""
+    out, kh, kw, depth = weights.shape
+    blocks = tile_count(out, block)
+    packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)
+    packed[:out, ..., :depth] = weights
+    return np.ascontiguousarray(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
+
+
+def pack_grouped(weights: Array, groups: int, block: int, read: BlockInputs, inputs: int) -> Array:
+    """[out, kh, kw, in / groups] -> packed; of the ``inputs`` channels of a block, those of other groups are zero."""
+    out, kh, kw, depth = weights.shape
+    aligned = np.zeros((out, kh, kw, inputs), np.float32)
+    for o, shift in enumerate(_shifts(read, out, groups, depth, block)):
+        aligned[o, :, :, -shift : depth - shift] = weights[o]
+    return pack_dense(aligned, block, inputs)
+
+
+def packing_nodes(emit: Emitter, weights: Tensor, groups: int, source: Geometry) -> Tensor:
+    """Nodes that pack ``weights`` of a convolution of ``source`` in blocks of ``RUNTIME_BLOCK``."""
+    (out, kh, kw, depth), precise = weights.shape, weights.precise
+    read = block_inputs(out, groups, RUNTIME_BLOCK, source)
+    inputs, blocks = read.slices * LANES, len(read.first)
+    if groups > 1:  # each output channel gets all the inputs of its block
+        shifts = emit.constant(_shifts(read, out, groups, depth, RUNTIME_BLOCK).astype(np.int32))
+        channel = Position((Digit(3), Lookup(1, (AxisMap(0),), None)))
+        align = Gather((follow(0), follow(1), follow(2), channel), fill=0.0)
+        weights = emit.node("gather", [weights, shifts], (out, kh, kw, inputs), align, precise=precise)
+    positions = (
+        Position((Digit(0, step=RUNTIME_BLOCK, divisor=kh * kw * inputs), Digit(1))),
+        Position((Digit(0, divisor=kw * inputs, modulus=kh),)),
+        Position((Digit(0, divisor=inputs, modulus=kw),)),
+        Position((Digit(0, modulus=inputs),)),
+    )
+    shape = (blocks * kh * kw * inputs, RUNTIME_BLOCK)
+    return emit.node("gather", [weights], shape, Gather(positions, fill=0.0), precise=precise)
+
+
+def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
+    """[out, kh, kw, in] -> [block of 16 outputs][kh][kw][block of 16 inputs][lane][8], as matrix units take them.
+
+    The number of output blocks is a multiple of ``column_blocks``; channels that ``weights`` does not have are zero.
+    A block of 16 x 16 weights is the right side of two products of mma.sync.m16n8k16. Lane 4g + t holds, for product j,
+    column g of the inner indices 2t, 2t + 1, 2t + 8 and 2t + 9. Those are the input channels 4t to 4t + 3 here, and
+    the column is output channel 4 * (g // 2) + 2j + g % 2, so that operands and sums are quads of PHWC4.
+    """
+    out, kh, kw, depth = weights.shape
+    blocks = tile_count(out, SIDE * column_blocks) * column_blocks
+    padded = np.zeros((blocks * SIDE, kh, kw, input_blocks * SIDE), np.float32)
+    padded[:out, ..., :depth] = weights
+    # out = 16 block + 4 (g // 2) + 2 j + g % 2; in = 16 step + 4 t + i
+    axes = padded.reshape(blocks, 4, 2, 2, kh, kw, input_blocks, 4, 4)
+    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
+
+
+def pack_left_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
+    """[out, kh, kw, in] -> [block of 32 outputs][kh][kw][block of 16 inputs][2][lane][8], as the left side of products.
+
+    As :func:`pack_fragments` else. Lane 4g + t holds, for product i of a block, rows g and g + 8, which are output
+    channels 4g + 2i and 4g + 2i + 1: first of input channels 4t and 4t + 1, then of 4t + 2 and 4t + 3.
+    """
+    out, kh, kw, depth = weights.shape
+    blocks = tile_count(out, 2 * SIDE * column_blocks) * column_blocks
+    padded = np.zeros((blocks * 2 * SIDE, kh, kw, input_blocks * SIDE), np.float32)
+    padded[:out, ..., :depth] = weights
+    # out = 32 block + 4 g + 2 i + row; in = 16 step + 4 t + 2 half + element
+    axes = padded.reshape(blocks, 8, 2, 2, kh, kw, input_blocks, 4, 2, 2)
+    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 2, 1, 7, 8, 3, 9))
+
+
+def taps_as_channels(weights: Array) -> Array:
+    """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: a window as one pixel of many channels."""
+    out, kh, kw, depth = weights.shape
+    padded = np.zeros((out, kh * kw, LANES), np.float32)
+    padded[..., :depth] = weights.reshape(out, kh * kw, depth)
+    return padded.reshape(out, 1, 1, -1)

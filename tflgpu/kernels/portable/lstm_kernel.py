@@ -1,0 +1,92 @@
+"""The kernel of the ``lstm`` node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.graph.ir import Array
+from tflgpu.graph.layout import LANES, pack
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.request import Request
+from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
+
+
+@dataclass(frozen=True)
+class Product:
+    """How a kernel walks through packed weights: chunks of rows by quads of columns; strides count quads."""
+
+    chunks: int
+    depth: int
+    chunk_stride: int
+    column_stride: int
+
+
+def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
+    """Weights [rows, columns] for a product by chunks of ``lanes`` rows.
+
+    On a CPU each chunk is a stream of its own; on a GPU neighbouring work-items read neighbouring quads.
+    """
+    rows, columns = matrix.shape
+    chunks, depth = -(-rows // lanes), -(-columns // LANES)
+    padded = np.zeros((depth * LANES, chunks * lanes), np.float32)
+    padded[:columns, :rows] = matrix.T
+    if lanes == LANES:
+        return padded, Product(chunks, depth, 1, chunks)
+    streams = padded.reshape(depth * LANES, chunks, lanes).transpose(1, 0, 2)
+    return np.ascontiguousarray(streams), Product(chunks, depth, depth * lanes, lanes // LANES)
+
+
+@variant("lstm")
+def lstm_kernel(request: Request) -> Kernel:
+    """One tile a batch row."""
+    a, target = request.node.attributes, request.target
+    assert isinstance(a, Lstm)
+    lanes = CPU_LANES if target.family == "cpu" else LANES
+    times, batch = (request.output.geometry.shape[axis] for axis in (a.time_axis, 1 - a.time_axis))
+    constants = map(request.constant, range(3, len(request.node.inputs)))
+    recurrent = np.zeros((a.gates, a.cell_quads * LANES, a.outputs), np.float32)
+    recurrent[:, : a.cells] = next(constants)
+    weights, product = _packed(recurrent.reshape(-1, a.outputs), lanes)
+    arguments = [
+        request.activation("sums", 0),
+        request.activation("first_hidden", 1),
+        request.activation("first_cell", 2),
+        request.weights("recurrent", weights),
+    ]
+    if a.peephole:
+        arguments.append(Argument("peephole", "float", None, pack(next(constants))))
+    if a.layer_norm:
+        arguments.append(Argument("norm", "float", None, pack(next(constants).reshape(-1, a.cells))))
+    projection = None
+    if a.projection:
+        packed, projection = _packed(next(constants), lanes)
+        arguments.append(request.weights("projection", packed))
+        arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
+    reduction = target.local_size if a.layer_norm else 0
+    per_step = a.gates * a.cells * a.outputs + (a.outputs * a.cells if a.projection else 0)
+    return Kernel(
+        "portable/lstm",
+        {
+            "lstm": a,
+            "times": times,
+            "lanes": lanes,
+            "reduction": reduction,
+            "sums": request.input(0),
+            "first_hidden": request.input(1),
+            "first_cell": request.input(2),
+            "weights_type": target.storage,
+            "recurrent": product,
+            "projection": projection,
+            "cell_clip": a.cell_clip or None,
+            "projection_clip": a.projection_clip or None,
+            "dirty": True,
+        },
+        tuple(arguments),
+        tiles=batch,
+        local_size=target.local_size,
+        scratch=a.scratch_quads + reduction,
+        macs=times * batch * per_step,
+    )

@@ -1,0 +1,53 @@
+"""The kernel of products of matrices that are both computed at run time."""
+
+from __future__ import annotations
+
+from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.access import Access, access, coordinates
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
+
+
+@variant("matmul")
+def matmul_kernel(request: Request) -> Kernel:
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, MatMul)
+    left, right = request.operand("left", 0), request.operand("right", 1)
+    left_shape, right_shape = request.shape(0), request.shape(1)
+    _, depth = matrix_of(left_shape.shape, attributes.adjoint_left)
+    row_axis, last_axis = len(g.shape) - 2, len(g.shape) - 1
+    # A side that is not transposed follows the output along one axis: the left its rows, the right its columns.
+    left_fixed = {last_axis, row_axis} if attributes.adjoint_left else {last_axis}
+    right_fixed = {last_axis, row_axis} if attributes.adjoint_right else {row_axis}
+    per_tile = items_per_tile(g.quads, request.target, 10 * depth)
+    return Kernel(
+        "portable/matmul",
+        {
+            "left": _reach(left, left_shape, g.shape, left_fixed),
+            "right": _reach(right, right_shape, g.shape, right_fixed),
+            "left_stride": left_shape.axis_strides[-1],
+            "right_stride": right_shape.axis_strides[-1],
+            "left_plane": left_shape.plane,
+            "right_plane": right_shape.plane,
+            "adjoint_left": attributes.adjoint_left,
+            "adjoint_right": attributes.adjoint_right,
+            "row": coordinates(g.shape)[row_axis],
+            "depth": depth,
+            "per_tile": per_tile,
+            "dirty": attributes.adjoint_right,
+        },
+        (left, right),
+        tiles=tile_count(g.quads, per_tile),
+        local_size=request.target.local_size,
+        macs=g.batch * g.plane * g.channels * depth,
+    )
+
+
+def _reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]) -> Access:
+    """Access that follows the output along the axes that are not ``fixed``, batch axes of size 1 broadcast."""
+    padded = (1,) * (len(output) - len(geometry.shape)) + geometry.shape
+    still = fixed | {i for i in range(len(output) - 2) if padded[i] == 1}
+    return access(argument.name, argument.type, geometry.shape, output, fixed=still)

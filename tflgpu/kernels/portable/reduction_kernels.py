@@ -1,0 +1,141 @@
+"""Kernels of reductions, softmax and ARG_MAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.access import access
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.kernels.work_group import SPLITS, WARP, scratch
+from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How a reduction joins two elements, by OpenCL expressions.
+
+    neutral: the value that changes no result, for float and int vectors.
+    """
+
+    expression: str
+    neutral: tuple[str, str] = ("0", "0")
+
+
+# sum_of_squares has no operator of its own: norms are made of it.
+COMBINATIONS = {
+    "mean": Combination("%s + %s"),
+    "sum": Combination("%s + %s"),
+    "sum_of_squares": Combination("%s + %s"),
+    "max": Combination("max(%s, %s)", ("-INFINITY", "INT_MIN")),
+    "min": Combination("min(%s, %s)", ("INFINITY", "INT_MAX")),
+    "prod": Combination("%s * %s", ("1", "1")),
+    "any": Combination("%s | %s"),
+    "all": Combination("%s & %s", ("1", "1")),
+}
+
+
+@variant("reduce")
+def reduce_kernel(request: Request) -> Kernel:
+    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
+    assert isinstance(attributes, Reduce)
+    rank = len(source.shape)
+    channels = rank - 1 in attributes.axes
+    loops = [(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1]
+    if channels:
+        loops.append((source.slices, source.plane))
+    count = prod(extent for extent, _ in loops)
+    kept = access("src", request.input(0).type, source.shape, g.shape, fixed=attributes.axes)
+    combination, source_type = COMBINATIONS[attributes.function], request.input(0).vector
+    neutral = combination.neutral[source_type == "int"]
+    unused = channels and neutral != "0" and source.channels % LANES
+    sharers, tiles, per_tile = _share(request, g.quads, count)
+    return Kernel(
+        "portable/reduce",
+        {
+            "kept": kept,
+            "loops": loops,
+            "count": count,
+            "channels": channels,
+            "combination": combination.expression,
+            "neutral": neutral,
+            "past_last": [-(lane >= source.channels % LANES) for lane in range(LANES)] if unused else [],
+            "squares": attributes.function == "sum_of_squares",
+            "divided_by": prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
+            "sharers": sharers,
+            "per_tile": per_tile,
+            "src": request.input(0),
+        },
+        (request.activation("src", 0),),
+        tiles=tiles,
+        local_size=request.target.local_size,
+        scratch=scratch(request.target, sharers, 1),
+        value_type=source_type,
+    )
+
+
+@variant("arg_extreme")
+def arg_extreme_kernel(request: Request) -> Kernel:
+    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
+    assert isinstance(attributes, ArgExtreme)
+    channels = attributes.axis == len(source.shape) - 1
+    extent = source.shape[attributes.axis]
+    per_tile = items_per_tile(g.quads, request.target, 4 * extent)
+    return Kernel(
+        "portable/arg_extreme",
+        {
+            "kept": access("src", request.input(0).type, source.shape, g.shape, fixed=(attributes.axis,)),
+            "channels": channels,
+            "extent": extent,
+            "stride": source.plane if channels else source.axis_strides[attributes.axis],
+            "beats": ">" if attributes.greatest else "<",
+            "per_tile": per_tile,
+            "src": request.input(0),
+        },
+        (request.activation("src", 0),),
+        tiles=tile_count(g.quads, per_tile),
+        local_size=request.target.local_size,
+        value_type="int",
+    )
+
+
+def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
+    """How many work-items share one item of ``length`` elements, the number of tiles, and items of a tile.
+
+    Long items are shared, and short ones where there are few: by as many as one tile for each compute unit allows.
+    """
+    target = request.target
+    size = target.local_size
+    idle = tile_count(items, size) < target.compute_units
+    if target.family == "gpu" and (length >= size or (length >= WARP and idle)):
+        counts = (size // n for n in SPLITS if size // n >= WARP)
+        sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), WARP)
+        return sharers, tile_count(items, size // sharers), size // sharers
+    per_tile = items_per_tile(items, target, 4 * length)
+    return 1, tile_count(items, per_tile), per_tile
+
+
+@variant("softmax")
+def softmax_kernel(request: Request) -> Kernel:
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, Softmax)
+    sharers, tiles, per_tile = _share(request, g.pixels, g.slices)
+    return Kernel(
+        "portable/softmax",
+        {
+            "beta": attributes.beta,
+            "log": attributes.log,
+            "dirty": attributes.log,
+            "sharers": sharers,
+            "per_tile": per_tile,
+            "src": request.input(0),
+        },
+        (request.activation("src", 0),),
+        tiles=tiles,
+        local_size=request.target.local_size,
+        scratch=scratch(request.target, sharers, 1),
+    )

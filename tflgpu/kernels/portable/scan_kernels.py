@@ -1,0 +1,53 @@
+"""Kernels of CUMSUM and TOPK_V2."""
+
+from __future__ import annotations
+
+from tflgpu.kernels.access import coordinates
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
+
+
+@variant("cumulative_sum")
+def cumulative_sum_kernel(request: Request) -> Kernel:
+    """One item is a line of quads along the axis, or of channels."""
+    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
+    assert isinstance(attributes, CumulativeSum)
+    along = coordinates(g.shape)[attributes.axis]
+    extent = g.slices if along.kind == "c" else g.shape[attributes.axis]
+    lines = g.quads // extent
+    per_tile = items_per_tile(lines, request.target, 8 * extent)
+    return Kernel(
+        "portable/cumulative_sum",
+        {
+            "along": along,
+            "extent": extent,
+            "lines": lines,
+            "exclusive": attributes.exclusive,
+            "reverse": attributes.reverse,
+            "per_tile": per_tile,
+            "src": source,
+            "dirty": along.kind == "c",
+        },
+        (request.activation("src", 0),),
+        tiles=tile_count(lines, per_tile),
+        local_size=request.target.local_size,
+        value_type=source.vector,
+    )
+
+
+@variant("top_k")
+def top_k_kernel(request: Request) -> Kernel:
+    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
+    assert isinstance(attributes, TopK)
+    per_tile = items_per_tile(g.pixels, request.target, 2 * g.channels * source.channels)
+    return Kernel(
+        "portable/top_k",
+        {"indices": attributes.result == "indices", "per_tile": per_tile, "src": source},
+        (request.activation("src", 0),),
+        tiles=tile_count(g.pixels, per_tile),
+        local_size=request.target.local_size,
+        value_type="int" if attributes.result == "indices" else source.vector,
+    )

@@ -1,0 +1,1 @@
+"""Runs of plans to learn from: parameters of kernels by measuring, and the result of every kernel."""

@@ -1,0 +1,85 @@
+"""The result of every kernel of one run: how to find the first that goes wrong.
+
+The kernels are those that :func:`tflgpu.compile` makes, fused and stored as there. To ask for intermediate tensors as
+outputs would change what is looked at: outputs break fusion and are stored in float in every precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
+from tflgpu.frontend.frontend import Frontend
+from tflgpu.frontend.lowered import Lowered
+from tflgpu.frontend.submodel import submodel
+from tflgpu.graph.layout import unpack
+from tflgpu.options import Options
+from tflgpu.passes import optimize
+from tflgpu.plan import make_plan
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.litert import CpuPiece
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.program import compile_program
+from tflgpu.runtime.opencl.session import Session, open_session
+from tflgpu.target import Target
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one kernel has written.
+
+    tensor: the name in the file, ``""`` for a step within an operator. operators: those that the kernel computes.
+    value: of the tensor's shape, in the element type that the device stores; quantized tensors as real numbers.
+    """
+
+    tensor: str
+    operators: tuple[int, ...]
+    value: Array
+
+
+def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Result]:
+    """Run a model once on arrays in the order of its inputs; one entry a kernel, in order of execution.
+
+    Raises what :func:`tflgpu.compile` raises.
+    """
+    device = choose(options.device)
+    session, target = open_session(device), device.target(options)
+    frontend = Frontend(model, options)
+    values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
+    found: list[Result] = []
+    for piece in frontend.pieces():
+        given = [values[t] for t in piece.inputs]
+        if piece.on_device:
+            results = _run_piece(frontend.lower_piece(piece), given, target, session, found)
+        else:
+            results = CpuPiece(submodel(model, frontend.entry.subgraph, piece)).run(given)
+        values |= zip(piece.outputs, results, strict=True)
+    return found
+
+
+def _run_piece(
+    lowered: Lowered, inputs: Sequence[Array], target: Target, session: Session, found: list[Result]
+) -> list[Array]:
+    """Run a piece on the device, append its kernels' results to ``found``, return its outputs."""
+    plan = make_plan(optimize(lowered.graph), target)
+    source = render(plan)
+    executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
+    executor = LaunchExecutor(executable, compile_program(session.context, source.text), session)
+
+    def record(number: int, elements: Array) -> None:
+        node = plan.kernels[number].node
+        storage, tensor = plan.storage[node.output], plan.graph[node.output]
+        shape = tensor.shape
+        value = elements[: tensor.size].reshape(shape) if storage.linear else unpack(elements, shape)
+        found.append(Result(tensor.name, node.sources, np.ascontiguousarray(value)))
+
+    written = [plan.storage[k.node.output] for k in plan.kernels]
+    return executor.observe(inputs, [(s.type, s.geometry.elements) for s in written], record)

@@ -1,0 +1,132 @@
+"""Parameters of kernels by measuring: see :class:`tflgpu.Options`, ``tuning``.
+
+A candidate is measured where it will run: the whole graph is planned, built and profiled with the second choice of
+every kernel, then with the third and so on, each time beside the first. So neighbours, caches and executor are those of
+the real thing, equal nodes are measured at once, and a machine that has become busy is so for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.artifact.cache import Cache
+from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
+from tflgpu.codegen.assemble import assemble
+from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.request import Choice, Chooser, Request
+from tflgpu.plan import Plan, make_plan
+from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.persistent_executor import PersistentExecutor
+from tflgpu.target import Target
+
+# Candidates of a kernel that "fast" measures, the first of which it would have without measuring.
+FEW = 3
+
+RUNS = 7
+
+TICK = 1e-9  # seconds; a device's clock may not see a small kernel at all
+
+# The part of the first candidate's time that another must not take to be preferred: less of a gain is noise.
+WORTHWHILE = 0.97
+
+Candidates = dict[str, Sequence[Choice]]  # by Request.signature
+
+
+class DeviceTuner:
+    """Measures on the device of ``session``. Remembers what it found, and so does ``cache``."""
+
+    def __init__(self, session: Session, effort: Literal["fast", "exhaustive"], cache: Cache | None = None) -> None:
+        self._session, self._effort, self._cache = session, effort, cache
+        self._best: dict[str, Choice] = {}
+
+    def __call__(self, graph: Graph, target: Target) -> Chooser:
+        """What chooses for the nodes of ``graph``. Raises BuildError and DeviceError."""
+        survey = _Trial({}, 0)
+        make_plan(graph, target, survey)
+        unknown = {s: ranked for s, ranked in survey.candidates.items() if not self._is_known(s, ranked)}
+        if self._effort == "fast":
+            unknown = {s: ranked[:FEW] for s, ranked in unknown.items()}
+        times = self._measure(graph, target, unknown) if unknown else {}
+        for signature, choice in best_choices(unknown, times).items():
+            self._best[signature] = choice
+            if self._cache is not None:
+                store_choice(self._cache, tuning_key(signature, self._effort, self._session.device), choice)
+        return lambda request, ranked: self._best.get(request.signature, ranked[0])
+
+    def _is_known(self, signature: str, ranked: Sequence[Choice]) -> bool:
+        """Whether this kernel needs no measurement, because it was measured before or there is nothing to choose."""
+        if signature not in self._best and self._cache is not None and len(ranked) > 1:
+            choice = load_choice(self._cache, tuning_key(signature, self._effort, self._session.device))
+            if choice is not None and choice in ranked:
+                self._best[signature] = choice
+        return signature in self._best or len(ranked) == 1
+
+    def _measure(self, graph: Graph, target: Target, candidates: Candidates) -> dict[str, list[float]]:
+        """Times of all candidates, in their order and with the first one's as the unit; of equal nodes together."""
+        times = {signature: [1.0] for signature in candidates}
+        trial = _Trial(candidates, 0)
+        plan = make_plan(graph, target, trial)
+        first = self._open(plan)
+        for rank in range(1, max(map(len, candidates.values()))):
+            other = self._open(make_plan(graph, target, _Trial(candidates, rank)))
+            before, now = in_turns((first, other))
+            for signature, ranked in candidates.items():
+                if rank < len(ranked):
+                    same = [i for i, k in enumerate(plan.kernels) if k.node.output in trial.nodes[signature]]
+                    times[signature].append(float((TICK + now[same].sum()) / (TICK + before[same].sum())))
+        return times
+
+    def _open(self, plan: Plan) -> Executor:
+        """What runs and profiles a plan."""
+        if not plan.target.ptx:  # without a clock a persistent kernel cannot be looked into
+            plan = replace(plan, target=replace(plan.target, executor="launch"))
+        text, executable = assemble(plan)
+        program, _ = build(text, self._session)
+        kind = PersistentExecutor if executable.persistent else LaunchExecutor
+        return kind(executable, program, self._session)
+
+
+def in_turns(executors: Sequence[Executor]) -> list[NDArray[np.float64]]:
+    """Seconds of each kernel of each executor on zeros: the least of several runs, as other work only adds to them."""
+    inputs = [np.zeros(port.shape, port.dtype) for port in executors[0].executable.inputs]
+    intervals = np.array([[executor.profile(inputs, 1) for executor in executors] for _ in range(RUNS)])
+    return list(np.min(intervals[..., 1] - intervals[..., 0], axis=0))
+
+
+def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, Choice]:
+    """The fastest candidate of each kernel; the first one, unless another is faster by more than noise.
+
+    times: of all candidates in their order, with the first one's as the unit.
+    """
+    best = {}
+    for signature, ranked in candidates.items():
+        fastest = int(np.argmin(times[signature]))
+        best[signature] = ranked[fastest if times[signature][fastest] < WORTHWHILE else 0]
+    return best
+
+
+class _Trial:
+    """A chooser that takes the candidate of a given rank where there is one, and notes who asked.
+
+    candidates: of every kernel that asked, by its signature. nodes: the outputs of the nodes that have it.
+    """
+
+    def __init__(self, tried: Candidates, rank: int) -> None:
+        self._tried, self._rank = tried, rank
+        self.candidates: Candidates = {}
+        self.nodes: dict[str, set[TensorId]] = {}
+
+    def __call__(self, request: Request, ranked: Sequence[Choice]) -> Choice:
+        signature = request.signature
+        self.candidates[signature] = ranked
+        self.nodes.setdefault(signature, set()).add(request.node.output)
+        tried = self._tried.get(signature, ranked)
+        return tried[self._rank] if signature in self._tried and self._rank < len(tried) else ranked[0]

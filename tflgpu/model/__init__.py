@@ -1,0 +1,1 @@
+"""The bytes of a .tflite file: reading, writing, and what is in them."""

@@ -1,0 +1,57 @@
+"""An operator's options: the fields of its flatbuffer table by name, defaults filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tflite
+
+from tflgpu.errors import ModelError
+
+
+class _EmptyTable:
+    """Stands in for an absent flatbuffer table: no field is present, so each accessor gives its default."""
+
+    @staticmethod
+    def Offset(_: int) -> int:  # noqa: N802 - what the decoder calls
+        return 0
+
+
+@cache
+def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
+    """(snake_case name, accessor) of each field of an options class; vectors through their numpy accessor."""
+    names = [n for n in vars(table) if not n.startswith(("_", "GetRootAs")) and n != "Init"]
+    fields = [n for n in names if not re.search(r"(AsNumpy|Length|IsNone|BufferHasIdentifier)$", n)]
+    return tuple(
+        (re.sub(r"(?<!^)(?=[A-Z])", "_", n).lower(), f"{n}AsNumpy" if f"{n}AsNumpy" in names else n) for n in fields
+    )
+
+
+def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
+    for which in ("BuiltinOptions", "BuiltinOptions2"):
+        number = getattr(operator, f"{which}Type")()
+        name = _table_name(which, number)
+        if name is None:
+            raise ModelError(f"operator {index} {code} has options of unknown type {number}")
+        if name != "NONE":
+            options = getattr(tflite, name)
+            table = options()
+            union = getattr(operator, which)()
+            table._tab = union or _EmptyTable()
+            if union is not None:
+                table.Init(union.Bytes, union.Pos)
+            return {field: _plain(getattr(table, get)()) for field, get in _option_fields(options)}
+    return {}
+
+
+@cache
+def _table_name(union: str, number: int) -> str | None:
+    return {v: n for n, v in vars(getattr(tflite, union)).items() if not n.startswith("_")}.get(number)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value.tolist()) if isinstance(value, np.ndarray) else value

@@ -1,0 +1,111 @@
+"""The float view of quantized models: integers are seen as the numbers they stand for.
+
+Constants are dequantized once. Activations are floats, rounded after each operator to what their integer type could
+have held (*simulated*), so that a model computes what its authors measured. Inputs and outputs convert on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.graph.ir import Step, Value
+from tflgpu.model.model import FileTensor
+
+QUANTIZED_TYPES = ("int8", "uint8", "int16")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The numbers that a quantized activation can hold: ``scale * (q - zero)`` for the integers q of ``dtype``."""
+
+    dtype: str
+    scale: float
+    zero: float
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest q."""
+        limits = np.iinfo(self.dtype)
+        return float(limits.min), float(limits.max)
+
+    @property
+    def outgrows_half(self) -> bool:
+        """Whether the numbers are more than half precision, with its 11 digits, can tell apart."""
+        return self.dtype == "int16"
+
+
+# Operators whose results are some of their inputs' values: rounding them again would change nothing.
+KEEPS_QUANTA = frozenset(
+    (
+        "BATCH_TO_SPACE_ND",
+        "BROADCAST_TO",
+        "DEPTH_TO_SPACE",
+        "DEQUANTIZE",
+        "EMBEDDING_LOOKUP",
+        "EXPAND_DIMS",
+        "GATHER",
+        "GATHER_ND",
+        "MAX_POOL_2D",
+        "MIRROR_PAD",
+        "PAD",
+        "RESHAPE",
+        "RESIZE_NEAREST_NEIGHBOR",
+        "REVERSE_V2",
+        "SLICE",
+        "SPACE_TO_BATCH_ND",
+        "SPACE_TO_DEPTH",
+        "SPLIT",
+        "SPLIT_V",
+        "SQUEEZE",
+        "STRIDED_SLICE",
+        "TILE",
+        "TRANSPOSE",
+        "UNPACK",
+    )
+)
+
+
+def is_quantized(tensor: FileTensor) -> bool:
+    """Whether the tensor's integers stand for real numbers; int32 only as a constant, which is a bias."""
+    bias = tensor.dtype in ("int32", "int64") and tensor.data is not None
+    return tensor.quantization is not None and (tensor.dtype in QUANTIZED_TYPES or bias)
+
+
+def view_dtype(tensor: FileTensor) -> str:
+    """The element type of a tensor in the float view."""
+    return "float32" if is_quantized(tensor) else tensor.dtype
+
+
+def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
+    """``scale * (q - zero_point)`` of a constant, in double, one scale for all or one for each index along the axis."""
+    assert tensor.quantization is not None and tensor.data is not None
+    q, shape = tensor.quantization, [1] * tensor.data.ndim
+    if len(q.scale) > 1:
+        shape[q.axis] = len(q.scale)
+    scale, zero = np.reshape(q.scale, shape), np.reshape(q.zero_point, shape)
+    with np.errstate(all="ignore"):  # an absurd scale gives infinities, as it would in any runtime
+        result: NDArray[Any] = scale * (tensor.data.astype(np.float64) - zero)
+        return result.astype(np.float32)
+
+
+def grid_of(tensor: FileTensor) -> Grid:
+    """The grid of a quantized activation, which has one scale and zero point."""
+    assert tensor.quantization is not None
+    return Grid(tensor.dtype, tensor.quantization.scale[0], float(tensor.quantization.zero_point[0]))
+
+
+def dequantize_step(grid: Grid) -> Step:
+    return Step("dequantize", (Value(0),), (grid.scale, grid.zero))
+
+
+def quantize_step(grid: Grid) -> Step:
+    return Step("quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
+
+
+def simulate_step(grid: Grid) -> Step:
+    """Clamp to the range of the integer type and round to its grid."""
+    return Step("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))

@@ -1,0 +1,238 @@
+"""Bytes of a .tflite file -> :class:`Model`, everything checked that later stages rely on.
+
+The PyPI package ``tflite`` decodes the flatbuffer; nothing after this module touches one. The decoder trusts offsets,
+so a damaged file can make it raise nearly anything: every such failure leaves here as a :class:`ModelError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+import tflite
+from numpy.typing import NDArray
+
+from tflgpu.errors import ModelError
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
+from tflgpu.model.operator_options import read_options
+from tflgpu.model.sparsity import densify
+from tflgpu.model.tensor_info import Quantization
+
+Buffer = bytes | bytearray | memoryview
+
+IDENTIFIER = b"TFL3"
+
+MAX_RANK = 8
+
+MAX_TENSOR_BYTES = 1 << 31  # TFLite's own 32-bit sizes end here
+
+DECODER_FAILURES = (struct.error, IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError)
+
+
+def read_model(data: Buffer) -> Model:
+    """Decode and check a model; constants stay views into ``data``.
+
+    Raises ModelError with what is wrong and what was expected.
+    """
+    head = bytes(data[:8])
+    if len(data) == 0:
+        raise ModelError("the model is empty (0 bytes); a .tflite file was expected")
+    if len(data) < 8 or head[4:8] != IDENTIFIER:
+        raise ModelError(
+            f"not a TensorFlow Lite model: bytes 4 to 8 are {head[4:8]!r}, where the file identifier "
+            f"{IDENTIFIER!r} belongs"
+        )
+    try:
+        return _Reader(data).model()
+    except DECODER_FAILURES as failure:
+        raise ModelError(
+            f"the model is damaged: an offset or length in its {len(data)} bytes points to a wrong place "
+            f"({type(failure).__name__}: {failure}); is the file complete?"
+        ) from failure
+
+
+class _Reader:
+    def __init__(self, data: Buffer) -> None:
+        self.data = data
+        self.file = tflite.Model.GetRootAs(data, 0)
+
+    def each(self, table: Any, name: str) -> Iterator[Any]:
+        """The elements of a vector of tables or scalars, its length believed only if the file could hold it."""
+        length = getattr(table, f"{name}Length")()
+        if length * 4 > len(self.data):
+            raise ModelError(
+                f"the model is damaged: a vector {name} claims {length} elements, more than the file can hold"
+            )
+        return map(getattr(table, name), range(length))
+
+    def model(self) -> Model:
+        # Buffer 0 means "no data", even in files that leave it out.
+        buffers = (self._buffer(b) for b in self.each(self.file, "Buffers"))
+        self.buffers = tuple(buffers) or (np.empty(0, np.uint8),)
+        self.codes = tuple(self._code(c) for c in self.each(self.file, "OperatorCodes"))
+        subgraphs = tuple(self._subgraph(i, s) for i, s in enumerate(self.each(self.file, "Subgraphs")))
+        if not subgraphs:
+            raise ModelError("the model has no subgraph, so there is nothing to run")
+        signatures = tuple(self._signature(s, subgraphs) for s in self.each(self.file, "SignatureDefs"))
+        return Model(subgraphs, signatures, _text(self.file.Description()))
+
+    def _buffer(self, buffer: Any) -> NDArray[np.uint8]:
+        if buffer.Offset() > 1:  # models beyond 2 GB keep their data behind the flatbuffer
+            end = buffer.Offset() + buffer.Size()
+            if end > len(self.data):
+                raise ModelError(f"the model is truncated: a buffer ends at byte {end} of {len(self.data)}")
+            return np.frombuffer(self.data, np.uint8, buffer.Size(), buffer.Offset())
+        data = buffer.DataAsNumpy()
+        return np.empty(0, np.uint8) if isinstance(data, int) else data
+
+    def _code(self, code: Any) -> tuple[str, int, bool]:
+        # Files before schema 3a have only the byte-sized field, later ones fill both or only the wide one.
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if number == tflite.BuiltinOperator.CUSTOM:
+            return _text(code.CustomCode()) or "CUSTOM", code.Version(), True
+        name = tflite.utils.BUILTIN_OPCODE2NAME.get(number)
+        if name is None:
+            raise ModelError(
+                f"operator code {number} is not in the schema that tflgpu reads; the file is damaged or too new"
+            )
+        return name, code.Version(), False
+
+    def _subgraph(self, index: int, subgraph: Any) -> Subgraph:
+        tensors = tuple(self._tensor(i, t) for i, t in enumerate(self.each(subgraph, "Tensors")))
+        operators = tuple(self._operator(i, o, len(tensors)) for i, o in enumerate(self.each(subgraph, "Operators")))
+        inputs = _indices(subgraph.InputsAsNumpy(), len(tensors), f"inputs of subgraph {index}")
+        outputs = _indices(subgraph.OutputsAsNumpy(), len(tensors), f"outputs of subgraph {index}")
+        result = Subgraph(_text(subgraph.Name()), tensors, operators, inputs, outputs)
+        _check_order(index, result)
+        return result
+
+    def _tensor(self, index: int, tensor: Any) -> FileTensor:
+        shape = _ints(tensor.ShapeAsNumpy())
+        dtype = DTYPES.get(tensor.Type())
+        where = f"tensor {index} {_text(tensor.Name())!r}"
+        if dtype is None:
+            raise ModelError(f"{where} has element type {tensor.Type()}, which the schema does not know")
+        if len(shape) > MAX_RANK or any(d < 0 for d in shape):
+            raise ModelError(
+                f"{where} has shape {list(shape)}; at most {MAX_RANK} dimensions, none negative, were expected"
+            )
+        if prod(shape) * itemsize(dtype) > MAX_TENSOR_BYTES:
+            raise ModelError(f"{where} of shape {list(shape)} would take more than {MAX_TENSOR_BYTES} bytes")
+        if not 0 <= tensor.Buffer() < len(self.buffers):
+            raise ModelError(f"{where} refers to buffer {tensor.Buffer()} of {len(self.buffers)}")
+        return FileTensor(
+            index,
+            _text(tensor.Name()),
+            shape,
+            _ints(tensor.ShapeSignatureAsNumpy()) or shape,
+            dtype,
+            self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity()),
+            _quantization(where, tensor.Quantization(), shape),
+            tensor.IsVariable(),
+        )
+
+    def _constant(self, where: str, data: NDArray[np.uint8], dtype: str, shape: Shape, sparsity: Any) -> Array | None:
+        if data.size == 0:
+            return None
+        if dtype not in NUMPY_TYPES:
+            return data  # raw bytes: strings, packed 4-bit numbers
+        if sparsity is not None:
+            return densify(data.view(NUMPY_TYPES[dtype]), shape, sparsity)
+        expected = prod(shape) * itemsize(dtype)
+        if data.size != expected:
+            raise ModelError(
+                f"{where} has {data.size} bytes of data, but shape {list(shape)} of {dtype} needs {expected}"
+            )
+        return data.view(NUMPY_TYPES[dtype]).reshape(shape)
+
+    def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
+        if not 0 <= operator.OpcodeIndex() < len(self.codes):
+            raise ModelError(f"operator {index} has operator code {operator.OpcodeIndex()} of {len(self.codes)}")
+        code, version, is_custom = self.codes[operator.OpcodeIndex()]
+        custom = operator.CustomOptionsAsNumpy()
+        return Operator(
+            index,
+            code,
+            version,
+            _indices(operator.InputsAsNumpy(), tensors, f"inputs of operator {index} {code}", absent=True),
+            _indices(operator.OutputsAsNumpy(), tensors, f"outputs of operator {index} {code}"),
+            {} if is_custom else read_options(operator, index, code),
+            is_custom,
+            b"" if isinstance(custom, int) else custom.tobytes(),
+        )
+
+    def _signature(self, signature: Any, subgraphs: tuple[Subgraph, ...]) -> Signature:
+        key, index = _text(signature.SignatureKey()), signature.SubgraphIndex()
+        if index >= len(subgraphs):
+            raise ModelError(f"signature {key!r} refers to subgraph {index} of {len(subgraphs)}")
+        names: list[dict[str, int]] = []
+        for side in ("Inputs", "Outputs"):
+            arguments = {_text(m.Name()): int(m.TensorIndex()) for m in self.each(signature, side)}
+            _indices(np.array(list(arguments.values()), np.int64), len(subgraphs[index].tensors), f"signature {key!r}")
+            names.append(arguments)
+        return Signature(key, index, *names)
+
+
+def _check_order(index: int, subgraph: Subgraph) -> None:
+    """Every tensor is written once, and before it is read: the order in the file is the order of execution.
+
+    Variable tensors have a value from the start and may be written often.
+    """
+    ready = {*subgraph.inputs, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
+    for operator in subgraph.operators:
+        for tensor in operator.inputs:
+            if tensor >= 0 and tensor not in ready:
+                name = subgraph.tensors[tensor].name
+                # An empty constant has no data to tell it from a tensor nobody writes.
+                if prod(subgraph.tensors[tensor].shape) != 0:
+                    raise ModelError(
+                        f"subgraph {index}, operator {operator.index} {operator.code} reads tensor {tensor} {name!r} "
+                        "before any operator writes it"
+                    )
+        for tensor in operator.outputs:
+            if tensor in ready and not subgraph.tensors[tensor].is_variable:
+                raise ModelError(
+                    f"subgraph {index}, operator {operator.index} {operator.code} writes tensor {tensor}, "
+                    "which is an input, a constant, or written already"
+                )
+            ready.add(tensor)
+    missing = [t for t in subgraph.outputs if t not in ready]
+    if missing:
+        raise ModelError(f"subgraph {index} has output tensors {missing} that no operator writes")
+
+
+def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
+    if table is None or table.ScaleLength() == 0:
+        return None
+    scale, zero_point = tuple(map(float, table.ScaleAsNumpy())), _ints(table.ZeroPointAsNumpy()) or (0,)
+    axis = table.QuantizedDimension()
+    if len(zero_point) == 1:
+        zero_point *= len(scale)
+    if len(zero_point) != len(scale) or (len(scale) > 1 and not (axis < len(shape) and shape[axis] == len(scale))):
+        raise ModelError(
+            f"{where} of shape {list(shape)} has {len(scale)} scales and {len(zero_point)} zero points "
+            f"along axis {axis}"
+        )
+    return Quantization(scale, zero_point, axis)
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode("utf-8", "replace")
+
+
+def _ints(array: Any) -> tuple[int, ...]:
+    return () if isinstance(array, int) else tuple(array.tolist())
+
+
+def _indices(array: Any, count: int, what: str, *, absent: bool = False) -> tuple[int, ...]:
+    """A vector of tensor indices, each within the subgraph (or -1 where an input may be absent)."""
+    indices = _ints(array)
+    lowest = -1 if absent else 0
+    bad = [i for i in indices if not lowest <= i < count]
+    if bad:
+        raise ModelError(f"{what} name tensors {bad}, but there are {count} tensors")
+    return indices

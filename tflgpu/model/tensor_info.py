@@ -1,0 +1,30 @@
+"""What callers see of a model's inputs and outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import Shape
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """``real = scale * (q - zero_point)``, one pair for the tensor or one for each index along ``axis``."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A model input or output: NHWC, in the element type of the file.
+
+    free_axes: the axes whose size the file leaves open; ``shape`` has what they were compiled for.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    quantization: Quantization | None
+    free_axes: tuple[int, ...] = ()

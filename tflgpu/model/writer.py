@@ -1,0 +1,253 @@
+"""Write TensorFlow Lite models tensor by tensor, operator by operator.
+
+The file layout is version 3 of TensorFlow Lite's public schema (``compiler/mlir/lite/schema/schema.fbs``),
+reached through the builder functions that flatc generated into the PyPI package ``tflite``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
+from numpy.typing import ArrayLike
+
+from tflgpu.model.file_tables import (
+    OperatorCode,
+    OperatorTable,
+    Quantization,
+    SubgraphTable,
+    TensorTable,
+    offset_vector,
+    write_buffer,
+    write_operator_code,
+    write_subgraph,
+)
+from tflgpu.model.writer_options import BUILTINS, checked_options, enumerators, options_table
+
+_SCHEMA_VERSION = 3
+
+_FILE_IDENTIFIER = b"TFL3"
+
+_ABSENT = -1  # the schema's index for an optional input that is not given
+
+_TENSOR_TYPES = enumerators(tflite.TensorType)
+
+
+class ModelBuilder:
+    """Writes a .tflite file, tensor by tensor.
+
+    Methods that make a tensor return its index, which is how operators name it. They make the main subgraph;
+    :meth:`subgraph` adds others, which operators call.
+    """
+
+    def __init__(self, description: str = "") -> None:
+        self._description = description
+        self._tensors: list[TensorTable] = []
+        self._buffers: list[bytes] = [b""]  # buffer 0 is empty by convention: every activation points to it
+        self._opcodes: dict[OperatorCode, int] = {}
+        self._operators: list[OperatorTable] = []
+        self._inputs: list[int] = []
+        self._called: list[SubgraphTable] = []
+
+    def input(
+        self,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        name: str | None = None,
+        quantization: Quantization | None = None,
+        shape_signature: Sequence[int] | None = None,
+    ) -> int:
+        """Add a model input of ``shape``; ``shape_signature`` repeats the shape with -1 where it may vary.
+
+        Raises:
+            ValueError: unknown ``dtype``, negative dimension, or a signature of another rank.
+        """
+        if shape_signature is not None and len(shape_signature) != len(shape):
+            raise ValueError(f"shape_signature {shape_signature} has not the rank of shape {shape}")
+        index = self._add_tensor(
+            "input", name, shape, dtype, quantization=quantization, shape_signature=shape_signature
+        )
+        self._inputs.append(index)
+        return index
+
+    def constant(self, array: ArrayLike, *, name: str | None = None, quantization: Quantization | None = None) -> int:
+        """Add a tensor with the values, shape and dtype of ``array`` (copied).
+
+        Raises:
+            ValueError: the schema has no tensor type for the array's dtype.
+        """
+        values = np.asarray(array)
+        little_endian = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        buffer = len(self._buffers)
+        dtype = values.dtype.name
+        index = self._add_tensor("constant", name, values.shape, dtype, buffer=buffer, quantization=quantization)
+        self._buffers.append(little_endian.tobytes())
+        return index
+
+    def tensor(
+        self,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        name: str | None = None,
+        quantization: Quantization | None = None,
+        is_variable: bool = False,
+    ) -> int:
+        """Add an activation, or with ``is_variable`` a state tensor that keeps its value between calls.
+
+        Raises:
+            ValueError: unknown ``dtype`` or negative dimension.
+        """
+        return self._add_tensor("tensor", name, shape, dtype, quantization=quantization, is_variable=is_variable)
+
+    def op(
+        self,
+        code: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: Mapping[str, object] | None = None,
+        *,
+        version: int = 1,
+        custom_options: bytes = b"",
+    ) -> None:
+        """Append operator ``code``: a BuiltinOperator name, or any other name for a custom operator.
+
+        ``inputs`` and ``outputs`` are tensor indices, -1 for an optional input that is absent. ``options``
+        are schema field names in snake_case; an enum is given by name or value, a field that is left out has
+        the schema's default. The option table is written even if empty, as TensorFlow's converter does.
+
+        Raises:
+            ValueError: unknown option, value that does not fit, tensor index out of range, or
+                ``custom_options`` on a builtin operator.
+        """
+        builtin = code in BUILTINS
+        if builtin and custom_options:
+            raise ValueError(f"{code} is a builtin operator: custom_options are for custom operators")
+        for index in inputs:
+            if index != _ABSENT:
+                self._check_tensor(index, f"{code} input")
+        for index in outputs:
+            self._check_tensor(index, f"{code} output")
+        values = checked_options(code, options or {})
+        self._operators.append(
+            OperatorTable(
+                opcode=self._opcodes.setdefault(OperatorCode(code, version), len(self._opcodes)),
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                table=options_table(code) if builtin else None,
+                options=values,
+                custom_options=custom_options,
+            )
+        )
+
+    def subgraph(self, other: ModelBuilder, outputs: Sequence[int] = ()) -> int:
+        """Add what ``other`` has built as one more subgraph. Returns its index, by which operators call it.
+
+        Raises:
+            ValueError: ``other`` has no such output, or subgraphs of its own.
+        """
+        if other._called:
+            raise ValueError("a subgraph cannot have subgraphs: add them to the model")
+        for index in outputs:
+            other._check_tensor(index, "subgraph output")
+        shift = len(self._buffers) - 1  # both have an empty buffer 0
+        self._buffers += other._buffers[1:]
+        codes = [self._opcodes.setdefault(code, len(self._opcodes)) for code in other._opcodes]
+        number = len(self._called) + 1
+        self._called.append(
+            SubgraphTable(
+                f"subgraph_{number}",
+                [replace(t, buffer=t.buffer + shift if t.buffer else 0) for t in other._tensors],
+                [replace(o, opcode=codes[o.opcode]) for o in other._operators],
+                other._inputs,
+                outputs,
+            )
+        )
+        return number
+
+    def finish(self, outputs: Sequence[int], *, signature: str | None = None) -> bytes:
+        """The model file; ``signature`` is the key of a signature over all inputs and these outputs.
+
+        Raises:
+            ValueError: an output index is out of range, or two tensors of the signature share a name.
+        """
+        for index in outputs:
+            self._check_tensor(index, "model output")
+        builder = flatbuffers.Builder(sum(map(len, self._buffers)) + 1024 * (1 + len(self._tensors)))
+        buffers = offset_vector(builder, [write_buffer(builder, data) for data in self._buffers])
+        main = SubgraphTable("main", self._tensors, self._operators, self._inputs, outputs)
+        subgraphs = offset_vector(builder, [write_subgraph(builder, graph) for graph in (main, *self._called)])
+        opcodes = offset_vector(builder, [write_operator_code(builder, opcode) for opcode in self._opcodes])
+        signatures = [] if signature is None else [self._write_signature(builder, signature, outputs)]
+        signature_defs = offset_vector(builder, signatures)
+        description = builder.CreateString(self._description)
+        tflite.ModelStart(builder)
+        tflite.ModelAddVersion(builder, _SCHEMA_VERSION)
+        tflite.ModelAddOperatorCodes(builder, opcodes)
+        tflite.ModelAddSubgraphs(builder, subgraphs)
+        tflite.ModelAddDescription(builder, description)
+        tflite.ModelAddBuffers(builder, buffers)
+        tflite.ModelAddSignatureDefs(builder, signature_defs)
+        builder.Finish(tflite.ModelEnd(builder), file_identifier=_FILE_IDENTIFIER)
+        return bytes(builder.Output())
+
+    def _add_tensor(
+        self,
+        kind: str,
+        name: str | None,
+        shape: Sequence[int],
+        dtype: str,
+        *,
+        buffer: int = 0,
+        quantization: Quantization | None,
+        shape_signature: Sequence[int] | None = None,
+        is_variable: bool = False,
+    ) -> int:
+        index = len(self._tensors)
+        name = f"{kind}_{index}" if name is None else name
+        dims = tuple(map(operator.index, shape))
+        if any(dim < 0 for dim in dims):
+            raise ValueError(f"tensor {name!r} has a negative dimension: {dims}")
+        if (type_name := str(dtype).upper()) not in _TENSOR_TYPES:
+            known = ", ".join(_TENSOR_TYPES).lower()
+            raise ValueError(f"tensor {name!r}: no tensor type {dtype!r}; known types: {known}")
+        signature = None if shape_signature is None else tuple(map(operator.index, shape_signature))
+        self._tensors.append(
+            TensorTable(name, dims, _TENSOR_TYPES[type_name], buffer, quantization, signature, is_variable)
+        )
+        return index
+
+    def _check_tensor(self, index: int, role: str) -> None:
+        if not 0 <= index < len(self._tensors):
+            raise ValueError(f"{role}: no tensor {index}; the model has {len(self._tensors)}")
+
+    def _write_signature(self, builder: Any, key: str, outputs: Sequence[int]) -> int:
+        input_maps = self._write_tensor_maps(builder, self._inputs)
+        output_maps = self._write_tensor_maps(builder, outputs)
+        key_offset = builder.CreateString(key)
+        tflite.SignatureDefStart(builder)
+        tflite.SignatureDefAddInputs(builder, input_maps)
+        tflite.SignatureDefAddOutputs(builder, output_maps)
+        tflite.SignatureDefAddSignatureKey(builder, key_offset)
+        tflite.SignatureDefAddSubgraphIndex(builder, 0)
+        return int(tflite.SignatureDefEnd(builder))
+
+    def _write_tensor_maps(self, builder: Any, indices: Sequence[int]) -> int:
+        """The (name, tensor index) pairs of one side of a signature."""
+        names = [self._tensors[index].name for index in indices]
+        if len(set(names)) != len(names):
+            raise ValueError(f"a signature needs distinct tensor names, not {names}")
+        maps = []
+        for name, index in zip(names, indices, strict=True):
+            name_offset = builder.CreateString(name)
+            tflite.TensorMapStart(builder)
+            tflite.TensorMapAddName(builder, name_offset)
+            tflite.TensorMapAddTensorIndex(builder, index)
+            maps.append(tflite.TensorMapEnd(builder))
+        return offset_vector(builder, maps)

@@ -1,0 +1,216 @@
+"""Elementwise operators: each becomes a ``map`` node with one step, ready to fuse into its producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tflgpu.graph.ir import Step, Tensor, Value, broadcasts_to
+from tflgpu.ops.arithmetic.lookup import TABULATED, lookup_node
+from tflgpu.ops.declaration import FLOATS, Emit, Emitter, Site, declare, operands_of
+
+UNARY = {
+    "RELU": "relu",
+    "RELU6": "relu6",
+    "RELU_N1_TO_1": "relu_n1_to_1",
+    "RELU_0_TO_1": "relu_0_to_1",
+    "HARD_SWISH": "hard_swish",
+    "ELU": "elu",
+    "LOGISTIC": "logistic",
+    "TANH": "tanh",
+    "EXP": "exp",
+    "LOG": "log",
+    "SQRT": "sqrt",
+    "RSQRT": "rsqrt",
+    "SQUARE": "square",
+    "ABS": "abs",
+    "NEG": "neg",
+    "SIN": "sin",
+    "COS": "cos",
+    "FLOOR": "floor",
+    "CEIL": "ceil",
+    "ROUND": "round",
+    "SIGN": "sign",
+}
+
+BINARY = {
+    "ADD": "add",
+    "SUB": "sub",
+    "MUL": "mul",
+    "DIV": "div",
+    "MAXIMUM": "maximum",
+    "MINIMUM": "minimum",
+    "SQUARED_DIFFERENCE": "squared_difference",
+    "POW": "pow",
+    "ATAN2": "atan2",
+    "FLOOR_DIV": "floor_div",
+    "FLOOR_MOD": "floor_mod",
+}
+
+# The greatest versions of operators that have more than one; they differ in element types and ranks.
+VERSIONS = {
+    "ABS": 5,
+    "COS": 2,
+    "EXP": 2,
+    "LOG": 2,
+    "LOGISTIC": 3,
+    "RELU": 3,
+    "RELU6": 3,
+    "RSQRT": 3,
+    "SIGN": 2,
+    "SIN": 2,
+    "SQRT": 2,
+    "TANH": 3,
+    "ADD": 6,
+    "DIV": 2,
+    "FLOOR_DIV": 3,
+    "FLOOR_MOD": 2,
+    "MAXIMUM": 4,
+    "MINIMUM": 4,
+    "MUL": 8,
+    "SQUARED_DIFFERENCE": 2,
+    "SUB": 5,
+}
+
+# Operators that compute with integers too: sums and products wrap around, DIV truncates.
+_INTEGERS = frozenset(("int16", "int32", "int64"))
+
+INTEGER_TYPES = {
+    "ABS": _INTEGERS,
+    "NEG": _INTEGERS,
+    "ADD": _INTEGERS,
+    "SUB": _INTEGERS,
+    "MUL": _INTEGERS,
+    "DIV": _INTEGERS,
+    "MAXIMUM": _INTEGERS,
+    "MINIMUM": _INTEGERS,
+    "SQUARED_DIFFERENCE": _INTEGERS,
+    "POW": _INTEGERS,
+    "FLOOR_DIV": _INTEGERS | {"int8"},
+    "FLOOR_MOD": _INTEGERS | {"int8"},
+    "SIGN": frozenset(("int32",)),
+}
+
+# On the device a float64 is a float, and a uint32 an int of the same bits, as it is for sums and products.
+OTHER_TYPES = {
+    "ADD": frozenset(("uint32",)),
+    "SUB": frozenset(("uint32",)),
+    "MUL": frozenset(("uint32",)),
+    "SIGN": frozenset(("float64",)),
+    "ATAN2": frozenset(("float64",)),
+}
+
+TANH = 4  # of the schema's ActivationFunctionType
+
+
+def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None) -> Tensor:
+    """One step over broadcast operands, then the fused activation; of the last operand's type, or ``dtype``.
+
+    The kernel walks a *primary* input: a computed one of the full shape if there is one, so that it can be
+    fused with the node that computes it.
+    """
+    shape = np.broadcast_shapes(*(t.shape for t in operands))
+    full = [t for t in operands if t.shape == shape]
+    primary = next((t for t in full if not t.is_constant), full[0] if full else operands[0])
+    inputs, refs = operands_of(primary, operands)
+    if len(operands) == 2 and operands[0].id == operands[1].id and function == "mul":
+        function, refs = "square", refs[:1]
+    step = Step(function, tuple(refs))
+    steps = (step, *emit.activation(site, after=1))
+    return emit.node("map", inputs, shape, steps=steps, dtype=dtype or operands[-1].dtype)
+
+
+def broadcast_reasons(site: Site) -> Iterator[str]:
+    """Obstacles of an operator whose inputs broadcast against each other."""
+    shapes = [t.shape for t in site.inputs if t is not None]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        yield f"its inputs of shapes {' and '.join(map(str, map(list, shapes)))} do not broadcast"
+
+
+def _binary_reasons(site: Site) -> Iterator[str]:
+    yield from broadcast_reasons(site)
+    x, y = site.input(0), site.input(1)
+    if x.dtype != y.dtype:
+        yield f"its inputs have different element types, {x.dtype} and {y.dtype}"
+    elif x.dtype not in FLOATS:
+        if x.dtype == "uint32" and site.options.get("fused_activation_function", 0):
+            yield "its fused activation function does not apply to uint32"
+        elif site.options.get("fused_activation_function") == TANH:
+            yield "its fused activation function TANH does not apply to integers"
+        if site.code == "POW" and y.data is not None and y.data.min() < 0:
+            yield "it raises integers to negative powers"
+
+
+def _unary(code: str, function: str) -> Emit:
+    def emit_unary(site: Site, emit: Emitter) -> Tensor:
+        x, grid, result = site.input(0), site.input_grids[0], site.output_grids[0]
+        if code in TABULATED and grid and result and grid.dtype == result.dtype == "int16":
+            return lookup_node(emit, x, grid, result, TABULATED[code])
+        return map_node(site, emit, function, [x])
+
+    return emit_unary
+
+
+def _binary(function: str) -> Emit:
+    return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)])
+
+
+def _types_of(code: str) -> frozenset[str]:
+    return FLOATS | INTEGER_TYPES.get(code, frozenset()) | OTHER_TYPES.get(code, frozenset())
+
+
+for _code, _function in UNARY.items():
+    declare(_code, versions=VERSIONS.get(_code, 1), inputs=1, types=_types_of(_code))(_unary(_code, _function))
+
+
+for _code, _function in BINARY.items():
+    _most = VERSIONS.get(_code, 1)
+    declare(_code, versions=_most, inputs=2, types=_types_of(_code), reasons=_binary_reasons)(_binary(_function))
+
+
+@declare("QUANTIZE", versions=6, inputs=1)
+@declare("DEQUANTIZE", versions=9, inputs=1, types=FLOATS | {"float16"})
+def requantize(site: Site, emit: Emitter) -> Tensor:
+    """Nothing to compute in the float view: the output's own quantization is simulated by the lowering."""
+    return emit.node("map", [site.input(0)], site.input(0).shape, dtype="float32")
+
+
+def _prelu_reasons(site: Site) -> Iterator[str]:
+    x, alpha = site.input(0), site.input(1)
+    if not broadcasts_to(alpha.shape, x.shape):
+        yield f"its slope of shape {list(alpha.shape)} does not broadcast to the input's {list(x.shape)}"
+
+
+@declare("PRELU", versions=1, inputs=2, reasons=_prelu_reasons)
+def prelu(site: Site, emit: Emitter) -> Tensor:
+    return map_node(site, emit, "prelu", [site.input(0), site.input(1)])
+
+
+@declare("LEAKY_RELU", versions=2, inputs=1)
+def leaky_relu(site: Site, emit: Emitter) -> Tensor:
+    x = site.input(0)
+    step = Step("leaky_relu", (Value(0),), (float(site.options.get("alpha", 0.0)),))
+    return emit.node("map", [x], x.shape, steps=(step,))
+
+
+@declare("GELU", versions=3, inputs=1)
+def gelu(site: Site, emit: Emitter) -> Tensor:
+    return map_node(site, emit, "gelu_approximate" if site.options.get("approximate") else "gelu", [site.input(0)])
+
+
+def _add_n_reasons(site: Site) -> Iterator[str]:
+    shapes, types = ({getattr(t, what) for t in site.inputs} for what in ("shape", "dtype"))
+    if len(shapes) > 1 or len(types) > 1:
+        yield "its inputs differ in shape or element type"
+
+
+@declare("ADD_N", versions=1, inputs=(2, 1000), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
+def add_n(site: Site, emit: Emitter) -> Tensor:
+    """A chain of sums, which fusion joins up to the number of inputs that a kernel can take."""
+    total = emit.node("map", [site.input(0)], site.input(0).shape)
+    for i in range(1, len(site.inputs)):
+        total = map_node(site, emit, "add", [total, site.input(i)])
+    return total

@@ -1,0 +1,139 @@
+"""Comparisons, logic, SELECT and CAST: elementwise operators that change element types. Truth values are 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import frexp
+
+from tflgpu.graph.ir import Step, Tensor, Value
+from tflgpu.model.quantization import Grid
+from tflgpu.ops.arithmetic.elementwise import broadcast_reasons, map_node
+from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, Emit, Emitter, Site, declare
+from tflgpu.ops.movement.shaping import reshape_node
+
+COMPARISONS = {
+    "EQUAL": "equal",
+    "NOT_EQUAL": "not_equal",
+    "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal",
+    "LESS": "less",
+    "LESS_EQUAL": "less_equal",
+}
+
+BOOL = frozenset(("bool",))
+
+_REAL = FLOATS | {"float16", "float64"}
+
+_COMPARISON_UNIT = 2.0**-8  # of TFLite's 8-bit comparisons
+
+
+def _comparison_reasons(site: Site) -> Iterator[str]:
+    yield from broadcast_reasons(site)
+    if site.input(0).dtype != site.input(1).dtype:
+        yield f"it compares {site.input(0).dtype} with {site.input(1).dtype} values"
+
+
+def _binary(function: str) -> Emit:
+    return lambda site, emit: map_node(site, emit, function, [site.input(0), site.input(1)], "bool")
+
+
+def _comparison(function: str) -> Emit:
+    def emit_comparison(site: Site, emit: Emitter) -> Tensor:
+        operands = [_fixed_point(emit, site.input(i), site.input_grids[i]) for i in range(2)]
+        return map_node(site, emit, function, operands, "bool")
+
+    return emit_comparison
+
+
+def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
+    """A quantized operand as TFLite's comparisons of 8-bit tensors see it: in multiples of 1/256, whatever its scale.
+
+    They take the scale as ``mantissa * 2**exponent``, round after multiplying by the mantissa and again after shifting
+    by the exponent (ComparisonWithScaling in TFLite's comparisons.h); neither is defined for a scale of 1 or more.
+    """
+    if grid is None or grid.dtype not in ("int8", "uint8") or not 0 < grid.scale < 1:
+        return x
+    _, exponent = frexp(grid.scale)
+    units = (2.0**exponent * _COMPARISON_UNIT, _COMPARISON_UNIT)
+    limits = -(2.0**31), 2.0**31  # of 32-bit fixed point, far from any value
+    steps = tuple(Step("simulate", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
+    return emit.node("map", [x], x.shape, steps=steps, precise=True)
+
+
+for _code, _function in COMPARISONS.items():
+    _types = ANY if _code in ("EQUAL", "NOT_EQUAL") else NUMBERS
+    declare(_code, versions=5, inputs=2, types=_types, reasons=_comparison_reasons)(_comparison(_function))
+
+
+for _code, _function in (("LOGICAL_AND", "logical_and"), ("LOGICAL_OR", "logical_or")):
+    declare(_code, versions=1, inputs=2, types=BOOL, reasons=broadcast_reasons)(_binary(_function))
+
+
+@declare("LOGICAL_NOT", versions=1, inputs=1, types=BOOL)
+def logical_not(site: Site, emit: Emitter) -> Tensor:
+    return map_node(site, emit, "logical_not", [site.input(0)])
+
+
+def _choice_reasons(site: Site) -> Iterator[str]:
+    condition, x, y = (site.input(i) for i in range(3))
+    if condition.dtype != "bool":
+        yield f"its condition has element type {condition.dtype}; bool was expected"
+    if x.dtype != y.dtype:
+        yield f"it chooses between {x.dtype} and {y.dtype} values"
+
+
+def _select_reasons(site: Site) -> Iterator[str]:
+    yield from _choice_reasons(site)
+    condition, x, y = (site.input(i).shape for i in range(3))
+    if x != y:
+        yield f"it chooses between shapes {list(x)} and {list(y)}"
+    elif condition not in ((), x[:1], x):
+        yield f"its condition of shape {list(condition)} fits neither elements nor rows of its inputs {list(x)}"
+
+
+@declare("SELECT", versions=4, inputs=3, types=ANY, reasons=_select_reasons)
+def select(site: Site, emit: Emitter) -> Tensor:
+    """A condition of rank 1 chooses whole rows, that is along the first axis, unlike in broadcasting."""
+    condition, x, y = (site.input(i) for i in range(3))
+    if len(condition.shape) == 1:
+        condition = reshape_node(emit, condition, condition.shape + (1,) * (len(x.shape) - 1))
+    return map_node(site, emit, "select", [condition, x, y])
+
+
+def _select_v2_reasons(site: Site) -> Iterator[str]:
+    yield from _choice_reasons(site)
+    yield from broadcast_reasons(site)
+
+
+@declare("SELECT_V2", versions=2, inputs=3, types=ANY, reasons=_select_v2_reasons)
+def select_v2(site: Site, emit: Emitter) -> Tensor:
+    return map_node(site, emit, "select", [site.input(i) for i in range(3)])
+
+
+def _conversion(source: str, target: str) -> tuple[str, ...]:
+    """Step functions that lead from one element type to another; 64-bit integers have 32 bits on the device."""
+    if target == "bool":
+        return ("to_bool",) if source != "bool" else ()
+    if target in _REAL:
+        to_float = "unsigned_to_float" if source == "uint32" else "to_float"
+        rounded = ("to_float16",) if target == "float16" and source != "float16" else ()
+        return rounded if source in _REAL else (to_float, *rounded)
+    if target == "uint32":
+        return ("to_uint32",) if source in _REAL else ()
+    whole = ("to_int",) if source in _REAL else ()
+    narrow = target in ("int8", "uint8", "int16", "uint16") and source not in (target, "bool")
+    return (*whole, f"to_{target}") if narrow else whole
+
+
+def _cast_reasons(site: Site) -> Iterator[str]:
+    if site.output_types[0] not in ANY:
+        yield f"it converts to {site.output_types[0]}; only {', '.join(sorted(ANY))} are supported"
+
+
+@declare("CAST", versions=9, inputs=1, types=ANY, reasons=_cast_reasons)
+def cast(site: Site, emit: Emitter) -> Tensor:
+    """To the type of the output tensor: old converters left the options' types unset."""
+    x, target = site.input(0), site.output_types[0]
+    functions = _conversion(x.dtype, target)
+    steps = tuple(Step(function, (Value(i),)) for i, function in enumerate(functions))
+    return emit.node("map", [x], x.shape, steps=steps, dtype=target)

@@ -1,0 +1,50 @@
+"""L2_NORMALIZATION and LOCAL_RESPONSE_NORMALIZATION: channels divided by a measure of them, computed in float."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.graph.ir import Input, Step, Tensor, Value
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.declaration import Emitter, Site, declare
+
+# What TFLite divides by where all channels are zero.
+LEAST_NORM = 1e-6
+
+
+@dataclass(frozen=True)
+class LocalResponse:
+    """``x * (bias + alpha * sum of squares of channels c - radius to c + radius) ** -beta``."""
+
+    radius: int
+    bias: float
+    alpha: float
+    beta: float
+
+
+def _rank_reasons(site: Site) -> Iterator[str]:
+    if not site.input(0).shape:
+        yield "its input has no axes"
+
+
+@declare("L2_NORMALIZATION", versions=2, inputs=1, reasons=_rank_reasons)
+def l2_normalization(site: Site, emit: Emitter) -> Tensor:
+    """The norm over the last axis is reduced in one node, so that no square has to fit into half precision."""
+    x, least = site.input(0), emit.constant(np.array(LEAST_NORM, np.float32))
+    steps = (Step("sqrt", (Value(0),)), Step("maximum", (Value(1), Input(1))))
+    axes = (len(x.shape) - 1,)
+    norm = emit.node("reduce", [x, least], (*x.shape[:-1], 1), Reduce("sum_of_squares", axes), steps)
+    quotient = Step("div", (Value(0), Input(1)))
+    return emit.node("map", [x, norm], x.shape, steps=(quotient, *emit.activation(site, after=1)))
+
+
+@declare("LOCAL_RESPONSE_NORMALIZATION", versions=1, inputs=1, reasons=_rank_reasons)
+def local_response_normalization(site: Site, emit: Emitter) -> Tensor:
+    x, option = site.input(0), site.options.get
+    attributes = LocalResponse(
+        int(option("radius", 0)), float(option("bias", 0.0)), float(option("alpha", 0.0)), float(option("beta", 0.0))
+    )
+    return emit.node("local_response", [x], x.shape, attributes)

@@ -1,0 +1,172 @@
+"""Reductions over any axes, softmax and ARG_MAX: each result depends on many elements. Float sums are never in half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from tflgpu.graph.ir import Step, Tensor
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.declaration import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.movement.shaping import reshape_node
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Over ``axes`` (normal, sorted), which stay with size 1."""
+
+    function: str
+    axes: tuple[int, ...]
+
+
+REDUCERS = {
+    "MEAN": "mean",
+    "SUM": "sum",
+    "REDUCE_MAX": "max",
+    "REDUCE_MIN": "min",
+    "REDUCE_PROD": "prod",
+    "REDUCE_ANY": "any",
+    "REDUCE_ALL": "all",
+}
+
+# The reductions of no elements that have a value; TFLite knows no infinities here.
+OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
+    "sum": lambda _: 0,
+    "prod": lambda _: 1,
+    "any": lambda _: 0,
+    "all": lambda _: 1,
+    "max": lambda dtype: _limits(dtype).min,
+    "min": lambda dtype: _limits(dtype).max,
+}
+
+
+def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
+    return np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Over the last axis: exp(beta * x) / sum(exp(beta * x)), or its logarithm."""
+
+    beta: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class ArgExtreme:
+    """The first index of the greatest (or least) element along ``axis``, which stays with size 1."""
+
+    axis: int
+    greatest: bool
+
+
+def _listed_axes(site: Site) -> list[int | None]:
+    """The axes that input 1, a constant, lists; None for each that input 0 does not have."""
+    return [normal_axis(a, len(site.input(0).shape)) for a in numbers(site, 1)]
+
+
+def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
+    """The shape of input 0 reduced over ``axes``, with or without axes of size 1 in their places."""
+    shape = enumerate(site.input(0).shape)
+    if site.options.get("keep_dims"):
+        return tuple(1 if i in axes else d for i, d in shape)
+    return tuple(d for i, d in shape if i not in axes)
+
+
+def _axes(site: Site) -> tuple[int, ...] | None:
+    """The axes to reduce over, sorted; None if they are not known or not all axes of the input.
+
+    Axes that are computed at run time are known by their number (TensorFlow lets none be listed twice) and by the
+    result's shape, if no others lead to that shape.
+    """
+    if site.constant(1) is not None:
+        axes = {a for a in _listed_axes(site) if a is not None}
+        return tuple(sorted(axes)) if None not in _listed_axes(site) else None
+    declared, rank = site.output_shapes[0], len(site.input(0).shape)
+    candidates = combinations(range(rank), site.input(1).size)
+    fitting = [c for c in candidates if declared is None or _reduced_shape(site, c) == declared]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _reasons(site: Site, function: str) -> Iterator[str]:
+    shape, axes = site.input(0).shape, _axes(site)
+    if axes is None and site.constant(1) is None:
+        yield "its axes (input 1) are computed at run time, and the shape of its result does not tell which they are"
+    elif axes is None:
+        yield f"its axes {numbers(site, 1)} are not all axes of its input {list(shape)}"
+    elif 0 in shape and (0 in _reduced_shape(site, axes) or function not in OF_NOTHING):
+        yield f"its {function} of an input of shape {list(shape)} has no value"
+
+
+def _reduction(function: str) -> Emit:
+    def emit_reduction(site: Site, emit: Emitter) -> Tensor:
+        x, axes = site.input(0), _axes(site)
+        assert axes is not None
+        shape = _reduced_shape(site, axes)
+        if x.size == 0:
+            return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
+        return reshape_node(emit, reduce_node(emit, x, function, axes), shape)
+
+    return emit_reduction
+
+
+def reduce_node(emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], steps: tuple[Step, ...] = ()) -> Tensor:
+    """``x`` reduced over ``axes`` (normal, sorted), which stay with size 1."""
+    kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
+    return emit.node("reduce", [x], kept, Reduce(function, axes), steps)
+
+
+for _code, _function in REDUCERS.items():
+    _types = frozenset(("bool",)) if _function in ("any", "all") else NUMBERS
+    _obstacles = partial(_reasons, function=_function)
+    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, empty=True, reasons=_obstacles)(
+        _reduction(_function)
+    )
+
+
+def single_axis(site: Site) -> int | None:
+    """The one axis that input 1, a constant, names, None if it names none of input 0's."""
+    axes = _listed_axes(site)
+    return axes[0] if len(axes) == 1 else None
+
+
+def single_axis_reasons(site: Site) -> Iterator[str]:
+    """Obstacles in the input that :func:`single_axis` reads."""
+    yield from static(site, 1, "axis")
+    if site.constant(1) is not None and single_axis(site) is None:
+        yield f"its axis is no axis of its input {list(site.input(0).shape)}"
+
+
+def _arg_extreme(greatest: bool) -> Emit:
+    def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
+        x, axis = site.input(0), single_axis(site)
+        assert axis is not None
+        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        attributes = ArgExtreme(axis, greatest)
+        y = emit.node("arg_extreme", [x], (*before, 1, *behind), attributes, dtype=site.output_types[0])
+        return reshape_node(emit, y, before + behind)
+
+    return emit_arg_extreme
+
+
+for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
+    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=single_axis_reasons)(
+        _arg_extreme(_greatest)
+    )
+
+
+@declare("SOFTMAX", versions=4, inputs=1)
+def softmax(site: Site, emit: Emitter) -> Tensor:
+    x = site.input(0)
+    return emit.node("softmax", [x], x.shape, Softmax(float(site.options.get("beta", 1.0))))
+
+
+@declare("LOG_SOFTMAX", versions=2, inputs=1)
+def log_softmax(site: Site, emit: Emitter) -> Tensor:
+    x = site.input(0)
+    return emit.node("softmax", [x], x.shape, Softmax(1.0, log=True))

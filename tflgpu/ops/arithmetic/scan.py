@@ -1,0 +1,55 @@
+"""CUMSUM and TOPK_V2: results along one axis that depend on what came before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tflgpu.graph.ir import Tensor
+from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons
+from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, static
+
+TYPES = frozenset(("float32", "int32", "int64"))
+
+
+@dataclass(frozen=True)
+class CumulativeSum:
+    """Along ``axis`` (normal); ``exclusive`` sums end before the element, ``reverse`` ones begin at the last."""
+
+    axis: int
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The greatest elements of the last axis in descending order, of equal ones the first; or their indices."""
+
+    result: Literal["values", "indices"]
+
+
+@declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
+def cumsum(site: Site, emit: Emitter) -> Tensor:
+    x, axis = site.input(0), single_axis(site)
+    assert axis is not None
+    exclusive, reverse = (bool(site.options.get(name)) for name in ("exclusive", "reverse"))
+    return emit.node("cumulative_sum", [x], x.shape, CumulativeSum(axis, exclusive, reverse))
+
+
+def _top_k_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "k")
+    k, shape = site.constant(1), site.input(0).shape
+    if not shape:
+        yield "its input has no axes"
+    elif k is not None and (k.size != 1 or not 1 <= k.reshape(-1)[0] <= shape[-1]):
+        yield f"its k is {k.tolist()} for a last axis of {shape[-1]}"
+
+
+@declare("TOPK_V2", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_top_k_reasons)
+def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
+    x, k = site.input(0), site.constant(1)
+    assert k is not None
+    shape = (*x.shape[:-1], int(k.reshape(-1)[0]))
+    values = emit.node("top_k", [x], shape, TopK("values"))
+    return values, emit.node("top_k", [x], shape, TopK("indices"), dtype=site.output_types[1])

@@ -1,0 +1,216 @@
+"""How an operator is declared: what a family module registers, and what lowering hands to it.
+
+A declaration has two functions. ``reasons`` says why the operator cannot run on the device, one sentence an obstacle;
+``emit`` builds nodes and is called only when there was none, so it cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.graph.ir import Input, Node, Operand, Step, Tensor, Value
+from tflgpu.graph.layout import Shape
+from tflgpu.model.quantization import Grid
+from tflgpu.ops.epilogue_ops import ACTIVATIONS
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One operator of the model as its declaration sees it.
+
+    resized: whether the model's inputs have other shapes than the file gives them.
+    """
+
+    index: int
+    code: str
+    version: int
+    inputs: tuple[Tensor | None, ...]
+    output_shapes: tuple[Shape | None, ...]  # as the file declares them; None where it leaves them open
+    output_types: tuple[str, ...]  # as the file declares them, in the float view
+    input_grids: tuple[Grid | None, ...]  # what rounds an input, None if it is not quantized
+    output_grids: tuple[Grid | None, ...]
+    options: Mapping[str, Any]
+    resized: bool = False
+
+    def input(self, index: int) -> Tensor:
+        """Input ``index``, known to be present."""
+        tensor = self.inputs[index]
+        assert tensor is not None
+        return tensor
+
+    def optional(self, index: int) -> Tensor | None:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def constant(self, index: int) -> Array | None:
+        """The value of input ``index`` if it is known at compile time; that of an empty list of integers always is."""
+        tensor = self.optional(index)
+        if tensor is None:
+            return None
+        return np.zeros(tensor.shape, tensor.dtype) if tensor.size == 0 and tensor.dtype in INDICES else tensor.data
+
+
+class Emitter:
+    """Collects the nodes of one operator. Its tensors have fresh ids; the last becomes the operator's output."""
+
+    def __init__(self, ids: Iterator[int], source: int) -> None:
+        self.nodes: list[Node] = []
+        self.tensors: list[Tensor] = []
+        self.assigned: dict[int, Tensor] = {}
+        self._ids = ids
+        self._source = source
+
+    def constant(self, data: Array, name: str = "") -> Tensor:
+        tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
+        self.tensors.append(tensor)
+        return tensor
+
+    def node(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        shape: Shape,
+        attributes: object = None,
+        steps: tuple[Step, ...] = (),
+        dtype: str | None = None,
+        precise: bool = False,
+    ) -> Tensor:
+        """Add one node; absent inputs are left out. Returns its output, by default of the first input's type."""
+        first = next(t for t in inputs if t is not None)
+        output = Tensor(next(self._ids), "", shape, dtype or first.dtype, precise=precise)
+        self.tensors.append(output)
+        present = tuple(t.id for t in inputs if t is not None)
+        self.nodes.append(Node(kind, present, output.id, attributes, steps, (self._source,)))
+        return output
+
+    def assign(self, index: int, value: Tensor) -> None:
+        """The operator leaves ``value`` in its input ``index``, a variable tensor."""
+        self.assigned[index] = value
+
+    def activation(self, site: Site, after: int = 0) -> tuple[Step, ...]:
+        """The operator's fused activation as steps on value ``after``."""
+        function = ACTIVATIONS[site.options.get("fused_activation_function", 0)]
+        return (Step(function, (Value(after),)),) if function else ()
+
+
+Emit = Callable[[Site, Emitter], Tensor | Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Op:
+    """The declaration of one TFLite operator.
+
+    inputs: the least and the greatest number of inputs.
+    versions: the greatest operator version whose meaning ``emit`` covers.
+    integers: positions of inputs that are integers (shapes, axes).
+    types: the element types that all other inputs may have.
+    empty: whether inputs without elements are for ``reasons`` to judge; else they are an obstacle.
+    """
+
+    code: str
+    versions: int
+    inputs: tuple[int, int]
+    integers: tuple[int, ...]
+    types: frozenset[str]
+    empty: bool
+    emit: Emit
+    reasons: Callable[[Site], Iterable[str]]
+
+    def obstacles(self, site: Site) -> list[str]:
+        """Every reason why this operator cannot run on the device; empty if it can."""
+        least, greatest = self.inputs
+        if not least <= len(site.inputs) <= greatest or any(t is None for t in site.inputs[:least]):
+            wanted = str(least) if least == greatest else f"{least} to {greatest}"
+            return [f"it has {len(site.inputs)} inputs where {wanted} are expected"]
+        found = []
+        if site.version > self.versions:
+            found.append(f"version {site.version} is newer than the greatest supported one, {self.versions}")
+        if site.options.get("fused_activation_function", 0) not in ACTIVATIONS:
+            found.append("its fused activation function is not supported")
+        for i, tensor in enumerate(site.inputs):
+            if tensor is None:
+                continue
+            types = INDICES if i in self.integers else self.types
+            if tensor.dtype not in types:
+                found.append(f"input {i} has element type {tensor.dtype}; {' or '.join(sorted(types))} was expected")
+            # The shape of a scalar has no elements, and is fine.
+            if 0 in tensor.shape and i not in self.integers and not self.empty:
+                found.append(f"input {i} of shape {list(tensor.shape)} is empty")
+        return found or list(self.reasons(site))
+
+
+REGISTRY: dict[str, Op] = {}
+
+FLOATS = frozenset(("float32",))
+
+INDICES = frozenset(("int16", "int32", "int64", "uint8"))
+
+# The element types that kernels compute with; 64-bit integers have 32 bits on the device.
+INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8"))
+
+NUMBERS = FLOATS | INTEGERS
+
+# The element types that kernels move. A uint32 is the int of the same bits there, a float64 a float.
+ANY = NUMBERS | {"bool", "float16", "float64", "uint16", "uint32"}
+
+
+def nothing(_: Site) -> Iterable[str]:
+    """The ``reasons`` of an operator that always runs."""
+    return ()
+
+
+def declare(
+    code: str,
+    *,
+    versions: int,
+    inputs: int | tuple[int, int],
+    integers: tuple[int, ...] = (),
+    types: frozenset[str] = FLOATS,
+    empty: bool = False,
+    reasons: Callable[[Site], Iterable[str]] = nothing,
+) -> Callable[[Emit], Emit]:
+    """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them."""
+    arity = (inputs, inputs) if isinstance(inputs, int) else inputs
+
+    def register(emit: Emit) -> Emit:
+        assert code not in REGISTRY, f"{code} is declared twice"
+        REGISTRY[code] = Op(code, versions, arity, integers, types, empty, emit, reasons)
+        return emit
+
+    return register
+
+
+def operands_of(primary: Tensor, others: Sequence[Tensor]) -> tuple[list[Tensor], list[Operand]]:
+    """Inputs of a map node and how its step reads each: the primary, wherever it occurs, is value 0."""
+    inputs, operands = [primary], list[Operand]()
+    for tensor in others:
+        if tensor.id == primary.id:
+            operands.append(Value(0))
+        else:
+            inputs.append(tensor)
+            operands.append(Input(len(inputs) - 1))
+    return inputs, operands
+
+
+def static(site: Site, index: int, what: str) -> Iterator[str]:
+    """The obstacle that input ``index`` should have been a constant."""
+    if site.constant(index) is None:
+        yield f"its {what} (input {index}) is computed at run time; only a constant is supported"
+
+
+def numbers(site: Site, index: int) -> list[int]:
+    """The value of input ``index``, a constant of integers, flat."""
+    value = site.constant(index)
+    assert value is not None
+    return [int(v) for v in value.reshape(-1)]
+
+
+def normal_axis(axis: int, rank: int) -> int | None:
+    """A possibly negative axis as a non-negative one, None if it is out of range."""
+    return axis % rank if -rank <= axis < rank else None

@@ -1,0 +1,168 @@
+"""Elementwise functions: the vocabulary of fused steps.
+
+Each has a numpy meaning here (for constants), and for devices a macro of the same name in
+``templates/access/epilogue_ops.cl.j2``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import erf
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+Result = Literal["first", "second", "float", "int"]
+
+
+@dataclass(frozen=True)
+class StepFunction:
+    """An elementwise function.
+
+    evaluate: ``evaluate(*operands, *parameters)`` in numpy.
+    keeps_zero: the result is zero wherever all operands are.
+    result: the vector type of the result, that of an operand or a fixed one; truth values are the ints 0 and 1.
+    """
+
+    evaluate: Callable[..., Array]
+    keeps_zero: bool
+    result: Result = "first"
+
+
+def _sigmoid(x: Array) -> Array:
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
+
+
+def half_away(x: Array) -> Array:
+    """Round to nearest, halves away from zero, as OpenCL's ``round`` does."""
+    rounded: Array = np.trunc(x + np.copysign(0.5, x))
+    return rounded
+
+
+def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
+    q: Array = np.clip(half_away(x / scale) + zero, low, high)
+    return q
+
+
+def _simulate(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
+    """The nearest value that a quantized tensor can hold: quantize and dequantize."""
+    return scale * (_quantize(x, scale, zero, low, high) - zero)
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
+
+
+def _prelu(x: Array, alpha: Array) -> Array:
+    return np.where(x < 0, alpha * x, x)
+
+
+def _select(condition: Array, x: Array, y: Array) -> Array:
+    return np.where(condition != 0, x, y)
+
+
+def _gelu(x: Array) -> Array:
+    result: Array = 0.5 * x * (1 + np.vectorize(erf, otypes=[float])(x / np.sqrt(2)))
+    return result
+
+
+def _gelu_approximate(x: Array) -> Array:
+    result: Array = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return result
+
+
+def _maximum(x: Array, y: Array) -> Array:
+    """The second operand if either is NaN, as in TFLite."""
+    return np.where(x > y, x, y)
+
+
+def _minimum(x: Array, y: Array) -> Array:
+    return np.where(x < y, x, y)
+
+
+def _to_int(x: Array) -> Array:
+    """The nearest integer towards zero that 32 bits hold; NaN is 0."""
+    limits = np.iinfo(np.int32)
+    return np.asarray(np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), limits.min, limits.max))
+
+
+def _to_uint32(x: Array) -> Array:
+    """As :func:`_to_int`, but up to the largest unsigned number; negative ones wrap around."""
+    whole = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), np.iinfo(np.int32).min, np.iinfo(np.uint32).max)
+    return np.asarray(whole % 2.0**32)
+
+
+def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
+    """The low bits of an integer as ``dtype`` reads them."""
+    return lambda x: np.asarray(x.astype(np.int64).astype(dtype), np.float64)
+
+
+FUNCTIONS: dict[str, StepFunction] = {
+    "add": StepFunction(np.add, True),
+    "sub": StepFunction(np.subtract, True),
+    "mul": StepFunction(np.multiply, True),
+    "div": StepFunction(np.divide, False),
+    "maximum": StepFunction(_maximum, True),
+    "minimum": StepFunction(_minimum, True),
+    "prelu": StepFunction(_prelu, True),
+    "relu": StepFunction(lambda x: np.maximum(x, 0), True),
+    "relu6": StepFunction(lambda x: np.clip(x, 0, 6), True),
+    "relu_n1_to_1": StepFunction(lambda x: np.clip(x, -1, 1), True),
+    "relu_0_to_1": StepFunction(lambda x: np.clip(x, 0, 1), True),
+    "leaky_relu": StepFunction(_prelu, True),
+    "hard_swish": StepFunction(lambda x: x * np.clip(x + 3, 0, 6) / 6, True),
+    "elu": StepFunction(_elu, True),
+    "logistic": StepFunction(_sigmoid, False),
+    "tanh": StepFunction(np.tanh, True),
+    "exp": StepFunction(np.exp, False),
+    "log": StepFunction(np.log, False),
+    "sqrt": StepFunction(np.sqrt, True),
+    "rsqrt": StepFunction(lambda x: 1 / np.sqrt(x), False),
+    "square": StepFunction(np.square, True),
+    "pow": StepFunction(np.power, False),
+    "atan2": StepFunction(np.arctan2, True),
+    "floor_div": StepFunction(lambda x, y: np.floor(x / y), False),
+    "floor_mod": StepFunction(np.mod, False),
+    "gelu": StepFunction(_gelu, True),
+    "gelu_approximate": StepFunction(_gelu_approximate, True),
+    "equal": StepFunction(np.equal, False, "int"),
+    "not_equal": StepFunction(np.not_equal, True, "int"),
+    "less": StepFunction(np.less, True, "int"),
+    "less_equal": StepFunction(np.less_equal, False, "int"),
+    "greater": StepFunction(np.greater, True, "int"),
+    "greater_equal": StepFunction(np.greater_equal, False, "int"),
+    "logical_and": StepFunction(np.logical_and, True),
+    "logical_or": StepFunction(np.logical_or, True),
+    "logical_not": StepFunction(np.logical_not, False),
+    "select": StepFunction(_select, True, "second"),
+    "squared_difference": StepFunction(lambda a, b: np.square(a - b), True),
+    "abs": StepFunction(np.abs, True),
+    "neg": StepFunction(np.negative, True),
+    "sin": StepFunction(np.sin, True),
+    "cos": StepFunction(np.cos, False),
+    "floor": StepFunction(np.floor, True),
+    "ceil": StepFunction(np.ceil, True),
+    "round": StepFunction(np.rint, True),
+    "sign": StepFunction(np.sign, True),
+    "to_float": StepFunction(lambda x: np.asarray(x, np.float64), True, "float"),
+    "unsigned_to_float": StepFunction(lambda x: np.asarray(x % 2.0**32, np.float64), True, "float"),
+    "to_float16": StepFunction(lambda x: np.asarray(x.astype(np.float16), np.float64), True),
+    "to_int": StepFunction(_to_int, True, "int"),
+    "to_uint32": StepFunction(_to_uint32, True, "int"),
+    "to_int8": StepFunction(_wrap(np.int8), True),
+    "to_uint8": StepFunction(_wrap(np.uint8), True),
+    "to_int16": StepFunction(_wrap(np.int16), True),
+    "to_uint16": StepFunction(_wrap(np.uint16), True),
+    "to_bool": StepFunction(lambda x: x != 0, True, "int"),
+    "dequantize": StepFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
+    "quantize": StepFunction(_quantize, False, "int"),
+    "simulate": StepFunction(_simulate, False),
+}
+
+# Values of the schema's ActivationFunctionType; SIGN_BIT (5) has no meaning for floats.
+ACTIVATIONS: dict[int, str] = {0: "", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}

@@ -1,0 +1,7 @@
+"""Operators of images: convolutions, pooling, resizing."""
+
+from __future__ import annotations
+
+from tflgpu.ops.image import convolution, mediapipe, pooling, resampler, resize, window
+
+__all__ = ["convolution", "mediapipe", "pooling", "resampler", "resize", "window"]

@@ -1,0 +1,42 @@
+"""RESIZE_BILINEAR with its three ways to place pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Tensor
+from tflgpu.ops.declaration import Emitter, Site, declare, static
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Output pixel i samples input position ``i * scale + offset`` along each axis, clamped to the image."""
+
+    scale: tuple[float, float]
+    offset: tuple[float, float]
+
+
+def size_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "size")
+    size, shape = site.constant(1), site.input(0).shape
+    if len(shape) != 4:
+        yield f"its input has shape {list(shape)}; [batch, height, width, channels] was expected"
+    if size is not None and (size.size != 2 or size.min() < 1):
+        yield f"its size {size.tolist()} is not a height and a width"
+
+
+@declare("RESIZE_BILINEAR", versions=4, inputs=2, integers=(1,), reasons=size_reasons)
+def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
+    image, size = site.input(0), site.constant(1)
+    assert size is not None
+    target = int(size[0]), int(size[1])
+    corners, centers = site.options.get("align_corners"), site.options.get("half_pixel_centers")
+    # TFLite's rule: aligned corners only where there are two corners to align.
+    ratios = tuple(
+        (old - 1) / (new - 1) if corners and new > 1 else old / new
+        for old, new in zip(image.shape[1:3], target, strict=True)
+    )
+    offsets = tuple(0.5 * r - 0.5 if centers else 0.0 for r in ratios)
+    shape = (image.shape[0], *target, image.shape[3])
+    return emit.node("resize_bilinear", [image], shape, Resize((ratios[0], ratios[1]), (offsets[0], offsets[1])))

@@ -1,0 +1,90 @@
+"""What convolutions and pooling share: a window that slides over height and width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.declaration import Site
+
+SAME, VALID = 0, 1  # the schema's Padding
+
+
+class Padding(NamedTuple):
+    """Pixels of zeros around an image."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """Output pixel (y, x) sees input pixels (y * stride - top + ky * dilation, x * stride - left + kx * dilation)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: Padding
+
+    def output(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the result for an input of ``height`` x ``width``."""
+        sizes = (height + self.padding.top + self.padding.bottom, width + self.padding.left + self.padding.right)
+        h, w = (
+            (size - (k - 1) * d - 1) // s + 1
+            for size, k, s, d in zip(sizes, self.kernel, self.stride, self.dilation, strict=True)
+        )
+        return h, w
+
+    def padded(self, extra: Padding) -> Window:
+        return replace(self, padding=Padding(*(a + b for a, b in zip(self.padding, extra, strict=True))))
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.kernel == (1, 1) and self.stride == (1, 1) and not any(self.padding)
+
+
+POINTWISE = Window((1, 1), (1, 1), (1, 1), Padding(0, 0, 0, 0))
+
+
+def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
+    """TensorFlow's SAME: the output has ceil(size / stride) pixels, an odd zero goes behind."""
+    total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    return total // 2, total - total // 2
+
+
+def window_of(site: Site, kernel: tuple[int, int], image: Shape) -> Window:
+    """The window of an operator with stride, dilation and padding options over an NHWC ``image``."""
+    stride, dilation = _pair(site, "stride_{}"), _pair(site, "dilation_{}_factor", default=1)
+    padding = Padding(0, 0, 0, 0)
+    if site.options["padding"] == SAME:
+        vertical, horizontal = (
+            same_padding(size, k, s, d) for size, k, s, d in zip(image[1:3], kernel, stride, dilation, strict=True)
+        )
+        padding = Padding(*vertical, *horizontal)
+    return Window(kernel, stride, dilation, padding)
+
+
+def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterator[str]:
+    """Obstacles in the options that :func:`window_of` reads."""
+    if len(image) != 4:
+        yield f"its input has shape {list(image)}; [batch, height, width, channels] was expected"
+        return
+    sizes = {
+        "stride": _pair(site, "stride_{}"),
+        "dilation": _pair(site, "dilation_{}_factor", default=1),
+        "kernel": kernel,
+    }
+    wrong = [f"{name} {pair}" for name, pair in sizes.items() if min(pair) < 1]
+    yield from (f"its {text} must be positive" for text in wrong)
+    if site.options.get("padding") not in (SAME, VALID):
+        yield "its padding is neither SAME nor VALID"
+    elif not wrong and min(window_of(site, kernel, image).output(image[1], image[2])) < 1:
+        yield f"its window {kernel} is larger than the input {list(image[1:3])}"
+
+
+def _pair(site: Site, pattern: str, default: int = 0) -> tuple[int, int]:
+    return site.options.get(pattern.format("h"), default), site.options.get(pattern.format("w"), default)

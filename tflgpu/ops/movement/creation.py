@@ -1,0 +1,61 @@
+"""Operators that make tensors from shapes and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Tensor
+from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers, static
+from tflgpu.ops.movement.shaping import reshape_node
+
+
+def _fill_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 0, "shape")
+    if site.constant(0) is not None and min(numbers(site, 0), default=1) < 1:
+        yield f"its shape {numbers(site, 0)} is empty"
+    if site.input(1).size != 1:
+        yield f"its value has shape {list(site.input(1).shape)}; one number was expected"
+
+
+@declare("FILL", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_fill_reasons)
+def fill(site: Site, emit: Emitter) -> Tensor:
+    return emit.node("map", [reshape_node(emit, site.input(1), ())], tuple(numbers(site, 0)))
+
+
+_INDEX_TYPES = {2: np.int32, 4: np.int64}  # by the schema's TensorType
+
+
+def _shape_reasons(site: Site) -> Iterator[str]:
+    if site.options.get("out_type", 0) not in _INDEX_TYPES:
+        yield "its result is neither int32 nor int64"
+
+
+@declare("SHAPE", versions=1, inputs=1, types=ANY, reasons=_shape_reasons)
+def shape_(site: Site, emit: Emitter) -> Tensor:
+    """A constant: shapes are known at compile time."""
+    return emit.constant(np.array(site.input(0).shape, _INDEX_TYPES[site.options["out_type"]]))
+
+
+def _range(site: Site) -> Array | None:
+    """The value of a RANGE of constants, None if it is empty or endless."""
+    start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0] for i in range(3))
+    if delta == 0 or np.sign(limit - start) != np.sign(delta):
+        return None
+    value: Array = np.arange(start, limit, delta, dtype=start.dtype)
+    return value
+
+
+def _range_reasons(site: Site) -> Iterator[str]:
+    missing = [text for i, what in enumerate(("start", "limit", "delta")) for text in static(site, i, what)]
+    yield from missing
+    if not missing and _range(site) is None:
+        yield "its numbers are none, or without end"
+
+
+@declare("RANGE", versions=2, inputs=3, types=ANY, reasons=_range_reasons)
+def range_(site: Site, emit: Emitter) -> Tensor:
+    value = _range(site)
+    assert value is not None
+    return emit.constant(value)

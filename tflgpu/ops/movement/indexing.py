@@ -1,0 +1,149 @@
+"""Operators that look elements up by tensors of indices.
+
+An index that is only known at run time is clamped to the axis that it indexes: TFLite stops with an error there, a
+kernel can only see to it that it reads no memory of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Tensor
+from tflgpu.ops.declaration import ANY, INTEGERS, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap, reshape_node
+
+
+def _index_reasons(site: Site, index: int) -> Iterator[str]:
+    dtype = site.input(index).dtype
+    if dtype not in INTEGERS:
+        yield f"its indices have element type {dtype}; an integer type was expected"
+
+
+def _range_reasons(indices: Array | None, limits: Array) -> Iterator[str]:
+    if indices is not None and np.any((indices < 0) | (indices > limits)):
+        yield f"its indices are from {indices.min()} to {indices.max()}, but those of the input end at {limits}"
+
+
+def _gather_axes(site: Site) -> tuple[int, int] | None:
+    """(axis, batch_dims), both normal; None if they do not fit the inputs."""
+    x, indices = site.input(0).shape, site.input(1).shape
+    axis, batch = normal_axis(site.options.get("axis", 0), len(x)), site.options.get("batch_dims", 0)
+    batch += len(indices) if batch < 0 else 0
+    if axis is None or not 0 <= batch <= min(axis, len(indices)) or x[:batch] != indices[:batch]:
+        return None
+    return axis, batch
+
+
+def _gather_reasons(site: Site) -> Iterator[str]:
+    yield from _index_reasons(site, 1)
+    x, indices, axes = site.input(0).shape, site.input(1).shape, _gather_axes(site)
+    if axes is None:
+        axis, batch = site.options.get("axis", 0), site.options.get("batch_dims", 0)
+        yield f"its axis {axis} and batch_dims {batch} do not fit inputs of shapes {list(x)} and {list(indices)}"
+    else:
+        yield from _range_reasons(site.constant(1), np.array(x[axes[0]] - 1))
+
+
+@declare("GATHER", versions=8, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons)
+def gather(site: Site, emit: Emitter) -> Tensor:
+    axes = _gather_axes(site)
+    assert axes is not None
+    return _gather_node(emit, site.input(0), site.input(1), *axes)
+
+
+def _gather_node(emit: Emitter, x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
+    """``x[:axis] + indices[batch:] + x[axis + 1:]`` are the axes of the result."""
+    new = len(indices.shape) - batch
+    places = (*(AxisMap(i) for i in range(batch)), *(AxisMap(axis + i) for i in range(new)))
+    positions = [follow(i if i < axis else i - 1 + new) for i in range(len(x.shape))]
+    positions[axis] = Position((Lookup(1, places, x.shape[axis] - 1),))
+    shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
+    return emit.node("gather", [x, indices], shape, Gather(tuple(positions)))
+
+
+def _embedding_reasons(site: Site) -> Iterator[str]:
+    yield from _index_reasons(site, 0)
+    ids, table = site.input(0).shape, site.input(1).shape
+    if len(ids) != 1 or len(table) < 2:
+        yield f"its ids {list(ids)} and table {list(table)} have other than one axis, or less than two"
+    else:
+        yield from _range_reasons(site.constant(0), np.array(table[0] - 1))
+
+
+@declare("EMBEDDING_LOOKUP", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_embedding_reasons)
+def embedding_lookup(site: Site, emit: Emitter) -> Tensor:
+    return _gather_node(emit, site.input(1), site.input(0), 0, 0)
+
+
+def _gather_nd_reasons(site: Site) -> Iterator[str]:
+    yield from _index_reasons(site, 1)
+    x, indices = site.input(0).shape, site.input(1).shape
+    if not indices or indices[-1] > len(x):
+        yield f"its indices of shape {list(indices)} have more coordinates than its input {list(x)} has axes"
+    else:
+        yield from _range_reasons(site.constant(1), np.array(x[: indices[-1]]) - 1)
+
+
+@declare("GATHER_ND", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_gather_nd_reasons)
+def gather_nd(site: Site, emit: Emitter) -> Tensor:
+    """The last axis of the indices holds coordinates along the first axes of ``x``."""
+    x, indices = site.input(0), site.input(1)
+    *leading, depth = indices.shape
+    outer = tuple(AxisMap(i) for i in range(len(leading)))
+    found = (Position((Lookup(1, (*outer, AxisMap(None, i)), x.shape[i] - 1),)) for i in range(depth))
+    rest = (follow(len(leading) + i) for i in range(len(x.shape) - depth))
+    return emit.node("gather", [x, indices], (*leading, *x.shape[depth:]), Gather((*found, *rest)))
+
+
+def _one_hot_axis(site: Site) -> int | None:
+    return normal_axis(site.options.get("axis", -1), len(site.input(0).shape) + 1)
+
+
+def _one_hot_reasons(site: Site) -> Iterator[str]:
+    yield from _index_reasons(site, 0)
+    yield from static(site, 1, "depth")
+    yield from static(site, 3, "off value")
+    if _one_hot_axis(site) is None:
+        yield f"its axis {site.options['axis']} is not an axis of its result"
+    depth = site.constant(1)
+    if depth is not None and (depth.size != 1 or depth.min() < 1):
+        yield f"its depth {depth.tolist()} is not a positive number"
+
+
+@declare("ONE_HOT", versions=1, inputs=4, integers=(0, 1), types=ANY, reasons=_one_hot_reasons)
+def one_hot(site: Site, emit: Emitter) -> Tensor:
+    """The on value is a source of one element; only ``coordinate - index == 0`` does not leave it."""
+    indices, depth, off, axis = site.input(0), site.constant(1), site.constant(3), _one_hot_axis(site)
+    assert depth is not None and off is not None and axis is not None
+    shape = (*indices.shape[:axis], int(depth.reshape(-1)[0]), *indices.shape[axis:])
+    places = tuple(AxisMap(i if i < axis else i + 1) for i in range(len(indices.shape)))
+    position = Position((Digit(axis), Lookup(1, places, None, step=-1)))
+    source = reshape_node(emit, site.input(2), (1,))
+    fill = off.reshape(-1)[0].item() + 0  # a truth value becomes a number
+    return emit.node("gather", [source, indices], shape, Gather((position,), fill=fill))
+
+
+def _update_reasons(site: Site) -> Iterator[str]:
+    yield from _index_reasons(site, 2)
+    x, update, start = site.input(0), site.input(1), site.input(2)
+    if x.dtype != update.dtype:
+        yield f"its update has element type {update.dtype}; its operand has {x.dtype}"
+    if len(update.shape) != len(x.shape) or any(u > d for u, d in zip(update.shape, x.shape, strict=False)):
+        yield f"its update of shape {list(update.shape)} does not fit into its operand of shape {list(x.shape)}"
+    if start.shape != (len(x.shape),):
+        yield f"its start indices have shape {list(start.shape)}; [{len(x.shape)}] was expected"
+
+
+@declare("DYNAMIC_UPDATE_SLICE", versions=6, inputs=3, integers=(2,), types=ANY, reasons=_update_reasons)
+def dynamic_update_slice(site: Site, emit: Emitter) -> Tensor:
+    """Starts are clamped so that the whole update fits, as XLA's operator of this name does."""
+    x, update, start = site.input(0), site.input(1), site.input(2)
+    rooms = [d - u for d, u in zip(x.shape, update.shape, strict=True)]
+    positions = tuple(
+        Position((Digit(i), Lookup(1, (AxisMap(None, i),), room, step=-1))) if room else follow(i)
+        for i, room in enumerate(rooms)
+    )
+    return emit.node("gather", [update, start, x], x.shape, Gather(positions, background=2))

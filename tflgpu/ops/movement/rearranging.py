@@ -1,0 +1,246 @@
+"""Operators that join, split, repeat and reorder: each element of a result is one of an input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Tensor, broadcasts_to
+from tflgpu.ops.declaration import ANY, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.image.resize import size_reasons
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+
+_FLOAT32 = np.float32
+
+
+def _expand_axis(site: Site) -> int | None:
+    return normal_axis(numbers(site, 1)[0], len(site.input(0).shape) + 1)
+
+
+def _expand_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "axis")
+    if site.constant(1) is not None and _expand_axis(site) is None:
+        yield f"its axis {numbers(site, 1)[0]} has no place in an input of shape {list(site.input(0).shape)}"
+
+
+@declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, reasons=_expand_reasons)
+def expand_dims(site: Site, emit: Emitter) -> Tensor:
+    x, axis = site.input(0), _expand_axis(site)
+    assert axis is not None
+    return emit.node("reshape", [x], (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def _pack_axis(site: Site) -> int | None:
+    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + 1)
+
+
+def _pack_reasons(site: Site) -> Iterator[str]:
+    shapes = {t.shape for t in site.inputs if t is not None}
+    if len(shapes) != 1:
+        yield f"its inputs have different shapes, {', '.join(str(list(s)) for s in sorted(shapes))}"
+    elif _pack_axis(site) is None:
+        yield f"its axis {site.options['axis']} has no place in inputs of shape {list(*shapes)}"
+
+
+@declare("PACK", versions=5, inputs=(1, 120), types=ANY, reasons=_pack_reasons)
+def pack(site: Site, emit: Emitter) -> Tensor:
+    parts, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
+    assert axis is not None
+    shape = parts[0].shape
+    layers = [emit.node("reshape", [t], (*shape[:axis], 1, *shape[axis:])) for t in parts]
+    if len(layers) == 1:
+        return layers[0]
+    return emit.node("concatenate", layers, (*shape[:axis], len(layers), *shape[axis:]), Concatenate(axis))
+
+
+def _unpack_axis(site: Site) -> int | None:
+    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape))
+
+
+def _unpack_reasons(site: Site) -> Iterator[str]:
+    axis, shape, count = _unpack_axis(site), site.input(0).shape, len(site.output_shapes)
+    if axis is None or shape[axis] != count:
+        yield f"its axis {site.options.get('axis', 0)} of an input of shape {list(shape)} does not fall into {count}"
+
+
+@declare("UNPACK", versions=6, inputs=1, types=ANY, reasons=_unpack_reasons)
+def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
+    x, axis = site.input(0), _unpack_axis(site)
+    assert axis is not None
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+
+    def layer(place: int) -> Tensor:
+        axes = [AxisMap(i if i < axis else i - 1) for i in range(len(x.shape))]
+        axes[axis] = AxisMap(None, place)
+        return emit.node("rearrange", [x], shape, Rearrange(tuple(axes)))
+
+    return [layer(place) for place in range(x.shape[axis])]
+
+
+def _parts(emit: Emitter, x: Tensor, axis: int, sizes: Sequence[int]) -> list[Tensor]:
+    """Consecutive slices of ``x`` along ``axis``; one without elements is a constant."""
+
+    def part(start: int, size: int) -> Tensor:
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        if size == 0:
+            return emit.constant(np.empty(shape, x.dtype))
+        axes = tuple(AxisMap(i, start if i == axis else 0) for i in range(len(x.shape)))
+        return emit.node("rearrange", [x], shape, Rearrange(axes))
+
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    return [part(start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _split_axis(site: Site, axis_input: int, x: Tensor) -> int | None:
+    return normal_axis(numbers(site, axis_input)[0], len(x.shape))
+
+
+def _split_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 0, "axis")
+    if site.constant(0) is None:
+        return
+    axis, shape, count = _split_axis(site, 0, site.input(1)), site.input(1).shape, len(site.output_shapes)
+    if axis is None or shape[axis] % count:
+        yield f"its axis {numbers(site, 0)[0]} of an input of shape {list(shape)} has no {count} equal parts"
+
+
+@declare("SPLIT", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_split_reasons)
+def split(site: Site, emit: Emitter) -> Sequence[Tensor]:
+    x, count = site.input(1), len(site.output_shapes)
+    axis = _split_axis(site, 0, x)
+    assert axis is not None
+    return _parts(emit, x, axis, [x.shape[axis] // count] * count)
+
+
+def _split_v(site: Site) -> tuple[int, list[int]] | None:
+    """The axis and the size of each part, one -1 resolved; None if they do not fit the input."""
+    x, sizes = site.input(0), numbers(site, 1)
+    axis = _split_axis(site, 2, x)
+    if axis is None or sizes.count(-1) > 1 or len(sizes) != len(site.output_shapes):
+        return None
+    rest = x.shape[axis] - sum(s for s in sizes if s != -1)
+    sizes = [rest if s == -1 else s for s in sizes]
+    return (axis, sizes) if min(sizes) >= 0 and sum(sizes) == x.shape[axis] else None
+
+
+def _split_v_reasons(site: Site) -> Iterator[str]:
+    missing = [*static(site, 1, "sizes"), *static(site, 2, "axis")]
+    yield from missing
+    if not missing and _split_v(site) is None:
+        axis, sizes, shape = numbers(site, 2)[0], numbers(site, 1), site.input(0).shape
+        yield f"its axis {axis} of an input of shape {list(shape)} does not fall into parts of {sizes}"
+
+
+@declare("SPLIT_V", versions=3, inputs=3, integers=(1, 2), types=ANY, reasons=_split_v_reasons)
+def split_v(site: Site, emit: Emitter) -> Sequence[Tensor]:
+    found = _split_v(site)
+    assert found is not None
+    return _parts(emit, site.input(0), *found)
+
+
+_MIRROR_MODES = ("reflect", "symmetric")  # the schema's MirrorPadMode; numpy's names for the same
+
+
+def _mirror_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "paddings")
+    paddings, shape, mode = site.constant(1), site.input(0).shape, site.options.get("mode", 0)
+    if paddings is None:
+        return
+    if paddings.shape != (len(shape), 2) or paddings.min(initial=0) < 0:
+        yield f"its paddings {paddings.tolist()} are not {len(shape)} pairs of non-negative numbers"
+    elif any(max(pair) > d - (mode == 0) for pair, d in zip(paddings.tolist(), shape, strict=True)):
+        yield f"its paddings {paddings.tolist()} are longer than the mirror image of an input of shape {list(shape)}"
+
+
+@declare("MIRROR_PAD", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_mirror_reasons)
+def mirror_pad(site: Site, emit: Emitter) -> Tensor:
+    x, paddings, mode = site.input(0), site.constant(1), _MIRROR_MODES[site.options.get("mode", 0)]
+    assert paddings is not None
+    pairs = [(int(a), int(b)) for a, b in paddings]
+    tables = [_mirrored(d, p, mode) if any(p) else None for d, p in zip(x.shape, pairs, strict=True)]
+    return _take(emit, x, tables)
+
+
+def _mirrored(size: int, padding: tuple[int, int], mode: str) -> Array:
+    result: Array = np.pad(np.arange(size, dtype=np.int32), padding, mode=mode)  # type: ignore[call-overload]
+    return result
+
+
+def _take(emit: Emitter, x: Tensor, tables: Sequence[Array | None]) -> Tensor:
+    """``x`` at the coordinates that each axis' table lists; None takes the axis as it is."""
+    inputs, positions, shape = [x], list[Position](), list[int]()
+    for i, table in enumerate(tables):
+        if table is None:
+            positions.append(follow(i))
+        else:
+            inputs.append(emit.constant(table))
+            positions.append(Position((Lookup(len(inputs) - 1, (AxisMap(i),), None),)))
+        shape.append(x.shape[i] if table is None else table.size)
+    return emit.node("gather", inputs, tuple(shape), Gather(tuple(positions)))
+
+
+@declare("RESIZE_NEAREST_NEIGHBOR", versions=4, inputs=2, integers=(1,), types=ANY, reasons=size_reasons)
+def resize_nearest_neighbor(site: Site, emit: Emitter) -> Tensor:
+    x, (height, width) = site.input(0), numbers(site, 1)
+    corners, centers = bool(site.options.get("align_corners")), bool(site.options.get("half_pixel_centers"))
+    rows, columns = (
+        None if old == new else _nearest(old, new, corners, centers)
+        for old, new in zip(x.shape[1:3], (height, width), strict=True)
+    )
+    return _take(emit, x, [None, rows, columns, None])
+
+
+def _nearest(old: int, new: int, corners: bool, centers: bool) -> Array:
+    """The nearest of ``old`` pixels to each of ``new``; in single precision, whose rounding decides close calls."""
+    scale = _FLOAT32(old - 1) / _FLOAT32(new - 1) if corners and new > 1 else _FLOAT32(old) / _FLOAT32(new)
+    place = (np.arange(new, dtype=_FLOAT32) + _FLOAT32(0.5 if centers else 0)) * scale
+    nearest = np.floor(place + _FLOAT32(0.5)) if corners else np.floor(place)
+    result: Array = np.minimum(nearest, old - 1).astype(np.int32)
+    return result
+
+
+def _tile_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "multiples")
+    if site.constant(1) is not None:
+        multiples, rank = numbers(site, 1), len(site.input(0).shape)
+        if len(multiples) != rank or min(multiples, default=1) < 1:
+            yield f"its multiples are {multiples}; {rank} positive numbers were expected"
+
+
+@declare("TILE", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_tile_reasons)
+def tile(site: Site, emit: Emitter) -> Tensor:
+    x, multiples = site.input(0), numbers(site, 1)
+    pairs = list(zip(x.shape, multiples, strict=True))
+    shape = tuple(d * m for d, m in pairs)
+    positions = (Position((Digit(i, modulus=d if m > 1 else 0),)) for i, (d, m) in enumerate(pairs))
+    return emit.node("gather", [x], shape, Gather(tuple(positions)))
+
+
+def _broadcast_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "shape")
+    if site.constant(1) is not None and not broadcasts_to(site.input(0).shape, tuple(numbers(site, 1))):
+        yield f"its input of shape {list(site.input(0).shape)} does not broadcast to {numbers(site, 1)}"
+
+
+@declare("BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
+def broadcast_to(site: Site, emit: Emitter) -> Tensor:
+    return emit.node("map", [site.input(0)], tuple(numbers(site, 1)))
+
+
+def _reverse_axes(site: Site) -> set[int | None]:
+    return {normal_axis(a, len(site.input(0).shape)) for a in numbers(site, 1)}
+
+
+def _reverse_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "axes")
+    if site.constant(1) is not None and None in _reverse_axes(site):
+        yield f"its axes {numbers(site, 1)} are not all axes of its input {list(site.input(0).shape)}"
+
+
+@declare("REVERSE_V2", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_reverse_reasons)
+def reverse(site: Site, emit: Emitter) -> Tensor:
+    x, reversed_axes = site.input(0), _reverse_axes(site)
+    axes = (AxisMap(i, d - 1, -1) if i in reversed_axes else AxisMap(i) for i, d in enumerate(x.shape))
+    return emit.node("rearrange", [x], x.shape, Rearrange(tuple(axes)))

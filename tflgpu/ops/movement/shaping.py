@@ -1,0 +1,150 @@
+"""Operators that move elements and compute nothing: reshapes, transposes and concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tflgpu.graph.ir import Tensor
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.declaration import ANY, Array, Emitter, Site, declare, normal_axis, static
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """Where an input coordinate comes from: ``start + step * (output coordinate of axis)``, or just ``start``."""
+
+    axis: int | None
+    start: int = 0
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """Each output element is one input element, or ``fill`` where a coordinate leaves the input.
+
+    axes: one map for each input axis.
+    """
+
+    axes: tuple[AxisMap, ...]
+    fill: float | int | None = None
+
+
+@dataclass(frozen=True)
+class Concatenate:
+    """Inputs of equal shape but for ``axis``, one behind the other."""
+
+    axis: int
+
+
+def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
+    """The same elements in the same order; nothing if the shape is right already."""
+    return x if x.shape == shape else emit.node("reshape", [x], shape)
+
+
+def _target_shape(site: Site) -> Shape | None:
+    """The shape a RESHAPE asks for, by its second input or its options, one -1 resolved; None if it is impossible."""
+    x, requested = site.input(0), site.constant(1)
+    if len(site.inputs) > 1 and requested is None:
+        return site.output_shapes[0]
+    wanted = requested.reshape(-1).tolist() if requested is not None else list(site.options.get("new_shape", ()))
+    known = prod(d for d in wanted if d != -1)
+    if wanted.count(-1) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (known == 0 or x.size % known)):
+        return None
+    shape = tuple(x.size // known if d == -1 else int(d) for d in wanted)
+    image = prod(shape[1:])
+    if site.resized and prod(shape) != x.size and image and x.size % image == 0:
+        return (x.size // image, *shape[1:])  # converters write the batch into the constant
+    return shape
+
+
+def _reshape_reasons(site: Site) -> Iterator[str]:
+    shape = _target_shape(site)
+    if shape is None or prod(shape) != site.input(0).size:
+        yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
+
+
+@declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, reasons=_reshape_reasons)
+def reshape(site: Site, emit: Emitter) -> Tensor:
+    shape = _target_shape(site)
+    assert shape is not None
+    return emit.node("reshape", [site.input(0)], shape)
+
+
+def _squeezed(site: Site) -> Shape | None:
+    shape = site.input(0).shape
+    axes = {normal_axis(a, len(shape)) for a in site.options.get("squeeze_dims", ())}
+    if None in axes or any(shape[a] != 1 for a in axes if a is not None):
+        return None
+    return tuple(d for i, d in enumerate(shape) if (i not in axes if axes else d != 1))
+
+
+def _squeeze_reasons(site: Site) -> Iterator[str]:
+    if _squeezed(site) is None:
+        yield f"its axes {list(site.options['squeeze_dims'])} are not all of size 1 in {list(site.input(0).shape)}"
+
+
+@declare("SQUEEZE", versions=2, inputs=1, types=ANY, reasons=_squeeze_reasons)
+def squeeze(site: Site, emit: Emitter) -> Tensor:
+    shape = _squeezed(site)
+    assert shape is not None
+    return emit.node("reshape", [site.input(0)], shape)
+
+
+def _transpose_reasons(site: Site) -> Iterator[str]:
+    yield from static(site, 1, "permutation")
+    order, rank = site.constant(1), len(site.input(0).shape)
+    if order is not None and sorted(o % rank if rank else o for o in order.tolist()) != list(range(rank)):
+        yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
+
+
+@declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, reasons=_transpose_reasons)
+def transpose(site: Site, emit: Emitter) -> Tensor:
+    x, order = site.input(0), site.constant(1)
+    assert order is not None
+    source = [int(o) % len(x.shape) for o in order]
+    axes = tuple(AxisMap(source.index(i)) for i in range(len(source)))
+    return emit.node("rearrange", [x], tuple(x.shape[i] for i in source), Rearrange(axes))
+
+
+def _concat_axis(site: Site) -> int | None:
+    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape))
+
+
+def _concat_reasons(site: Site) -> Iterator[str]:
+    axis, shapes = _concat_axis(site), [t.shape if t else () for t in site.inputs]
+    if axis is None:
+        yield f"its axis {site.options.get('axis')} is not an axis of its input {list(shapes[0])}"
+    elif len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) != 1:
+        yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
+
+
+@declare("CONCATENATION", versions=7, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
+def concatenation(site: Site, emit: Emitter) -> Tensor:
+    axis, parts = _concat_axis(site), [t for t in site.inputs if t is not None]
+    assert axis is not None
+    if len(parts) == 1:
+        return emit.node("map", parts, parts[0].shape, None, emit.activation(site))
+    shape = list(parts[0].shape)
+    shape[axis] = sum(t.shape[axis] for t in parts)
+    return emit.node("concatenate", parts, tuple(shape), Concatenate(axis), emit.activation(site))
+
+
+def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
+    """The numpy meaning of a ``rearrange`` node."""
+    index: list[Array] = []
+    inside = np.ones(shape, bool)
+    for size, m in zip(x.shape, attributes.axes, strict=True):
+        coordinate = (
+            np.zeros((1,) * len(shape), np.int64)
+            if m.axis is None
+            else np.arange(shape[m.axis]).reshape([-1 if i == m.axis else 1 for i in range(len(shape))])
+        )
+        position = np.broadcast_to(m.start + m.step * coordinate, shape)
+        inside &= (position >= 0) & (position < size)
+        index.append(np.clip(position, 0, size - 1))
+    taken = x[tuple(index)] if index else np.broadcast_to(x, shape)
+    return taken if attributes.fill is None else np.where(inside, taken, x.dtype.type(attributes.fill))

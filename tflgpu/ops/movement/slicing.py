@@ -1,0 +1,210 @@
+"""SLICE and STRIDED_SLICE. Bounds are constants, or kernels read them if the file declares the shape of the result.
+
+A start that is only known at run time is moved until the result fits into the input: TFLite stops with an error there,
+a kernel can only see to it that it reads no memory of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.graph.ir import Input, Step, Tensor, Value
+from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange
+
+
+def _slice_shape(site: Site) -> list[int | None]:
+    """The result's size along each axis, None where only a value at run time would tell."""
+    begin, size = site.constant(1), site.constant(2)
+    starts = [None] * len(site.input(0).shape) if begin is None else numbers(site, 1)
+    wanted = [None] * len(starts) if size is None else numbers(site, 2)
+    declared = site.output_shapes[0] or (None,) * len(starts)
+    return [
+        open_size if w is None or (w == -1 and b is None) else d - b if w == -1 and b is not None else w
+        for d, b, w, open_size in zip(site.input(0).shape, starts, wanted, declared, strict=True)
+    ]
+
+
+def _slice_reasons(site: Site) -> Iterator[str]:
+    shape, declared = site.input(0).shape, site.output_shapes[0]
+    counts = site.input(1).size, site.input(2).size
+    if counts != (len(shape), len(shape)) or (declared is not None and len(declared) != len(shape)):
+        yield f"its begin and size have {counts[0]} and {counts[1]} values for {len(shape)} axes"
+        return
+    begin = [0] * len(shape) if site.constant(1) is None else numbers(site, 1)
+    sizes = _slice_shape(site)
+    if None in sizes:
+        yield "the shape of its result is computed at run time; the file has to declare it"
+    elif any(b < 0 or s is None or s < 1 or b + s > d for b, s, d in zip(begin, sizes, shape, strict=True)):
+        yield f"its range begins at {begin} with size {sizes} in an input of shape {list(shape)}"
+
+
+@declare("SLICE", versions=8, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons)
+def slice_(site: Site, emit: Emitter) -> Tensor:
+    x, begin = site.input(0), site.input(1)
+    shape = tuple(s for s in _slice_shape(site) if s is not None)
+    if begin.is_constant:
+        axes = tuple(AxisMap(i, start) for i, start in enumerate(numbers(site, 1)))
+        return emit.node("rearrange", [x], shape, Rearrange(axes))
+    positions = (
+        Position((Digit(i), Lookup(1, (AxisMap(None, i),), size - taken))) if taken < size else follow(i)
+        for i, (size, taken) in enumerate(zip(x.shape, shape, strict=True))
+    )
+    return emit.node("gather", [x, begin], shape, Gather(tuple(positions)))
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One input axis of a strided slice.
+
+    entry: the place in begin, end and strides that speaks of it; None if it stays whole.
+    axis: the axis of the result; None if only one element is taken and the axis goes away.
+    """
+
+    size: int
+    entry: int | None
+    axis: int | None
+
+
+@dataclass(frozen=True)
+class _Range:
+    """``extent`` coordinates from ``start`` on; None for a start that is known at run time only."""
+
+    start: int | None
+    step: int
+    extent: int
+
+
+def _mask(site: Site, name: str, entry: int) -> bool:
+    return bool(site.options.get(f"{name}_mask", 0) >> entry & 1)
+
+
+def _axes(site: Site) -> tuple[list[_Axis], int]:
+    """The masks of TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) expanded.
+
+    Returns the axes of the input and the rank of the result, which has new axes besides.
+    """
+    shape, entries = site.input(0).shape, range(site.input(1).size)
+    spoken_of = sum(not _mask(site, "ellipsis", i) and not _mask(site, "new_axis", i) for i in entries)
+    axes: list[_Axis] = []
+    rank = 0
+    for i in entries:
+        if _mask(site, "ellipsis", i):
+            for _ in range(len(shape) - spoken_of):
+                axes.append(_Axis(shape[len(axes)], None, rank))
+                rank += 1
+        elif _mask(site, "new_axis", i):
+            rank += 1
+        elif _mask(site, "shrink_axis", i):
+            axes.append(_Axis(shape[len(axes)], i, None))
+        else:
+            axes.append(_Axis(shape[len(axes)], i, rank))
+            rank += 1
+    for size in shape[len(axes) :]:
+        axes.append(_Axis(size, None, rank))
+        rank += 1
+    return axes, rank
+
+
+def _range(site: Site, of: _Axis, rank: int) -> _Range | None:
+    """What is taken of an axis of the input; None if how much of it is only known at run time."""
+    if of.entry is None:
+        return _Range(0, 1, of.size)
+    begin, end, strides = (None if site.constant(i) is None else numbers(site, i)[of.entry] for i in (1, 2, 3))
+    if of.axis is None:
+        return _Range(None if begin is None else min(slice(begin, None).indices(of.size)[0], of.size - 1), 1, 1)
+    if strides is None:
+        return None
+    from_edge, to_edge = _mask(site, "begin", of.entry), _mask(site, "end", of.entry)
+    start = slice(None if from_edge else begin, None, strides).indices(of.size)[0]
+    known_start = None if begin is None and not from_edge else start
+    if known_start is not None and (end is not None or to_edge):
+        stop = slice(None, None if to_edge else end, strides).indices(of.size)[1]
+        return _Range(start, strides, len(range(start, stop, strides)))
+    declared = site.output_shapes[0]
+    return None if declared is None or len(declared) != rank else _Range(known_start, strides, declared[of.axis])
+
+
+def _strided_reasons(site: Site) -> Iterator[str]:
+    counts = [site.input(i).size for i in (1, 2, 3)]
+    entries = range(counts[0])
+    ellipses = sum(_mask(site, "ellipsis", i) for i in entries)
+    new = sum(_mask(site, "new_axis", i) and not _mask(site, "ellipsis", i) for i in entries)
+    shape, strides = site.input(0).shape, site.constant(3)
+    if len(set(counts)) != 1:
+        yield "its begin, end and strides have different lengths"
+    elif strides is not None and 0 in strides:
+        yield "its strides contain 0"
+    elif ellipses > 1:
+        yield "its ellipsis mask has more than one bit"
+    elif counts[0] - ellipses - new > len(shape):
+        yield f"it indexes more axes than its input {list(shape)} has"
+    elif site.options.get("offset"):
+        yield "its end is an offset from begin; only absolute ends are supported"
+    else:
+        yield from _range_reasons(site)
+
+
+def _fits(taken: _Range, size: int) -> bool:
+    reach = (taken.extent - 1) * taken.step
+    return abs(reach) < size if taken.start is None else 0 <= taken.start + reach < size
+
+
+def _range_reasons(site: Site) -> Iterator[str]:
+    axes, rank = _axes(site)
+    for number, axis in enumerate(axes):
+        taken = _range(site, axis, rank)
+        if taken is None and site.constant(3) is None:
+            yield f"its stride along axis {number} is computed at run time; only a constant is supported"
+        elif taken is None:
+            yield f"how much it takes of axis {number} is computed at run time; the file has to declare it"
+        elif taken.extent == 0:
+            yield f"it takes nothing of axis {number}, whose size is {axis.size}: its result is empty"
+        elif not _fits(taken, axis.size):
+            start = "any place" if taken.start is None else taken.start
+            yield f"axis {number} of size {axis.size} has no {taken.extent} elements {taken.step} apart from {start} on"
+
+
+@declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
+def strided_slice(site: Site, emit: Emitter) -> Tensor:
+    axes, rank = _axes(site)
+    pairs = [(axis, taken) for axis in axes if (taken := _range(site, axis, rank))]
+    size = {axis.axis: taken.extent for axis, taken in pairs}
+    shape = tuple(size.get(i, 1) for i in range(rank))
+    if all(taken.start is not None for _, taken in pairs):
+        maps = (AxisMap(axis.axis, taken.start or 0, taken.step) for axis, taken in pairs)
+        return emit.node("rearrange", [site.input(0)], shape, Rearrange(tuple(maps)))
+    starts = _starts(emit, site.input(1), pairs)
+    positions = tuple(_position(axis, taken) for axis, taken in pairs)
+    return emit.node("gather", [site.input(0), starts], shape, Gather(positions))
+
+
+def _position(of: _Axis, taken: _Range) -> Position:
+    steps = () if of.axis is None else (Digit(of.axis, step=taken.step),)
+    if taken.start is not None:
+        return Position(steps, taken.start)
+    assert of.entry is not None
+    return Position((*steps, Lookup(1, (AxisMap(None, of.entry),), None)))
+
+
+def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[_Axis, _Range]]) -> Tensor:
+    """``begin`` with negative numbers counted from the end of their axis, and all numbers where the ranges fit."""
+    size, least, greatest = (np.zeros(begin.size, np.int32) for _ in range(3))
+    for axis, taken in pairs:
+        if axis.entry is not None:
+            reach = (taken.extent - 1) * taken.step
+            size[axis.entry] = axis.size
+            least[axis.entry], greatest[axis.entry] = max(0, -reach), axis.size - 1 - max(0, reach)
+    inputs = [begin, *map(emit.constant, (np.zeros(1, np.int32), size, least, greatest))]
+    steps = (
+        Step("less", (Value(0), Input(1))),
+        Step("mul", (Value(1), Input(2))),
+        Step("add", (Value(0), Value(2))),
+        Step("maximum", (Value(3), Input(3))),
+        Step("minimum", (Value(4), Input(4))),
+    )
+    return emit.node("map", inputs, begin.shape, None, steps)

@@ -1,0 +1,273 @@
+"""LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM.
+
+What the inputs give to the gates at all times is one convolution of single pixels; an ``lstm`` node then walks through
+time. The equations, the optional parts and the order of inputs are those of TFLite's ``lite/kernels/lstm_eval.cc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.graph.ir import Tensor
+from tflgpu.graph.layout import LANES, Shape
+from tflgpu.ops.declaration import Array, Emitter, Site, declare, static
+from tflgpu.ops.epilogue_ops import ACTIVATIONS
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import POINTWISE
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, reshape_node
+from tflgpu.ops.sequence.lstm_node import Lstm
+
+# Positions of inputs. The first four begin a row of four: for the input, forget, cell and output gate.
+WEIGHTS, RECURRENT, BIASES, NORMS = 1, 5, 12, 20
+
+PEEPHOLES = {0: 9, 1: 10, 3: 11}  # gate -> position
+
+PROJECTION, PROJECTION_BIAS, HIDDEN, CELL = 16, 17, 18, 19
+
+REQUIRED = (0, 2, 3, 4, 6, 7, 8, 13, 14, 15, HIDDEN, CELL)
+
+BASIC = 1  # of the schema's LSTMKernelType; the other one, 0, is the full kernel
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """What an LSTM knows, its gates in the order of the node. Without ``norms``, the biases belong to the inputs."""
+
+    inputs: Array  # [gates, cells, inputs]
+    recurrent: Array  # [gates, cells, outputs]
+    biases: Array  # [gates, cells]
+    peepholes: Array | None = None  # [gates, cells]
+    norms: Array | None = None  # [gates, cells]
+    projection: tuple[Array, Array] | None = None  # [outputs, cells], [outputs]
+
+
+def _sequence_reasons(site: Site) -> Iterator[str]:
+    yield from _full_reasons(site, rank=3)
+
+
+@declare("UNIDIRECTIONAL_SEQUENCE_LSTM", versions=4, inputs=(1, 24), reasons=_sequence_reasons)
+def unidirectional_sequence_lstm(site: Site, emit: Emitter) -> Tensor:
+    x = site.input(0)
+    result, attributes = _emit_full(site, emit, x, time_axis=0 if site.options.get("time_major") else 1)
+    every = Rearrange((AxisMap(0), AxisMap(1), AxisMap(2)))
+    return emit.node("rearrange", [result], (*x.shape[:2], attributes.outputs), every)
+
+
+def _lstm_reasons(site: Site) -> Iterator[str]:
+    basic = site.options.get("kernel_type") == BASIC
+    yield from _basic_reasons(site) if basic else _full_reasons(site, rank=2)
+
+
+@declare("LSTM", versions=5, inputs=(1, 24), reasons=_lstm_reasons)
+def lstm(site: Site, emit: Emitter) -> Tensor | tuple[Tensor, ...]:
+    """A single time. The basic kind has five inputs, and gives its state instead of keeping it."""
+    if site.options.get("kernel_type") == BASIC:
+        return _emit_basic(site, emit)
+    batch, depth = site.input(0).shape
+    x = reshape_node(emit, site.input(0), (batch, 1, depth))
+    result, attributes = _emit_full(site, emit, x, time_axis=1)
+    return _last_outputs(emit, result, attributes)
+
+
+def _gates(site: Site) -> tuple[int, ...]:
+    """The gates that have weights of their own."""
+    return (0, 1, 2, 3) if site.optional(WEIGHTS) is not None else (1, 2, 3)
+
+
+def _sizes(site: Site) -> tuple[int, int, int]:
+    """Inputs, cells, outputs."""
+    cells, inputs = site.input(WEIGHTS + 1).shape
+    return inputs, cells, site.input(RECURRENT + 1).shape[-1]
+
+
+def _full_reasons(site: Site, rank: int) -> Iterator[str]:
+    """``rank``: axes of the input."""
+    missing = [p for p in REQUIRED if site.optional(p) is None]
+    if missing or len(site.inputs) not in (20, 24):
+        yield f"it has {len(site.inputs)} inputs where 20 or 24 are expected, and lacks those at {missing}"
+        return
+    x, weights, recurrent = (site.input(p).shape for p in (0, WEIGHTS + 1, RECURRENT + 1))
+    if len(x) != rank or len(weights) != 2 or len(recurrent) not in (1, 2):
+        found = f"{list(x)}, {list(weights)} and {list(recurrent)}"
+        yield f"its input, input weights and recurrent weights {found} do not have {rank}, 2, and 1 or 2 axes"
+        return
+    inputs, cells, outputs = _sizes(site)
+    if x[-1] != inputs:
+        yield f"its weights are for {inputs} inputs, but its input has shape {list(x)}"
+    for position, shape in _constant_shapes(site).items():
+        tensor = site.optional(position)
+        if tensor is not None:
+            yield from static(site, position, "weights or bias")
+            if tensor.shape != shape:
+                yield f"input {position} has shape {list(tensor.shape)}; {list(shape)} was expected"
+    yield from _missing_parts(site)
+    clips = [site.options.get(name, 0.0) for name in ("cell_clip", "proj_clip")]
+    if not min(clips) >= 0:  # nor may one be NaN
+        yield f"it clips cells and projection at {clips}; no negative numbers were expected"
+    batch = x[1] if rank == 3 and site.options.get("time_major") else x[0]
+    for position, size in ((HIDDEN, outputs), (CELL, cells)):
+        state = site.input(position)
+        if state.size != batch * size:
+            yield f"its state, input {position}, has shape {list(state.shape)}; [{batch}, {size}] was expected"
+    yield from _memory_reasons(len(_gates(site)), cells, outputs)
+
+
+def _constant_shapes(site: Site) -> dict[int, Shape]:
+    """The shape that each constant input has, if it is there. Recurrent weights of one axis are a diagonal."""
+    (inputs, cells, outputs), gates = _sizes(site), _gates(site)
+    recurrent = (cells,) if len(site.input(RECURRENT + 1).shape) == 1 else (cells, outputs)
+    shapes: dict[int, Shape] = {PROJECTION: (outputs, cells), PROJECTION_BIAS: (outputs,)}
+    for gate in gates:
+        shapes |= {WEIGHTS + gate: (cells, inputs), RECURRENT + gate: recurrent}
+        shapes |= dict.fromkeys((BIASES + gate, NORMS + gate, PEEPHOLES.get(gate, BIASES + gate)), (cells,))
+    return shapes
+
+
+def _missing_parts(site: Site) -> Iterator[str]:
+    """Optional parts that are there only in part."""
+    gates = _gates(site)
+    if 0 in gates:
+        missing = [p for p in (RECURRENT, BIASES) if site.optional(p) is None]
+        yield from (f"it has weights for an input gate, but not input {p}" for p in missing)
+    parts = {
+        "peephole weights": [PEEPHOLES[g] for g in gates if g in PEEPHOLES],
+        "factors of layer norm": [NORMS + g for g in gates],
+    }
+    for name, positions in parts.items():
+        present = [p for p in positions if site.optional(p) is not None]
+        if present and present != positions:
+            yield f"it has {name} in inputs {present}; all of {positions} or none were expected"
+    _, cells, outputs = _sizes(site)
+    if site.optional(PROJECTION) is None and (cells != outputs or site.optional(PROJECTION_BIAS) is not None):
+        yield f"it has no projection weights, but {cells} cells, {outputs} outputs, or a projection bias"
+
+
+def _memory_reasons(gates: int, cells: int, outputs: int) -> Iterator[str]:
+    if not Lstm(1, gates, cells, outputs, "").fits:
+        yield f"its {cells} cells and {outputs} outputs need more than the 32 KiB of local memory that every device has"
+
+
+def _basic_reasons(site: Site) -> Iterator[str]:
+    """Inputs: x, activation, weights [4 * cells, inputs + cells], bias, state."""
+    if len(site.inputs) != 5 or any(t is None for t in site.inputs):
+        yield f"it has {len(site.inputs)} inputs where 5 are expected"
+        return
+    x, hidden, weights, bias, cell = (site.input(i).shape for i in range(5))
+    if len(x) != 2 or len(hidden) != 2 or x[0] != hidden[0] or cell != hidden:
+        yield f"its input {list(x)}, activation {list(hidden)} and state {list(cell)} do not fit together"
+        return
+    cells = hidden[1]
+    if weights != (4 * cells, x[1] + cells) or bias != (4 * cells,):
+        yield f"its weights {list(weights)} and bias {list(bias)} do not fit {x[1]} inputs and {cells} cells"
+    yield from static(site, 2, "weights")
+    yield from static(site, 3, "bias")
+    yield from _memory_reasons(4, cells, cells)
+
+
+def _known(site: Site, index: int) -> Array:
+    value = site.constant(index)
+    assert value is not None
+    return value
+
+
+def _full_weights(site: Site) -> _Weights:
+    gates, (_, cells, outputs) = _gates(site), _sizes(site)
+
+    def each(first: int) -> Array:
+        return np.stack([_known(site, first + g) for g in gates])
+
+    def is_there(position: int) -> bool:
+        return site.optional(position) is not None
+
+    recurrent = each(RECURRENT)
+    if recurrent.ndim == 2:
+        recurrent = np.stack([np.diag(diagonal) for diagonal in recurrent])
+    peepholes = None
+    if is_there(PEEPHOLES[1]):
+        nothing = np.zeros(cells, np.float32)  # for the cell gate
+        peepholes = np.stack([_known(site, PEEPHOLES[g]) if g in PEEPHOLES else nothing for g in gates])
+    projection = None
+    if is_there(PROJECTION):
+        bias = _known(site, PROJECTION_BIAS) if is_there(PROJECTION_BIAS) else np.zeros(outputs, np.float32)
+        projection = _known(site, PROJECTION), bias
+    norms = each(NORMS) if is_there(NORMS + 1) else None
+    return _Weights(each(WEIGHTS), recurrent, each(BIASES), peepholes, norms, projection)
+
+
+def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Tensor, Lstm]:
+    """The node for ``x`` [batch, time, inputs], or with the first two exchanged; its last values become the state."""
+    weights = _full_weights(site)
+    gates, cells, outputs = weights.recurrent.shape
+    attributes = Lstm(
+        time_axis,
+        gates,
+        cells,
+        outputs,
+        ACTIVATIONS[site.options.get("fused_activation_function", 0)],
+        peephole=weights.peepholes is not None,
+        layer_norm=weights.norms is not None,
+        projection=weights.projection is not None,
+        cell_clip=float(site.options.get("cell_clip", 0.0)),
+        projection_clip=float(site.options.get("proj_clip", 0.0)),
+    )
+    hidden, cell = site.input(HIDDEN), site.input(CELL)
+    result = _emit_node(emit, x, (hidden, cell), weights, attributes)
+    emit.assign(HIDDEN, reshape_node(emit, _last_outputs(emit, result, attributes), hidden.shape))
+    emit.assign(CELL, reshape_node(emit, _last_cells(emit, result, attributes), cell.shape))
+    return result, attributes
+
+
+def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:
+    """Activation, state, and what TFLite computes on the way: [x, activation], and its product with the weights."""
+    x, hidden, weights, bias, cell = (site.input(i) for i in range(5))
+    (batch, inputs), cells = x.shape, hidden.shape[1]
+    order = [0, 2, 1, 3]  # its gates are input, cell, forget, output
+    matrix, biases = _known(site, 2).reshape(4, cells, -1)[order], _known(site, 3).reshape(4, cells)[order]
+    attributes = Lstm(1, 4, cells, cells, "tanh")
+    split = _Weights(matrix[..., :inputs], matrix[..., inputs:], biases)
+    result = _emit_node(emit, reshape_node(emit, x, (batch, 1, inputs)), (hidden, cell), split, attributes)
+    joined = emit.node("concatenate", [x, hidden], (batch, inputs + cells), Concatenate(1))
+    product = emit.node("fully_connected", [joined, weights, bias], (batch, 4 * cells))
+    return _last_outputs(emit, result, attributes), _last_cells(emit, result, attributes), joined, product
+
+
+def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: _Weights, a: Lstm) -> Tensor:
+    outer, inner, depth = x.shape
+    padded = a.cell_quads * LANES
+    rows, bias = np.zeros((a.gates, padded, depth), np.float32), np.zeros((a.gates, padded), np.float32)
+    rows[:, : a.cells] = weights.inputs
+    if weights.norms is None:
+        bias[:, : a.cells] = weights.biases
+    image = reshape_node(emit, x, (outer, 1, inner, depth))
+    filters = emit.constant(rows.reshape(-1, 1, 1, depth)), emit.constant(bias.reshape(-1))
+    sums = emit.node("convolution", [image, *filters], (outer, 1, inner, bias.size), Convolution(POINTWISE))
+    constants = [np.ascontiguousarray(weights.recurrent)]
+    if weights.peepholes is not None:
+        constants.append(weights.peepholes)
+    if weights.norms is not None:
+        constants.append(np.stack([weights.norms, weights.biases]))
+    if weights.projection is not None:
+        constants += weights.projection
+    batch = x.shape[1 - a.time_axis]
+    sizes = (batch, a.outputs), (batch, a.cells)
+    before = [reshape_node(emit, tensor, shape) for tensor, shape in zip(state, sizes, strict=True)]
+    shape = (outer, inner, a.output_quads * LANES + a.cells)
+    return emit.node("lstm", [sums, *before, *map(emit.constant, constants)], shape, a, precise=True)
+
+
+def _last_outputs(emit: Emitter, result: Tensor, a: Lstm) -> Tensor:
+    return _last(emit, result, a.time_axis, 0, a.outputs)
+
+
+def _last_cells(emit: Emitter, result: Tensor, a: Lstm) -> Tensor:
+    return _last(emit, result, a.time_axis, a.output_quads * LANES, a.cells)
+
+
+def _last(emit: Emitter, result: Tensor, time_axis: int, start: int, size: int) -> Tensor:
+    """[batch, size]: what an lstm node gives from channel ``start`` on at the last time."""
+    last, batch = AxisMap(None, result.shape[time_axis] - 1), AxisMap(0)
+    outer = (last, batch) if time_axis == 0 else (batch, last)
+    return emit.node("rearrange", [result], (result.shape[1 - time_axis], size), Rearrange((*outer, AxisMap(1, start))))

@@ -1,0 +1,65 @@
+"""The ``lstm`` node, a long short-term memory that walks through time, and its kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import LANES
+
+CPU_LANES = 16
+
+CPU_QUADS = CPU_LANES // LANES
+
+SCRATCH_QUADS = 2048  # 32 KiB, the least local memory of a device with OpenCL's full profile
+
+LARGEST_GROUP = 128  # work-items, each with a quad of its own for layer norm's sums
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """Inputs: what the inputs give to each gate [.., 1, .., gates * cells]; the outputs [batch, outputs] and the cells
+    [batch, cells] before the first time; recurrent weights [gates, cells, outputs]. Where there are any: peephole
+    weights [gates, cells]; layer norm's factors and offsets [2, gates, cells]; projection weights [outputs, cells],
+    and their bias.
+
+    Output: [.., .., outputs + cells], for each time and batch row the outputs and behind them the cells: a node has one
+    output, and at the last time both are what the next run begins with. Cells in the first input and outputs in the
+    result are rounded up to whole quads.
+
+    time_axis: 0 or 1; the other axis is the batch. gates: input, forget, cell and output, or 3 without the input gate,
+    which is then the complement of the forget gate. activation: a step function, or empty. A clip of 0 is none.
+    """
+
+    time_axis: int
+    gates: int
+    cells: int
+    outputs: int
+    activation: str
+    peephole: bool = False
+    layer_norm: bool = False
+    projection: bool = False
+    cell_clip: float = 0.0
+    projection_clip: float = 0.0
+
+    @property
+    def cell_quads(self) -> int:
+        return -(-self.cells // LANES)
+
+    @property
+    def output_quads(self) -> int:
+        return -(-self.outputs // LANES)
+
+    @property
+    def hidden_quads(self) -> int:
+        """Local memory for the outputs, which a CPU's product writes in whole vectors."""
+        return -(-self.output_quads // CPU_QUADS) * CPU_QUADS
+
+    @property
+    def scratch_quads(self) -> int:
+        """Local memory for outputs, cells and gates."""
+        return self.hidden_quads + self.cell_quads + -(-self.gates * self.cell_quads // CPU_QUADS) * CPU_QUADS
+
+    @property
+    def fits(self) -> bool:
+        """Whether every device has the local memory that the kernel takes."""
+        return self.scratch_quads + LARGEST_GROUP <= SCRATCH_QUADS

@@ -1,0 +1,87 @@
+"""Fold a multiplication or addition of channel constants into the weights of the convolution before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Graph, Input, Node, Step, Tensor, Value, joint_sources
+from tflgpu.ops.image.convolution import Convolution, Depthwise, TransposeConvolution
+
+_CHANNEL_AXIS = {Convolution: 0, TransposeConvolution: 0, Depthwise: 3}
+
+
+def fold_affine(graph: Graph) -> Graph:
+    """``conv(x) * m + a`` becomes one convolution, as batch norms that a converter left behind ask for."""
+    fresh = graph.fresh_ids()
+    tensors: list[Tensor] = []
+    nodes: dict[int, Node] = {n.output: n for n in graph.nodes}
+    for reader in graph.nodes:
+        # Looked up among the nodes as they are now: a convolution takes in MUL and ADD one after the other.
+        producer = nodes.get(reader.inputs[0]) if reader.inputs else None
+        change = _channel_change(graph, reader)
+        if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.steps:
+            continue
+        axis = 0 if producer.kind == "fully_connected" else _CHANNEL_AXIS.get(type(producer.attributes))
+        weights = _data(graph, tensors, producer.inputs[1]) if axis is not None else None
+        if axis is None or weights is None:
+            continue
+        scale, offset = change
+        channels = weights.shape[axis]
+        bias = _data(graph, tensors, producer.inputs[2]) if len(producer.inputs) > 2 else np.zeros(channels, np.float32)
+        if bias is None:
+            continue
+        along = [-1 if i == axis else 1 for i in range(weights.ndim)]
+        scaled = weights.astype(np.float64) * scale.reshape(along) if scale.size > 1 else weights * scale.reshape(())
+        folded = [scaled.astype(np.float32), (bias.reshape(-1) * scale + offset).astype(np.float32)]
+        new = [Tensor(next(fresh), "", tuple(a.shape), "float32", a) for a in folded]
+        tensors += new
+        del nodes[producer.output]
+        nodes[reader.output] = replace(
+            producer,
+            inputs=(producer.inputs[0], new[0].id, new[1].id),
+            output=reader.output,
+            steps=_without_first(reader.steps),
+            sources=joint_sources(producer, reader),
+        )
+    order = {n.output: n for n in graph.nodes}
+    return graph.with_nodes((nodes[o] for o in order if o in nodes), tensors)
+
+
+def _data(graph: Graph, new: list[Tensor], tensor: int) -> Array | None:
+    found = graph.tensors.get(tensor) or next(t for t in new if t.id == tensor)
+    return found.data
+
+
+def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
+    """(factor, offset), in double and one value or one a channel, if a map node's first step is just that."""
+    if node.kind != "map" or not node.steps or len(node.inputs) != 2:
+        return None
+    step, constant = node.steps[0], graph[node.inputs[1]]
+    shape = graph[node.output].shape
+    if step.function not in ("add", "sub", "mul") or constant.data is None or graph[node.inputs[0]].shape != shape:
+        return None
+    if any(Value(0) in later.operands for later in node.steps[1:]):
+        return None
+    if constant.size > 1 and (constant.size != constant.shape[-1] or constant.size != shape[-1]):
+        return None
+    value, one, zero = constant.data.reshape(-1).astype(np.float64), np.ones(1), np.zeros(1)
+    match step.function, step.operands:
+        case "mul", _:
+            return value, zero
+        case "add", _:
+            return one, value
+        case "sub", (Value(0), Input(1)):
+            return one, -value
+        case "sub", (Input(1), Value(0)):
+            return -one, value
+    return None
+
+
+def _without_first(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps behind the first, whose result is now value 0; none of them may read the value before it."""
+    return tuple(
+        replace(s, operands=tuple(Value(o.index - 1) if isinstance(o, Value) else o for o in s.operands))
+        for s in steps[1:]
+    )

@@ -1,0 +1,74 @@
+"""Let a window pad for itself instead of reading a padded copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu.graph.ir import Graph, Node, TensorId, joint_sources
+from tflgpu.ops.image.convolution import Convolution, Depthwise
+from tflgpu.ops.image.pooling import Pool
+from tflgpu.ops.image.window import Padding, Window
+from tflgpu.ops.movement.shaping import Rearrange
+
+# Steps whose result is never below zero.
+NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
+
+
+def merge_padding(graph: Graph) -> Graph:
+    """Merge PAD (height and width, zeros) into the convolutions that read it.
+
+    Not into pooling as such: an average must count the zeros that PAD adds and not those of its own padding, and a
+    maximum must see them as candidates. A convolution cannot tell them apart. Nor can the maximum of windows that each
+    hold a pixel of an image without negative ones.
+    """
+    merged: dict[TensorId, Node] = {}
+    for node in graph.nodes:
+        extra = _image_padding(graph, node)
+        if extra is None:
+            continue
+        for reader in graph.consumers.get(node.output, ()):
+            attributes = _padded(graph, node.inputs[0], reader, extra) if reader.inputs[0] == node.output else None
+            if attributes is not None:
+                inputs = (node.inputs[0], *reader.inputs[1:])
+                sources = joint_sources(node, reader)
+                merged[reader.output] = replace(reader, inputs=inputs, attributes=attributes, sources=sources)
+    return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes)
+
+
+def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:
+    """The attributes of ``reader`` if it is to pad ``image`` for itself, None if it cannot."""
+    match reader.attributes:
+        case Convolution() | Depthwise() as attributes:
+            return replace(attributes, window=attributes.window.padded(extra))
+        case Pool("maximum", window) as pool if _is_not_negative(graph, image):
+            padded = replace(pool, window=window.padded(extra))
+            return padded if _each_sees_the_image(padded.window) else None
+    return None
+
+
+def _each_sees_the_image(window: Window) -> bool:
+    """Whether there is a pixel of the image in the window wherever it is."""
+    top, bottom, left, right = window.padding
+    return max(top, bottom) < window.kernel[0] and max(left, right) < window.kernel[1]
+
+
+def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
+    """Whether the last step of the node that computes ``tensor`` says so."""
+    producer = graph.producer.get(tensor)
+    return producer is not None and bool(producer.steps) and producer.steps[-1].function in NOT_NEGATIVE
+
+
+def _image_padding(graph: Graph, node: Node) -> Padding | None:
+    """How a node pads NHWC images with zeros, if that is all it does."""
+    pad = node.attributes
+    if not isinstance(pad, Rearrange) or pad.fill != 0 or node.steps or len(pad.axes) != 4:
+        return None
+    before, after = [], []
+    for i, m in enumerate(pad.axes):
+        if m.axis != i or m.step != 1:
+            return None
+        before.append(-m.start)
+        after.append(graph[node.output].shape[i] - graph[node.inputs[0]].shape[i] + m.start)
+    if before[0] or after[0] or before[3] or after[3] or min(*before, *after) < 0:
+        return None
+    return Padding(before[1], after[1], before[2], after[2])

@@ -1,0 +1,144 @@
+"""Carry transposes towards the outputs, past nodes that can do without, until they meet their inverse.
+
+Networks from frameworks that put channels first have a pair of transposes around each convolution, and elementwise
+functions, padding and concatenations between two pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+
+Order = tuple[int, ...]  # of axes, as numpy.transpose takes it
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A tensor that is ``source`` with its axes in another order. sources: the operators that say so."""
+
+    source: TensorId
+    order: Order
+    sources: tuple[int, ...]
+
+
+def sink_transposes(graph: Graph) -> Graph:
+    """The same network with as few transposes as follow from having each as late as possible.
+
+    Nothing is changed if that does not make it shorter: one transpose that several nodes read may become several.
+    """
+    sunk = _Sinking(graph).run()
+    return sunk if len(sunk.nodes) < len(graph.nodes) else graph
+
+
+class _Sinking:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._tensors = dict(graph.tensors)
+        self._fresh = graph.fresh_ids()
+        self._nodes: list[Node] = []
+        self._transposed: dict[TensorId, Transposed] = {}
+        self._written: set[TensorId] = set()  # of the transposed ones, those that a node gives
+
+    def run(self) -> Graph:
+        for node in self._graph.nodes:
+            if (order := _transpose_order(self._graph, node)) is not None:
+                self._transpose(node.output, node.inputs[0], order, node.sources)
+            elif (sunk := self._past(node)) is not None:
+                inner, order = sunk
+                self._nodes.append(inner)
+                self._transpose(node.output, inner.output, order, ())
+            else:
+                self._nodes.append(replace(node, inputs=tuple(map(self._plain, node.inputs))))
+            if node.output in self._graph.wanted:
+                self._plain(node.output)
+        return self._graph.with_nodes(self._nodes, self._tensors.values())
+
+    def _transpose(self, output: TensorId, tensor: TensorId, order: Order, sources: tuple[int, ...]) -> None:
+        before = self._transposed.get(tensor)
+        if before is not None:
+            tensor, order = before.source, tuple(before.order[axis] for axis in order)
+            sources = tuple(dict.fromkeys((*before.sources, *sources)))
+        self._transposed[output] = Transposed(tensor, order, sources)
+
+    def _plain(self, tensor: TensorId) -> TensorId:
+        """The tensor itself, for nodes that need its axes in order."""
+        known = self._transposed.get(tensor)
+        if known is None or tensor in self._written:
+            return tensor
+        if known.order == tuple(range(len(known.order))) and tensor not in self._graph.wanted:
+            return known.source
+        axes = tuple(map(AxisMap, _inverse(known.order)))
+        self._nodes.append(Node("rearrange", (known.source,), tensor, Rearrange(axes), sources=known.sources))
+        self._written.add(tensor)
+        return tensor
+
+    def _past(self, node: Node) -> tuple[Node, Order] | None:
+        """``node`` on what its inputs are transposed from, and the order that makes its result of the new one."""
+        orders = {self._transposed[t].order for t in node.inputs if t in self._transposed}
+        if len(orders) != 1:
+            return None
+        (order,) = orders
+        output, reordered = self._tensors[node.output], _reordered(node, order)
+        if reordered is None or len(output.shape) != len(order):
+            return None
+        inputs = [self._source(t, order) for t in node.inputs]
+        known = tuple(t for t in inputs if t is not None)
+        if len(known) < len(inputs):
+            return None
+        shape = tuple(output.shape[axis] for axis in _inverse(order))
+        inner = replace(output, id=next(self._fresh), name="", shape=shape)
+        self._tensors[inner.id] = inner
+        return replace(reordered, inputs=known, output=inner.id), order
+
+    def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
+        """What ``tensor`` is transposed from; None if a node would have to compute it."""
+        if tensor in self._transposed:
+            return self._transposed[tensor].source
+        value = self._tensors[tensor]
+        if value.size == 1 and len(value.shape) <= len(order):
+            return tensor
+        if value.data is None:
+            return None
+        data = value.data.reshape((1,) * (len(order) - value.data.ndim) + value.shape).transpose(_inverse(order))
+        constant = replace(value, id=next(self._fresh), shape=data.shape, data=np.ascontiguousarray(data))
+        self._tensors[constant.id] = constant
+        return constant.id
+
+
+def _inverse(order: Order) -> Order:
+    return tuple(np.argsort(order).tolist())
+
+
+def _transpose_order(graph: Graph, node: Node) -> Order | None:
+    """The order in which a node takes the axes of its input, if that is all it does."""
+    if not isinstance(node.attributes, Rearrange) or node.steps:
+        return None
+    axes = node.attributes.axes
+    places = [m.axis for m in axes if m.axis is not None and m == AxisMap(m.axis)]
+    source, shape = graph[node.inputs[0]].shape, graph[node.output].shape
+    if sorted(places) != list(range(len(source))) or len(shape) != len(source):
+        return None
+    order = _inverse(tuple(places))
+    return order if shape == tuple(source[axis] for axis in order) else None
+
+
+def _reordered(node: Node, order: Order) -> Node | None:
+    """``node`` for inputs that ``order`` makes its own of; None if more than the names of axes would change."""
+    if node.kind == "map":
+        return node
+    if node.step_inputs:
+        return None
+    match node.attributes:
+        case Concatenate(axis):
+            return replace(node, attributes=Concatenate(order[axis]))
+        case Reduce(function, axes):
+            return replace(node, attributes=Reduce(function, tuple(sorted(order[axis] for axis in axes))))
+        case Rearrange(axes, fill) if [m.axis for m in axes] == list(range(len(order))):
+            moved = tuple(replace(axes[axis], axis=place) for place, axis in enumerate(_inverse(order)))
+            return replace(node, attributes=Rearrange(moved, fill))
+    return None

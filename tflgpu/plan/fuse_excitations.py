@@ -1,0 +1,124 @@
+"""Make one node of the two layers of a squeeze-and-excitation and the product behind them, for GPUs.
+
+Each of the three is a kernel of a few microseconds that waits for the one before. One kernel computes the hidden layer
+in every work-group, which pays as long as its weights are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
+from tflgpu.kernels.gpu.excitation import Excite, excite_cycles
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.layers import is_pointwise, steps_without_inputs, weights_and_bias
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.work_group import BATCH_LATENCY, NEXT_KERNEL, TILE_LATENCY
+from tflgpu.plan.boundary import storages
+from tflgpu.target import Target
+
+
+@dataclass(frozen=True)
+class Excitation:
+    """``image * gates(hidden(vector))``. product: a map; gate_input: which of its inputs the gates are."""
+
+    hidden: Node
+    gates: Node
+    product: Node
+    gate_input: int
+    attributes: Excite
+
+
+def join_excitations(graph: Graph, target: Target) -> Graph:
+    """One node for each squeeze-and-excitation that runs faster so; the conversions of ``graph`` are in place."""
+    if target.family != "gpu":
+        return graph
+    storage = storages(graph, target)
+    found = {}
+    for node in graph.nodes:
+        excitation = _excitation(graph, storage, node)
+        if excitation is not None and _is_faster(graph, storage, excitation, target):
+            found[node.output] = excitation
+    dropped = {t for e in found.values() for t in (e.hidden.output, e.gates.output)}
+    fresh = graph.fresh_ids()
+    zeros: list[Tensor] = []
+
+    def joined(e: Excitation) -> Node:
+        constants = [t for layer in (e.hidden, e.gates) for t in weights_and_bias(graph, layer, fresh, zeros)]
+        return _joined(e, (e.product.inputs[0], e.hidden.inputs[0], *constants))
+
+    kept = (n for n in graph.nodes if n.output not in dropped)
+    nodes = [joined(found[n.output]) if n.output in found else n for n in kept]
+    return graph.with_nodes(nodes, zeros)
+
+
+def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node) -> Excitation | None:
+    """What ``product`` belongs to, if it is the product of a squeeze-and-excitation."""
+    gate_input = _gate_input(product)
+    if gate_input is None:
+        return None
+    image, gate = product.inputs[0], product.inputs[gate_input]
+    gates = graph.producer.get(gate)
+    hidden = graph.producer.get(gates.inputs[0]) if gates else None
+    if gates is None or hidden is None or not (_is_layer(graph, gates) and _is_layer(graph, hidden)):
+        return None
+    shape = graph[image].shape
+    if len(shape) != 4 or shape != graph[product.output].shape or graph[gate].shape != (shape[0], 1, 1, shape[3]):
+        return None
+    hidden_steps, gate_steps = steps_without_inputs(graph, hidden), steps_without_inputs(graph, gates)
+    precise = any(graph[t].precise for t in (image, gate, gates.inputs[0], hidden.inputs[0]))
+    if precise or storage[image].linear or hidden_steps is None or gate_steps is None:
+        return None
+    return Excitation(hidden, gates, product, gate_input, Excite(hidden_steps, gate_steps))
+
+
+def _gate_input(node: Node) -> int | None:
+    """Which input of a map its first step multiplies its image with, if nothing else reads either."""
+    if node.kind != "map" or not node.steps or node.steps[0].function != "mul":
+        return None
+    factors = [o.index for o in node.steps[0].operands if isinstance(o, Input)]
+    if len(factors) != 1 or Value(0) not in node.steps[0].operands:
+        return None
+    later = [o for step in node.steps[1:] for o in step.operands]
+    alone = not {Value(0), Input(0), Input(factors[0])} & set(later)
+    return factors[0] if alone and node.inputs.count(node.inputs[factors[0]]) == 1 else None
+
+
+def _is_layer(graph: Graph, node: Node) -> bool:
+    """Whether a node is a fully connected layer of one pixel with constant weights and a single reader."""
+    image = graph[node.inputs[0]].shape if node.inputs else ()
+    return (
+        is_pointwise(node)
+        and len(image) == 4
+        and image[1:3] == (1, 1)
+        and graph[node.inputs[1]].is_constant
+        and graph.sole_consumer(node.output) is not None
+    )
+
+
+def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation, target: Target) -> bool:
+    image, vector = storage[e.product.inputs[0]], storage[e.hidden.inputs[0]]
+    together = excite_cycles(image, vector, graph[e.hidden.output].shape[-1], target)
+    layer = TILE_LATENCY + BATCH_LATENCY + NEXT_KERNEL[target.executor]
+    product = tile_count(tile_count(image.quads, target.local_size), target.compute_units) * TILE_LATENCY
+    return together < 2 * layer + product
+
+
+def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
+    """The node for ``inputs`` of its kernel. Behind them come those of the product's other steps."""
+    others = [i for i in range(len(e.product.inputs)) if i not in (0, e.gate_input)]
+
+    def place(operand: Operand) -> Operand:
+        if isinstance(operand, Value):
+            return Value(operand.index - 1)
+        return Input(len(inputs) + others.index(operand.index))
+
+    return Node(
+        "excite",
+        (*inputs, *(e.product.inputs[i] for i in others)),
+        e.product.output,
+        e.attributes,
+        tuple(step.moved(place) for step in e.product.steps[1:]),
+        joint_sources(e.hidden, e.gates, e.product),
+    )

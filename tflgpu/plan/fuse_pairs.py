@@ -1,0 +1,198 @@
+"""Join neighbours that one kernel computes faster than two, for devices with matrix units.
+
+Neighbours are a node and the only one that reads it, as its first input; so each node has one neighbour at most on
+either side, and belongs to one pair at most. Of all ways to form pairs along a chain the one is taken that saves the
+most, by the model of cycles of ``ops/group_work.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, joint_sources
+from tflgpu.kernels.gpu.convolution_gpu import UNROLLED_TAPS, depthwise_parts
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.layers import is_pointwise, kernel_inputs, steps_without_inputs, weights_and_bias
+from tflgpu.kernels.nvidia.convolution_choice import convolution_parts
+from tflgpu.kernels.nvidia.depthwise_pointwise import DepthwisePointwise, separable_parts
+from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, fused_parts
+from tflgpu.kernels.nvidia.pointwise_mean import PointwiseMean, mean_parts
+from tflgpu.kernels.request import Part
+from tflgpu.kernels.work_group import NEXT_KERNEL, TILE_LATENCY
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.convolution import Convolution, Depthwise
+from tflgpu.ops.image.window import Window
+from tflgpu.plan.boundary import storages
+from tflgpu.target import Target
+
+Storages = Mapping[TensorId, Storage]
+
+
+@dataclass(frozen=True)
+class PairKind:
+    """Two kinds of neighbours that one kernel can compute.
+
+    name: the joint node's kind. first, second: whether a node is the one. attributes: of the joint node, from both.
+    parts: of its kernel, the best first, from the second and the storage of image and result; none if local memory is
+    too small.
+    """
+
+    name: str
+    first: Callable[[Node], bool]
+    second: Callable[[Node], bool]
+    attributes: Callable[[Node, Node], object]
+    parts: Callable[[Node, Storage, Storage, Target], Sequence[Part]]
+
+
+def _is_depthwise(node: Node) -> bool:
+    """Whether its taps are few enough to be unrolled."""
+    attributes = node.attributes
+    if not isinstance(attributes, Depthwise):
+        return False
+    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS
+
+
+def _is_image_mean(node: Node) -> bool:
+    """Whether it is the mean of all pixels of an image, NHWC."""
+    return node.attributes == Reduce("mean", (1, 2))
+
+
+def _depthwise_window(node: Node) -> Window:
+    assert isinstance(node.attributes, Depthwise)
+    return node.attributes.window
+
+
+PAIR_KINDS = (
+    PairKind(
+        "pointwise_depthwise",
+        is_pointwise,
+        _is_depthwise,
+        lambda first, second: PointwiseDepthwise(_depthwise_window(second), first.steps),
+        lambda second, image, result, target: fused_parts(_depthwise_window(second), image, result, target),
+    ),
+    PairKind(
+        "depthwise_pointwise",
+        _is_depthwise,
+        is_pointwise,
+        lambda first, second: DepthwisePointwise(_depthwise_window(first), first.steps),
+        lambda second, image, result, target: separable_parts(image, result, target),
+    ),
+    PairKind(
+        "pointwise_mean",
+        is_pointwise,
+        _is_image_mean,
+        lambda first, second: PointwiseMean(first.steps),
+        lambda second, image, result, target: mean_parts(image, result, target),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbours, and the cycles that one kernel of both saves. The first has steps that suit its inside."""
+
+    kind: PairKind
+    first: Node
+    second: Node
+    saved: float
+
+
+def fuse_pairs(graph: Graph, target: Target) -> Graph:
+    """One node for each pair that runs faster so on ``target``; the conversions of ``graph`` are in place."""
+    if not target.matrix_units or target.storage != "half":
+        return graph
+    pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, target)})
+    dropped = {pair.first.output for pair in pairs.values()}
+    fresh = graph.fresh_ids()
+    zeros: list[Tensor] = []
+
+    def constants(node: Node) -> tuple[TensorId, ...]:
+        """Weights and bias, which the kernels of pairs always have; nothing for a mean."""
+        return () if _is_image_mean(node) else weights_and_bias(graph, node, fresh, zeros)
+
+    def joined(pair: Pair) -> Node:
+        return _joined(pair, constants(pair.first), constants(pair.second))
+
+    kept = (node for node in graph.nodes if node.output not in dropped)
+    nodes = [joined(pairs[node.output]) if node.output in pairs else node for node in kept]
+    return graph.with_nodes(nodes, zeros)
+
+
+def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
+    """Every pair of neighbours that one kernel can compute, and computes faster, in the order of the second."""
+    storage = storages(graph, target)
+    for second in graph.nodes:
+        first = graph.producer.get(second.inputs[0]) if second.inputs else None
+        kind = next((k for k in PAIR_KINDS if first and k.first(first) and k.second(second)), None)
+        if first is None or kind is None or not _fusable(graph, storage, first, second):
+            continue
+        steps = steps_without_inputs(graph, first)
+        parts = kind.parts(second, storage[first.inputs[0]], storage[second.output], target)
+        alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
+        if steps is not None and parts and parts[0].cycles < alone:
+            first = replace(first, inputs=first.inputs[: kernel_inputs(first)], steps=steps)
+            yield Pair(kind, first, second, alone - parts[0].cycles)
+
+
+def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
+    """The pairs that save the most together, none of which share a node. ``pairs``: by their second's output."""
+    saved: dict[TensorId, float] = {}  # by the nodes of a chain up to this one
+    joined: set[TensorId] = set()  # where the best of these ways ends with a pair
+    for output, pair in pairs.items():
+        before = pairs.get(pair.first.output)
+        apart = saved.get(pair.first.output, 0.0)
+        together = pair.saved + (saved.get(before.first.output, 0.0) if before else 0.0)
+        saved[output] = max(apart, together)
+        if together > apart:
+            joined.add(output)
+    chosen: dict[TensorId, Pair] = {}
+    taken: set[TensorId] = set()
+    for output, pair in reversed(list(pairs.items())):
+        if output in joined and output not in taken:
+            chosen[output] = pair
+            taken.add(pair.first.output)
+    return chosen
+
+
+def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
+    """Whether two neighbours read halves and constants only, and nobody else needs what is between them."""
+    between, image = first.output, storage[first.inputs[0]]
+    return (
+        graph[first.inputs[1]].is_constant
+        and (_is_image_mean(second) or graph[second.inputs[1]].is_constant)
+        and graph.sole_consumer(between) is not None
+        and image.type == storage[between].type == "half"
+        and not image.linear
+        and not any(graph[t].precise for t in (*first.inputs, *second.inputs, second.output))
+    )
+
+
+def _cycles(storage: Storages, node: Node, target: Target) -> float:
+    """Rough cycles of a kernel of one node of a pair."""
+    result = storage[node.output]
+    match node.attributes:
+        case Depthwise(window):
+            return depthwise_parts(window, result, target)[0].cycles
+        case Convolution(window):
+            return convolution_parts(window, storage[node.inputs[0]], result, target)[0].cycles
+    return TILE_LATENCY  # a mean, which takes little more
+
+
+def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants: tuple[TensorId, ...]) -> Node:
+    first, second = pair.first, pair.second
+    inputs = (first.inputs[0], *first_constants, *second_constants)
+    known = kernel_inputs(second)
+
+    def place(operand: Operand) -> Operand:
+        return Input(operand.index - known + len(inputs)) if isinstance(operand, Input) else operand
+
+    return Node(
+        pair.kind.name,
+        (*inputs, *second.inputs[known:]),
+        second.output,
+        pair.kind.attributes(first, second),
+        tuple(step.moved(place) for step in second.steps),
+        joint_sources(first, second),
+    )

@@ -1,0 +1,1 @@
+"""What became of a model: its report, advice, and what its kernels cost."""

@@ -1,0 +1,269 @@
+"""What the author of a model could change to make it faster here.
+
+The topics are those of the GPU delegate's documentation (tensorflow.org/lite/performance/gpu, "Tips and tricks"); what
+is said about each is counted on the graph that will run, and nothing is said where there is little to gain. Images of
+3 channels, which that documentation advises against, are no topic: convolutions here read them as they come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
+
+from tflgpu.frontend.lowered import Lowered
+from tflgpu.frontend.partition import Piece, crossing_bytes, partition
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.model.model import Subgraph
+from tflgpu.report.report import Advice, counted, size
+
+# A part of what all kernels read and write, and elements of it, below which there is little to gain.
+NOTABLE = 0.05
+
+NOTABLE_ELEMENTS = 10_000
+
+# Bytes of an input or output, below which how they are passed makes no difference.
+NOTABLE_BYTES = 16 << 10
+
+EXAMPLES = 3
+
+# Operators that compute nothing and that another way of building or converting the model often does without.
+FREE_RESHAPE = "a reshape that keeps the batch and the last axis is free"
+
+DILATION = (
+    "SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND around a convolution are a dilation: convert to a dilated convolution"
+)
+
+MOVERS = {
+    "RESHAPE": FREE_RESHAPE,
+    "SQUEEZE": FREE_RESHAPE,
+    "EXPAND_DIMS": FREE_RESHAPE,
+    "TRANSPOSE": "TRANSPOSE around convolutions comes from a channels-first source: convert it channels-last (NHWC)",
+    "SPACE_TO_BATCH_ND": DILATION,
+    "BATCH_TO_SPACE_ND": DILATION,
+}
+
+
+def advise(
+    subgraph: Subgraph, lowered: Lowered, pieces: Sequence[Piece], graphs: Sequence[Graph]
+) -> tuple[Advice, ...]:
+    """All advice on one entry point of a model.
+
+    graphs: of its pieces on the device, optimized and with their conversions to the host's order.
+    """
+    codes = {e.index: e.code for e in lowered.entries}
+    return (
+        *_split(subgraph, lowered, pieces),
+        *_movement(graphs, codes),
+        *_lanes(graphs, codes),
+        *_float_interface(subgraph, lowered),
+        *_free_axes(lowered),
+    )
+
+
+def _split(subgraph: Subgraph, lowered: Lowered, pieces: Sequence[Piece]) -> Iterator[Advice]:
+    """The operators that keep the model from running in one piece, and what the device would gain without them."""
+    refused = {e.index: e.code for e in lowered.entries if e.reasons}
+    if not refused or lowered.unknown:
+        return
+    inputs, outputs = ([t.index for _, t in side] for side in (lowered.inputs, lowered.outputs))
+    if not any(p.on_device for p in pieces):
+        if lowered.capable and not any(p.on_device for p in partition(subgraph, lowered.capable, inputs, outputs)):
+            yield Advice(
+                "split",
+                tuple(refused),
+                f"{_listed(refused)} cannot run on the device, and use values that do not leave an interpreter "
+                f"(variables, strings): {len(lowered.capable)} operators that could stay on the CPU with them",
+            )
+        return
+
+    def cost(codes: Collection[str]) -> tuple[int, int]:
+        """Changes between device and CPU, and bytes that cross, if the device ran the operators of these codes too."""
+        capable = lowered.capable | {i for i, code in refused.items() if code in codes}
+        cut = partition(subgraph, capable, inputs, outputs)
+        return len(cut) - 1, crossing_bytes(cut, subgraph)
+
+    changes, crossing = now = len(pieces) - 1, crossing_bytes(pieces, subgraph)
+    codes = sorted(set(refused.values()))
+    best = min(([code] for code in codes), key=cost)
+    if cost(best) >= now:  # no code alone makes a difference
+        best = codes
+    left = cost(best)
+    rest = f"{counted(left[0], 'change')} and {size(left[1])}" if left[0] else "none, and all of it on the device"
+    culprits = {i: code for i, code in refused.items() if code in best}
+    yield Advice(
+        "split",
+        tuple(culprits),
+        f"{counted(changes, 'change')} between device and CPU in each run, and {size(crossing)} cross; "
+        f"without {_listed(culprits)} it would be {rest}",
+    )
+
+
+def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Advice]:
+    """Kernels that only move data, for operators that look free."""
+    moved: Counter[str] = Counter()
+    kernels: dict[int, str] = {}
+    for graph in graphs:
+        for node in graph.nodes:
+            code = codes[node.sources[0]] if node.sources else None
+            if node.kind in ("reshape", "rearrange") and code in MOVERS:
+                moved[code] += _traffic(graph, node)
+                kernels[node.sources[0]] = code
+    share = moved.total() / max(1, sum(_traffic(g, n) for g in graphs for n in g.nodes))
+    if share >= NOTABLE and moved.total() >= NOTABLE_ELEMENTS:
+        counts = Counter(kernels.values())
+        what = ", ".join(
+            f"{counts[code]} {code} ({part / moved.total():.0%} of it)" for code, part in moved.most_common()
+        )
+        hints = "; ".join(dict.fromkeys(MOVERS[code] for code, _ in moved.most_common()))
+        yield Advice(
+            "movement",
+            tuple(sorted(kernels)),
+            f"{share:.0%} of what kernels read and write is data that is only moved: {what}; {hints}",
+        )
+
+
+def _lanes(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Advice]:
+    """Channel counts that are no multiple of 4: the rest of the last four is stored, moved and computed for nothing."""
+    total = 0
+    wasted: Counter[tuple[int, TensorId]] = Counter()
+    for number, graph in enumerate(graphs):
+        for node in graph.nodes:
+            total += _traffic(graph, node)
+            for tensor in _touched(graph, node):
+                wasted[number, tensor] += _stored(graph, tensor) - graph[tensor].size
+    share = wasted.total() / max(1, total)
+    if share < NOTABLE or wasted.total() < NOTABLE_ELEMENTS:
+        return
+    products = [_products(graph, node) for graph in graphs for node in graph.nodes]
+    needed, done = (sum(each) for each in zip(*products, strict=True))
+    operators: list[int] = []
+    examples: list[str] = []
+    for (number, tensor), waste in wasted.most_common(EXAMPLES):
+        graph = graphs[number]
+        producer = graph.producer.get(tensor)
+        if not waste:
+            break
+        channels = Geometry(graph[tensor].shape).channels
+        what = f"{_shape(graph[tensor].shape)} has {channels} of {_padded(channels)} channels in use"
+        if producer is not None and producer.sources:
+            operators.append(producer.sources[-1])
+            what = f"operator {producer.sources[-1]} {codes[producer.sources[-1]]}: {what}"
+        examples.append(what)
+    yield Advice(
+        "lanes",
+        tuple(operators),
+        f"{share:.0%} of what kernels read and write, and {1 - needed / max(1, done):.0%} of what convolutions "
+        "multiply, is padding, for channels are stored in fours: "
+        f"{', '.join(examples)}; channel counts that are multiples of {LANES} need none",
+    )
+
+
+def _float_interface(subgraph: Subgraph, lowered: Lowered) -> Iterator[Advice]:
+    """Float inputs that the model quantizes at once, and float outputs that it has dequantized last."""
+    readers, writers = _neighbours(subgraph)
+    for side, tensors, neighbours, code in (
+        ("input", lowered.inputs, readers, "QUANTIZE"),
+        ("output", lowered.outputs, writers, "DEQUANTIZE"),
+    ):
+        for name, tensor in tensors:
+            operators = neighbours.get(tensor.index, ())
+            if tensor.dtype != "float32" or tensor.bytes < NOTABLE_BYTES or not operators:
+                continue
+            if any(subgraph.operators[i].code != code for i in operators):
+                continue
+            other = subgraph.operators[operators[0]]
+            quantized = subgraph.tensors[(other.outputs if side == "input" else other.inputs)[0]]
+            yield Advice(
+                "float-interface",
+                operators,
+                f"{side} {name!r} is float32, and operator {operators[0]} {code} converts it: as {quantized.dtype} "
+                f"{size(prod(tensor.shape) * (quantized.bytes // max(1, prod(quantized.shape))))} instead of "
+                f"{size(tensor.bytes)} would go between host and device "
+                f"(the converter's inference_{side}_type)",
+            )
+
+
+def _free_axes(lowered: Lowered) -> Iterator[Advice]:
+    """Inputs whose sizes are open in the file."""
+    for name, tensor in lowered.inputs:
+        free = [i for i, d in enumerate(tensor.signature) if d == -1]
+        if free == [0]:
+            yield Advice(
+                "free-axes",
+                (),
+                f"the file leaves the batch of input {name!r} open; it is {tensor.shape[0]} here, and "
+                "`Options(batch=N)` compiles for N",
+            )
+        elif free:
+            yield Advice(
+                "free-axes",
+                (),
+                f"the file leaves axes {free} of input {name!r} open; they are {[tensor.shape[i] for i in free]} here, "
+                "and `Options(input_shapes=...)` compiles for others",
+            )
+
+
+def _neighbours(subgraph: Subgraph) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """The operators that read each tensor of the file, and those that write it."""
+    readers: dict[int, tuple[int, ...]] = {}
+    writers: dict[int, tuple[int, ...]] = {}
+    for operator in subgraph.operators:
+        for tensors, found in ((operator.inputs, readers), (operator.outputs, writers)):
+            for tensor in set(tensors):
+                found[tensor] = (*found.get(tensor, ()), operator.index)
+    return readers, writers
+
+
+def _touched(graph: Graph, node: Node) -> list[TensorId]:
+    """The activations that a node's kernel reads and writes; a view has no kernel."""
+    if node.kind == "view":
+        return []
+    return [*dict.fromkeys(t for t in node.inputs if not graph[t].is_constant), node.output]
+
+
+def _traffic(graph: Graph, node: Node) -> int:
+    """Elements of activations that a node's kernel reads and writes."""
+    stored = [_stored(graph, t) for t in _touched(graph, node)]
+    if node.kind == "rearrange":  # a slice does not read what it leaves out
+        stored[:-1] = [min(each, stored[-1]) for each in stored[:-1]]
+    return sum(stored)
+
+
+def _stored(graph: Graph, tensor: TensorId) -> int:
+    """Elements that a tensor takes on the device: none for padding where it has the host's order."""
+    geometry = Geometry(graph[tensor].shape)
+    on_boundary = tensor in graph.inputs or tensor in graph.outputs
+    return graph[tensor].size if on_boundary or geometry.is_linear else geometry.elements
+
+
+def _products(graph: Graph, node: Node) -> tuple[int, int]:
+    """Multiplications by constant weights of shape [out, ..., in]: how many are needed, and done with the padding."""
+    if node.kind not in ("convolution", "depthwise", "fully_connected") or not graph[node.inputs[1]].is_constant:
+        return 0, 0
+    weights, output = graph[node.inputs[1]], Geometry(graph[node.output].shape)
+    needed = weights.size * output.pixels
+    done = needed * _padded(output.channels) // output.channels
+    depth = weights.shape[-1]
+    if node.kind != "depthwise" and _stored(graph, node.inputs[0]) > graph[node.inputs[0]].size:
+        done = done * _padded(depth) // depth
+    return needed, done
+
+
+def _padded(channels: int) -> int:
+    return -(-channels // LANES) * LANES
+
+
+def _listed(operators: Mapping[int, str]) -> str:
+    """``2 LSTM (operators 4, 9) and 1 WHERE (operator 12)``."""
+    parts = []
+    for code, count in Counter(operators.values()).most_common():
+        indices = [str(i) for i, c in operators.items() if c == code]
+        more = ", ..." if len(indices) > EXAMPLES else ""
+        parts.append(f"{count} {code} (operator{'s' * (count > 1)} {', '.join(indices[:EXAMPLES])}{more})")
+    return " and ".join(parts)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"

@@ -1,0 +1,97 @@
+"""A read and lowered model -> its :class:`Report`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tflgpu.frontend.entry_point import EntryPoint
+from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
+from tflgpu.frontend.partition import Piece, crossing_bytes, operators_on_cpu
+from tflgpu.graph.ir import Graph
+from tflgpu.model.model import Model, Subgraph
+from tflgpu.model.quantization import QUANTIZED_TYPES, is_quantized
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.plan import Plan
+from tflgpu.report.advice import advise
+from tflgpu.report.report import ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
+
+
+def make_report(
+    info: ModelInfo,
+    subgraph: Subgraph,
+    lowered: Lowered,
+    pieces: Sequence[Piece],
+    graphs: Sequence[Graph],
+    plans: Sequence[Plan] = (),
+) -> Report:
+    """The report of a model that was cut into ``pieces``.
+
+    graphs: of the pieces on the device, optimized and with their conversions. plans: of the same, if there is a device.
+    """
+    report = Report(
+        info,
+        _operators(lowered.entries, operators_on_cpu(pieces), _launches(plans)),
+        sum(p.on_device for p in pieces),
+        crossing_bytes(pieces, subgraph),
+        advise(subgraph, lowered, pieces, graphs),
+    )
+    if not plans:
+        return report
+    return replace(
+        report,
+        kernels=sum(len(p.kernels) for p in plans),
+        arena_bytes=sum(p.arena_bytes for p in plans),
+        arena_lower_bound=sum(p.arena_lower_bound for p in plans),
+        constant_bytes=sum(p.constant_bytes for p in plans),
+    )
+
+
+def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelInfo:
+    """What the file says of itself. inputs, outputs: as they were compiled for."""
+    subgraphs = tuple(SubgraphInfo(s.name, len(s.operators), len(s.tensors)) for s in model.subgraphs)
+    signatures = tuple(SignatureInfo(s.key, s.subgraph, tuple(s.inputs), tuple(s.outputs)) for s in model.signatures)
+    data = [t.data for s in model.subgraphs for t in s.tensors if t.data is not None]
+    constants = {d.ctypes.data: d.nbytes for d in data}  # tensors may share a buffer
+    kind = _kind(model.subgraphs[entry.subgraph])
+    return ModelInfo(
+        kind, model.description, tuple(inputs), tuple(outputs), signatures, subgraphs, sum(constants.values())
+    )
+
+
+def _kind(subgraph: Subgraph) -> str:
+    """How the numbers of a model are stored, in the terms of TensorFlow's converter."""
+    weights = {t.dtype for t in subgraph.tensors if t.data is not None and len(t.shape) > 1}
+    computed = {i for o in subgraph.operators for i in (*o.inputs, *o.outputs) if i >= 0}
+    activations = [t for t in subgraph.tensors if t.index in computed and t.data is None]
+    quantized = {t.dtype for t in activations if is_quantized(t)}
+    if quantized:
+        floats = [t for t in activations if t.dtype == "float32"]
+        interface = {*subgraph.inputs, *subgraph.outputs}
+        name = "integer " + " and ".join(sorted(quantized))
+        if any(t.index not in interface for t in floats):
+            return f"{name}, in part float32"
+        return f"{name}, float32 at its inputs or outputs" if floats else name
+    if any(t.data is not None and t.dtype in QUANTIZED_TYPES and is_quantized(t) for t in subgraph.tensors):
+        return "float32 with int8 weights (dynamic range)"
+    return "float32 with float16 weights" if "float16" in weights else "float32"
+
+
+def _operators(
+    entries: Sequence[Entry], on_cpu: Collection[int], launches: Mapping[int, int]
+) -> tuple[OperatorReport, ...]:
+    def place(entry: Entry) -> str:
+        if entry.custom and entry.reasons and entry.code not in KNOWN_CUSTOM:
+            return "unsupported"
+        return "cpu" if entry.index in on_cpu else "device"
+
+    return tuple(
+        OperatorReport(e.index, e.code, e.version, place(e), launches.get(e.index), e.reasons, e.inputs, e.outputs)
+        for e in entries
+    )
+
+
+def _launches(plans: Sequence[Plan]) -> dict[int, int]:
+    """Operator -> the number of the launch that computes it."""
+    nodes = [planned.node for plan in plans for planned in plan.kernels]
+    return {source: number for number, node in enumerate(nodes) for source in node.sources}

@@ -1,0 +1,47 @@
+"""What each kernel of a run costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """Device time of one launch.
+
+    kernel: name of its function, which equal launches share. operators: codes of those that it computes.
+    begin, seconds: since the first launch began, and from there to its end; what the CPU does between two parts of a
+    model on the device is left out.
+    macs: multiplications of convolutions and matrix products. bytes: of what it reads and writes, each counted once.
+    level: launches of one level do not depend on each other.
+    """
+
+    kernel: str
+    operators: tuple[str, ...]
+    begin: float
+    seconds: float
+    macs: int
+    bytes: int
+    level: int
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of multiplications and additions a second; None for kernels that are not about them."""
+        return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
+
+    @property
+    def gb_per_second(self) -> float | None:
+        """Billions of bytes a second; None if the clock was too coarse."""
+        return 1e-9 * self.bytes / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One entry a kernel, in order; begins and ends are medians of several runs."""
+
+    kernels: tuple[KernelTime, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The sum of all kernels, without the pauses between them."""
+        return sum(k.seconds for k in self.kernels)

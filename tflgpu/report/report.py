@@ -1,0 +1,163 @@
+"""What a model is and what became of each of its operators, as data; :mod:`tflgpu.reporting` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tflgpu.model.tensor_info import TensorInfo
+
+# Of `Report.as_dict`, as docs/inspect.md describes it: counts up when a key changes its meaning or goes away.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SubgraphInfo:
+    """One subgraph of the file; control flow calls those behind the first."""
+
+    name: str
+    operators: int
+    tensors: int
+
+
+@dataclass(frozen=True)
+class SignatureInfo:
+    """A named entry point and the names of its arguments. subgraph: the number of the one that it runs."""
+
+    key: str
+    subgraph: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the file says.
+
+    kind: how numbers are stored, in words (``"float32 with float16 weights"``).
+    inputs, outputs: of the entry point that was asked for. constant_bytes: weights and other constants, as stored.
+    """
+
+    kind: str
+    description: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    signatures: tuple[SignatureInfo, ...]
+    subgraphs: tuple[SubgraphInfo, ...]
+    constant_bytes: int
+
+
+@dataclass(frozen=True)
+class OperatorReport:
+    """One operator of the file.
+
+    device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
+    kernel: the number of the launch that computes it, None if it needs none. reasons: why it cannot run on the device.
+    """
+
+    index: int
+    code: str
+    version: int
+    device: str
+    kernel: int | None
+    reasons: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the author of a model could change, and what that would gain.
+
+    kind: which advice of :mod:`tflgpu.advice` it is. operators: indices of the operators that it is about.
+    """
+
+    kind: str
+    operators: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The model, all operators, and, of a compiled model, what its device part takes.
+
+    partitions: pieces on the device. crossing_bytes: what goes between device and CPU in one run, the model's own
+        inputs and outputs not counted.
+    kernels: launches of one run. arena_bytes, arena_lower_bound: memory of activations, and the largest sum of
+        activations alive at once, which no arena can beat. constant_bytes: weights as the device stores them.
+    """
+
+    model: ModelInfo
+    operators: tuple[OperatorReport, ...]
+    partitions: int
+    crossing_bytes: int
+    advice: tuple[Advice, ...]
+    kernels: int | None = None
+    arena_bytes: int | None = None
+    arena_lower_bound: int | None = None
+    constant_bytes: int | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return tuple(f"operator {o.index} {o.code}: {r}" for o in self.operators for r in o.reasons)
+
+    @property
+    def warning(self) -> str:
+        """Which operator codes the device cannot run, in the words that users of the GPU delegate know."""
+        by_code = dict.fromkeys(f"{o.code}: {r}" for o in self.operators for r in o.reasons)
+        left = sum(o.device == "cpu" for o in self.operators)
+        return "\n".join(
+            (
+                "Following operations are not supported by GPU delegate:",
+                *by_code,
+                f"{len(self.operators) - left} operations will run on the GPU, "
+                f"and the remaining {left} operations will run on the CPU.",
+            )
+        )
+
+    @property
+    def places(self) -> str:
+        """How many operators run where, in a sentence."""
+        total = len(self.operators)
+        counts = {place: sum(o.device == place for o in self.operators) for place in ("device", "cpu", "unsupported")}
+        if counts["device"] == total:
+            return f"{'all ' * (total > 1)}{counted(total, 'operator')} can run on the device"
+        parts = [f"{counts['device']} of {total} operators can run on the device"]
+        if counts["device"]:
+            parts[0] += f" in {counted(self.partitions, 'partition')}"
+        if counts["cpu"]:
+            parts.append(f"{counts['cpu']} on the CPU")
+        if counts["unsupported"]:
+            parts.append(f"{counts['unsupported']} nowhere")
+        if self.crossing_bytes:
+            parts.append(f"{size(self.crossing_bytes)} cross between the two in each run")
+        return ", ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, as docs/inspect.md describes it."""
+        return {"format": FORMAT} | asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons"]
+        for o in self.operators:
+            kernel = "" if o.kernel is None else str(o.kernel)
+            reasons = "; ".join(o.reasons)
+            lines.append(f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {reasons}".rstrip())
+        lines.append(self.places)
+        if self.kernels is not None:
+            lines.append(
+                f"{self.kernels} kernels, {self.constant_bytes} bytes of constants, "
+                f"{self.arena_bytes} bytes of activations (lower bound {self.arena_lower_bound})"
+            )
+        return "\n".join((*lines, *(f"advice: {a.text}" for a in self.advice)))
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def size(count: int) -> str:
+    """A number of bytes for people, in decimal units."""
+    if count < 1000:
+        return counted(count, "byte")
+    return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,91 @@
+"""What callers give to :meth:`tflgpu.CompiledModel.run`: checked, in order, and nothing looked up twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tflgpu.graph.layout import Shape
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, device_memory, is_device_array
+from tflgpu.runtime.opencl.session import Session
+
+Given = ArrayLike | DeviceArray
+
+Inputs = Mapping[str, Given] | Sequence[Given] | NDArray[Any] | DeviceArray
+
+
+class InputCheck:
+    """The inputs of a model, as callers may give them. Everything raises ValueError for what does not fit."""
+
+    def __init__(self, infos: Sequence[TensorInfo], session: Session) -> None:
+        self._session = session
+        self._names = [info.name for info in infos]
+        self._wanted = [(info, np.dtype(info.dtype)) for info in infos]
+
+    def values(self, inputs: Inputs) -> list[Value]:
+        """Inputs by name, in order, or one alone -> values in order."""
+        ordered = self._ordered(inputs)
+        return [self._value(info, dtype, v) for (info, dtype), v in zip(self._wanted, ordered, strict=True)]
+
+    def _ordered(self, inputs: Inputs) -> Sequence[Given]:
+        names = self._names
+        if isinstance(inputs, np.ndarray) or is_device_array(inputs):
+            inputs = [inputs]
+        elif isinstance(inputs, Mapping):
+            if inputs.keys() != set(names):
+                raise ValueError(f"inputs named {sorted(map(str, inputs))} were given; the model has {names}")
+            return [inputs[name] for name in names]
+        ordered = cast(Sequence[Given], inputs)
+        if len(ordered) != len(names):
+            raise ValueError(f"{len(ordered)} inputs were given; the model has {len(names)}: {names}")
+        return ordered
+
+    def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
+        # What most callers give, told apart in the fewest steps.
+        if type(given) is np.ndarray and given.dtype == dtype and given.shape == info.shape:
+            return given
+        if is_device_array(given):
+            memory = device_memory("input", info, given, self._session)
+            _check_shape("input", info, memory.shape, info.free_axes)
+            return memory
+        array = np.asarray(given)
+        _check_shape("input", info, array.shape, info.free_axes)
+        if array.dtype != dtype and not (array.dtype.kind == "f" and dtype == np.float32):
+            raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
+        return np.asarray(array, dtype)
+
+
+def check_outputs(
+    given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], session: Session
+) -> dict[int, DeviceMemory]:
+    """Arrays on the device by output's name -> their memory by its number. Raises ValueError for what does not fit."""
+    names = [info.name for info in infos]
+    if not given.keys() <= set(names):
+        raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")
+    found = {}
+    for number, info in enumerate(infos):
+        if info.name in given:
+            array = given[info.name]
+            if not is_device_array(array):
+                kind = type(array).__name__
+                raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
+            found[number] = device_memory("output", info, array, session)
+            _check_shape("output", info, found[number].shape)
+    return found
+
+
+def _check_shape(role: str, info: TensorInfo, shape: Shape, free_axes: Sequence[int] = ()) -> None:
+    fits = shape == info.shape or (
+        len(shape) == len(info.shape)
+        and all(
+            given == wanted or (axis in free_axes and given > 0)
+            for axis, (given, wanted) in enumerate(zip(shape, info.shape, strict=True))
+        )
+    )
+    if not fits:
+        expected = ["any" if axis in free_axes else str(d) for axis, d in enumerate(info.shape)]
+        raise ValueError(f"{role} {info.name!r} has shape {list(shape)}; [{', '.join(expected)}] was expected")

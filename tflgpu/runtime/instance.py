@@ -1,0 +1,178 @@
+"""An artifact brought to life on a device: programs built, memory taken, ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tflgpu.artifact.artifact import Artifact, CpuPart, DevicePart, Part, TensorIndex, without_constants
+from tflgpu.artifact.cache import Cache
+from tflgpu.errors import DeviceError, UnsupportedError
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.litert import CpuPiece
+from tflgpu.runtime.opencl.build import build, keep
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.persistent_executor import PersistentExecutor
+from tflgpu.runtime.race import fastest
+
+Array = NDArray[Any]
+
+
+class Instance:
+    """Runs the parts of an artifact in order. Not thread-safe: the caller serializes the calls."""
+
+    def __init__(self, artifact: Artifact, session: Session, clock: Stopwatch, cache: Cache | None = None) -> None:
+        """Raises BuildError, DeviceError, and UnsupportedError if LiteRT refuses the CPU's part as well.
+
+        cache: where binaries are looked up that the artifact does not have.
+        """
+        self.artifact = artifact
+        self._session = session
+        self._programs: dict[int, Any] = {}  # those that were compiled, by the number of their part
+        started = [self._start(number, clock, cache) for number in range(len(artifact.parts))]
+        self.artifact = replace(artifact, parts=tuple(part for part, _ in started))
+        self._engines = [engine for _, engine in started]
+        self._whole = self._only_engine()
+        self.outputs = [info for _, info in artifact.outputs]
+        self.output_names = [info.name for info in self.outputs]
+
+    def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[Part, Executor | CpuPiece]:
+        """The engine of a part, and the part with the binaries it is made of."""
+        part = self.artifact.parts[number]
+        if isinstance(part, CpuPart):
+            piece = self._interpreter(part)
+            clock.lap("interpreter")
+            return part, piece
+        program, binaries = build(part.source, self._session, part.binaries, cache)
+        if not binaries:
+            self._programs[number] = program
+        clock.lap("build")
+        executor = open_executor(part, program, self._session)
+        clock.lap("upload")
+        return replace(part, binaries=binaries), executor
+
+    def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
+        """Give the artifact, and the cache, the binaries of what had to be compiled."""
+        parts = list(self.artifact.parts)
+        for number, program in self._programs.items():
+            part, engine = parts[number], self._engines[number]
+            assert isinstance(part, DevicePart) and isinstance(engine, Executor)
+            engine.warm_up()
+            clock.lap("build")
+            parts[number] = replace(part, binaries=keep(program, part.source, self._session, cache))
+            clock.lap("store")
+        self.artifact = replace(self.artifact, parts=tuple(parts))
+        self._programs.clear()
+
+    def warm_up(self) -> None:
+        """Run the device's parts once. Raises DeviceError if one fails."""
+        for engine in self._executors():
+            engine.warm_up()
+
+    def launch(self) -> None:
+        """Run the device's parts on whatever its memory holds."""
+        for engine in self._executors():
+            engine.launch()
+
+    def _only_engine(self) -> Executor | None:
+        """The executor that does all there is to do, from the model's inputs to its outputs; None if none does."""
+        if len(self._engines) != 1 or not isinstance(self._engines[0], Executor):
+            return None
+        artifact = self.artifact
+        interface = [tuple(tensor for tensor, _ in side) for side in (artifact.inputs, artifact.outputs)]
+        return self._engines[0] if interface == [artifact.parts[0].inputs, artifact.parts[0].outputs] else None
+
+    def release_constants(self) -> None:
+        """Forget the host's copy of what the device has: weights and binaries."""
+        self.artifact = without_constants(self.artifact)
+
+    def _interpreter(self, part: CpuPart) -> CpuPiece:
+        try:
+            return CpuPiece(part.model)
+        except (ImportError, RuntimeError, ValueError) as error:
+            refusal = " ".join(str(error).split())
+            raise UnsupportedError(
+                (*self.artifact.report.reasons, f"LiteRT's interpreter refuses them: {refusal}")
+            ) from error
+
+    def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
+        """One inference: values of the model's inputs in order, fresh arrays of its outputs back.
+
+        outputs: where on the device to leave the outputs of some numbers; arrays come back of the others.
+        """
+        if self._whole is not None:
+            on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
+            if not outputs and len(on_host) == len(inputs):
+                return self._whole.run(on_host)
+            return self._whole.run_on_device(inputs, outputs)
+        values = self._run_parts(inputs)
+        results = [values[tensor] for tensor, _ in self.artifact.outputs]
+        for number, memory in outputs.items():
+            memory.write(self._session.queue, results[number])
+        return [array for number, array in enumerate(results) if number not in outputs]
+
+    def _run_parts(self, inputs: Sequence[Value]) -> dict[TensorIndex, Array]:
+        """The model's inputs, what passed between its parts, and its outputs; all of it by way of the host."""
+        queue = self._session.queue
+        on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
+        values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
+        for part, engine in self._parts():
+            results = engine.run([values[t] for t in part.inputs])
+            values |= zip(part.outputs, results, strict=True)
+        return values
+
+    def reset_state(self) -> None:
+        """Put every variable back to its first value."""
+        for engine in self._engines:
+            engine.reset_state()
+
+    def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePart, list[Interval]]]:
+        """For each part on the device when its launches began and ended; for the model's state it is one run."""
+        values = self._run_parts(inputs)
+        return [
+            (part, engine.profile([values[t] for t in part.inputs], runs))
+            for part, engine in self._parts()
+            if isinstance(part, DevicePart) and isinstance(engine, Executor)
+        ]
+
+    def _executors(self) -> list[Executor]:
+        return [engine for engine in self._engines if isinstance(engine, Executor)]
+
+    def _parts(self) -> Iterator[tuple[Part, Executor | CpuPiece]]:
+        return zip(self.artifact.parts, self._engines, strict=True)
+
+
+def open_fastest(
+    artifacts: Sequence[Artifact], session: Session, clock: Stopwatch, cache: Cache | None = None
+) -> Instance:
+    """An instance of the artifact that the device runs in the least time; of several, they are the same model.
+
+    Raises what :class:`Instance` does; of several artifacts one that raises DeviceError is passed over.
+    """
+    if len(artifacts) == 1:
+        return Instance(artifacts[0], session, clock, cache)
+    rivals = []
+    for artifact in artifacts:
+        with suppress(DeviceError):
+            instance = Instance(artifact, session, clock, cache)
+            instance.warm_up()
+            rivals.append(instance)
+    if not rivals:
+        return Instance(artifacts[0], session, clock, cache)
+    winner = fastest(rivals, Instance.launch)
+    winner.reset_state()
+    clock.lap("race")
+    return winner
+
+
+def open_executor(part: DevicePart, program: Any, session: Session) -> Executor:
+    """The executor that the part was compiled for. Raises DeviceError if memory runs out."""
+    kind = PersistentExecutor if part.executable.persistent else LaunchExecutor
+    return kind(part.executable, program, session)

@@ -1,0 +1,76 @@
+"""The executor that launches one kernel after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyopencl as cl
+
+from tflgpu.artifact.executable import Array
+from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.opencl.session import profiling_queue
+from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
+from tflgpu.target import HOST_DTYPES, ITEM_BYTES, ElementType
+
+
+class LaunchExecutor(Executor):
+    """Every kernel is a launch of its own."""
+
+    def _make_transfer(self) -> Transfer:
+        kind = PinnedTransfer if self.session.device.type == "gpu" else DirectTransfer
+        return kind(self.executable, self._buffers, self.session)
+
+    def _bind(self, program: cl.Program) -> None:
+        self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        for launch in self.executable.launches:
+            kernel = cl.Kernel(program, launch.function)
+            for i, slot in enumerate(launch.arguments):
+                kernel.set_arg(2 * i, self._buffers[slot.buffer])
+                kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
+            self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
+
+    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
+        home, size = self._ports[port].slot, ITEM_BYTES[self._ports[port].element]
+        for (kernel, *_), launch in zip(self._launches, self.executable.launches, strict=True):
+            for i, slot in enumerate(launch.arguments):
+                if slot == home:
+                    kernel.set_arg(2 * i, buffer)
+                    kernel.set_arg(2 * i + 1, np.uint64(offset // size))
+
+    def _start(self) -> None:
+        for kernel, global_size, local_size in self._launches:
+            cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size)
+
+    def _check(self) -> None:
+        """Nothing can fail that the queue does not report."""
+
+    @cached_property
+    def _profiling_queue(self) -> cl.CommandQueue:
+        return profiling_queue(self.session)
+
+    def _measure(self) -> list[Interval]:
+        self.session.queue.finish()
+        events = [cl.enqueue_nd_range_kernel(self._profiling_queue, *launch) for launch in self._launches]
+        self._profiling_queue.finish()
+        times = [(e.profile.start, e.profile.end) for e in events]
+        return [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
+
+    def observe(
+        self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]
+    ) -> list[Array]:
+        """:meth:`run`, calling ``seen`` with the number of each launch and the elements that it has written.
+
+        written: type and number of the elements that each launch writes, which it does through its first argument.
+        """
+        self._transfer.write(enumerate(inputs))
+        queue = self.session.queue
+        for number, (element, count) in enumerate(written):
+            cl.enqueue_nd_range_kernel(queue, *self._launches[number])
+            elements = np.empty(count, HOST_DTYPES[element])
+            slot = self.executable.launches[number].arguments[0]
+            cl.enqueue_copy(queue, elements, self._buffers[slot.buffer], src_offset=slot.offset * elements.itemsize)
+            seen(number, elements)
+        self._keep_states()
+        return self._transfer.read(self._output_numbers)

@@ -1,0 +1,47 @@
+"""Runs the CPU's pieces of a model with LiteRT's interpreter (the extra ``fallback``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.graph.layout import Shape
+
+
+class CpuPiece:
+    """Runs the operators of one piece on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
+
+    def __init__(self, model: bytes) -> None:
+        """``model`` is what :func:`tflgpu.submodel.submodel` returns.
+
+        Raises RuntimeError if LiteRT refuses the operators as well.
+        """
+        self._model = model
+        self.reset_state()
+
+    def reset_state(self) -> None:
+        """Begin anew: ``reset_all_variables`` of LiteRT forgets variable tensors, but not resource variables."""
+        from ai_edge_litert.interpreter import Interpreter
+
+        self._interpreter: Any = Interpreter(model_content=self._model)
+        self._interpreter.allocate_tensors()
+        self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
+        self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
+
+    def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Arrays in the order of the piece's inputs, of any shapes -> fresh arrays in the order of its outputs."""
+        self._resize([a.shape for a in inputs])
+        for index, array in zip(self._inputs, inputs, strict=True):
+            self._interpreter.set_tensor(index, np.ascontiguousarray(array))
+        self._interpreter.invoke()
+        return [self._interpreter.get_tensor(index) for index in self._outputs]
+
+    def _resize(self, shapes: Sequence[Shape]) -> None:
+        details = self._interpreter.get_input_details()
+        if any(tuple(d["shape"]) != shape for d, shape in zip(details, shapes, strict=True)):
+            for index, shape in zip(self._inputs, shapes, strict=True):
+                self._interpreter.resize_tensor_input(index, shape)
+            self._interpreter.allocate_tensors()

@@ -1,0 +1,1 @@
+"""OpenCL itself: devices, contexts, drivers and programs."""

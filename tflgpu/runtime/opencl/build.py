@@ -1,0 +1,64 @@
+"""OpenCL C, Session, Cache -> a program on the device, and the binaries that make the next start fast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+
+from tflgpu.artifact.cache import Cache, DeviceIdentity, KernelKey, warn_once
+from tflgpu.runtime.opencl.devices import Device
+from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program
+from tflgpu.runtime.opencl.session import Session
+
+Binaries = tuple[bytes, ...]
+
+
+def build(
+    source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None
+) -> tuple[cl.Program, Binaries]:
+    """The program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without binaries.
+
+    Raises BuildError with source and log if the device's compiler refuses.
+    """
+    program = _loaded(session, binaries)
+    if program is not None:
+        return program, binaries
+    known = cache.load(_key(source, session)) if cache else None
+    if known is not None:
+        binaries = tuple(known.tensors[name].tobytes() for name in sorted(known.tensors))
+        program = _loaded(session, binaries)
+        if program is not None:
+            return program, binaries
+    return compile_program(session.context, source), ()
+
+
+def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Binaries:
+    """The binaries of a compiled program, which the cache has from now on.
+
+    To be called once every kernel has run: PoCL compiles each when it is first launched.
+    """
+    binaries = binaries_of(program)
+    cache.store(_key(source, session), {f"binary.{i}": np.frombuffer(b, np.uint8) for i, b in enumerate(binaries)}, {})
+    return binaries
+
+
+def identity(device: Device) -> DeviceIdentity:
+    """By what a binary that was made for this device is known again."""
+    return DeviceIdentity(device.platform, device.name, device.driver)
+
+
+def _key(source: str, session: Session) -> KernelKey:
+    flags = build_options(session.device.handle)
+    return KernelKey(source, " ".join(flags), identity(session.device))
+
+
+def _loaded(session: Session, binaries: Binaries) -> cl.Program | None:
+    """The program of the first binary that the driver takes."""
+    for binary in binaries:
+        program = load_program(session.context, binary)
+        if program is not None:
+            return program
+    if binaries:
+        name, driver = session.device.name, session.device.driver
+        warn_once("binary", f"{name} refuses a binary that its driver {driver} made; the source is compiled again")
+    return None

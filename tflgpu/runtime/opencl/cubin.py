@@ -1,0 +1,72 @@
+"""NVIDIA's machine code: what its OpenCL driver calls a program's binary is PTX, text that it compiles at every load.
+
+``clCreateProgramWithBinary`` takes a cubin as well, and the CUDA driver, which comes with the same package, links one
+from PTX without any toolkit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+
+import pyopencl as cl
+
+LIBRARY = "libcuda.so.1"
+
+INPUT_PTX = 1  # CU_JIT_INPUT_PTX
+
+
+def link_ptx(ptx: bytes, device: cl.Device) -> bytes | None:
+    """The cubin of a PTX text for ``device``; None if this is no PTX, or the driver cannot make one."""
+    if b".target sm_" not in ptx[:4096]:
+        return None
+    try:
+        cuda = _Cuda(ctypes.CDLL(LIBRARY))
+        with cuda.context(device):
+            return cuda.link(ptx)
+    except (OSError, AttributeError, _Failure):  # no CUDA driver, or one that does not know these functions
+        return None
+
+
+class _Failure(Exception):
+    """A call of the CUDA driver did not return success."""
+
+
+class _Cuda:
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def _call(self, name: str, *arguments: object) -> None:
+        if getattr(self._library, name)(*arguments) != 0:
+            raise _Failure(name)
+
+    @contextmanager
+    def context(self, device: cl.Device) -> Iterator[None]:
+        """The primary CUDA context of an OpenCL device, current while this is open."""
+        place = f"{device.pci_domain_id_nv:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
+        ordinal, context = c_int(), c_void_p()
+        self._call("cuInit", 0)
+        self._call("cuDeviceGetByPCIBusId", byref(ordinal), place.encode())
+        self._call("cuDevicePrimaryCtxRetain", byref(context), ordinal)
+        try:
+            self._call("cuCtxPushCurrent_v2", context)
+            try:
+                yield
+            finally:
+                self._call("cuCtxPopCurrent_v2", byref(c_void_p()))
+        finally:
+            self._call("cuDevicePrimaryCtxRelease_v2", ordinal)
+
+    def link(self, ptx: bytes) -> bytes:
+        state, cubin, size = c_void_p(), c_void_p(), c_size_t()
+        text = c_char_p(ptx.rstrip(b"\0"))  # the driver wants, and ctypes adds, one NUL
+        length = c_size_t(len(ptx.rstrip(b"\0")) + 1)
+        self._call("cuLinkCreate_v2", 0, None, None, byref(state))
+        try:
+            self._call("cuLinkAddData_v2", state, INPUT_PTX, text, length, b"tflgpu", 0, None, None)
+            self._call("cuLinkComplete", state, byref(cubin), byref(size))
+            return ctypes.string_at(cubin, size.value)  # the linker owns the original
+        finally:
+            self._call("cuLinkDestroy", state)

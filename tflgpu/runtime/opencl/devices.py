@@ -1,0 +1,153 @@
+"""Find OpenCL devices and choose one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+import pyopencl as cl
+
+from tflgpu.errors import DeviceError
+from tflgpu.options import Options
+from tflgpu.runtime.opencl.loader import vendors_visible
+from tflgpu.target import Target
+
+VARIABLE = "TFLGPU_DEVICE"
+
+ADVICE = 'install a CPU runtime with `pip install "tflgpu[cpu]"`, or the OpenCL driver of your GPU'
+
+# Compute capabilities of NVIDIA's devices from which on there are fences and loads of the PTX memory model, and
+# matrix units with m16n8k16 tiles of half precision.
+PTX_MEMORY_MODEL = (7, 0)
+
+PTX_HALF_MATRICES = (8, 0)
+
+# Among devices of one type: a compiler that vectorizes well first, simulators last.
+PLATFORM_ORDER = ("Intel(R) OpenCL", "Portable Computing Language", "Oclgrind")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One OpenCL device.
+
+    memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor (unless the caller chooses), ptx
+    and matrix_units are as in :class:`tflgpu.target.Target`.
+    """
+
+    index: int
+    name: str
+    platform: str
+    type: Literal["gpu", "cpu", "accelerator"]
+    version: str
+    driver: str
+    memory: int
+    compute_units: int
+    half_arithmetic: bool
+    executor: Literal["launch", "auto"]
+    ptx: bool
+    matrix_units: bool
+    handle: cl.Device = field(compare=False, repr=False)
+
+    def target(self, options: Options) -> Target:
+        """What planning needs to know, under the caller's choices."""
+        family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
+        if options.kernels != "auto":
+            family = options.kernels
+        precision = options.precision
+        if precision == "auto":
+            precision = "fp32" if self.type == "cpu" else "fp16"
+        return Target(
+            family=family,
+            compute_units=self.compute_units,
+            storage="half" if precision == "fp16" else "float",
+            executor=self.executor if options.executor == "auto" else options.executor,
+            ptx=self.ptx,
+            matrix_units=self.matrix_units,
+        )
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """Every OpenCL device, the preferred one first; empty if there is none."""
+    with vendors_visible():
+        try:
+            platforms = cl.get_platforms()
+        except cl.LogicError:  # the loader found no vendor at all
+            return ()
+    found = [(platform, handle) for platform in platforms for handle in _handles(platform)]
+    found.sort(key=lambda pair: _preference(*pair))
+    return tuple(_describe(i, platform, handle) for i, (platform, handle) in enumerate(found))
+
+
+def _handles(platform: cl.Platform) -> list[cl.Device]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # a driver without hardware
+        return []
+
+
+def _type(handle: cl.Device) -> Literal["gpu", "cpu", "accelerator"]:
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    return "cpu" if handle.type & cl.device_type.CPU else "accelerator"
+
+
+def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int]:
+    simulated = platform.name == "Oclgrind"
+    kind = 3 if simulated else ("gpu", "cpu", "accelerator").index(_type(handle))
+    order = PLATFORM_ORDER.index(platform.name) if platform.name in PLATFORM_ORDER else 0
+    return kind, order, -handle.max_compute_units
+
+
+def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
+    generation = _compute_capability(handle)
+    ptx = generation >= PTX_MEMORY_MODEL
+    return Device(
+        index,
+        handle.name.strip(),
+        platform.name.strip(),
+        _type(handle),
+        handle.version.strip(),
+        handle.driver_version.strip(),
+        handle.global_mem_size,
+        handle.max_compute_units,
+        "cl_khr_fp16" in handle.extensions.split(),
+        "auto" if ptx else "launch",
+        ptx,
+        generation >= PTX_HALF_MATRICES,
+        handle,
+    )
+
+
+def _compute_capability(handle: cl.Device) -> tuple[int, int]:
+    """The generation of an NVIDIA device; (0, 0) for any other."""
+    if "cl_nv_device_attribute_query" not in handle.extensions.split():
+        return (0, 0)
+    return handle.compute_capability_major_nv, handle.compute_capability_minor_nv
+
+
+def choose(request: str | int) -> Device:
+    """The device that ``Options.device`` asks for.
+
+    Raises DeviceError, listing what there is, if none fits.
+    """
+    found = devices()
+    if not found:
+        raise DeviceError(f"no OpenCL device was found; {ADVICE}")
+    if request == "auto":
+        request = os.environ.get(VARIABLE, "auto")
+    if request == "auto":
+        return found[0]
+    if isinstance(request, int) or request.isdecimal():
+        matching = [d for d in found if d.index == int(request)]
+    else:
+        wanted = request.lower()
+        matching = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
+    if not matching:
+        listing = "\n".join(f"  {d.index}: {d.name} ({d.platform})" for d in found)
+        raise DeviceError(
+            f"no OpenCL device matches {request!r}; found:\n{listing}\nGive an index or a part of a name, or {ADVICE}"
+        )
+    return matching[0]

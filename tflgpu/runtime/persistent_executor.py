@@ -1,0 +1,97 @@
+"""The persistent executor: one launch an inference, whose work-groups wait for each other between dependent kernels."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyopencl as cl
+
+from tflgpu.artifact.executable import Executable, Persistent
+from tflgpu.errors import DeviceError
+from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.transfer import PinnedTransfer
+
+# How often a work-group looks for the others at a barrier: seconds, where the longest kernels take milliseconds.
+PATIENCE = 1 << 22
+
+
+class PersistentExecutor(Executor):
+    """All kernels are one launch."""
+
+    _transfer: PinnedTransfer
+
+    def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
+        assert executable.persistent is not None, "the executable was not made for this executor"
+        self._persistent: Persistent = executable.persistent
+        super().__init__(executable, program, session)
+
+    def _make_transfer(self) -> PinnedTransfer:
+        return PinnedTransfer(self.executable, self._buffers, self.session)
+
+    def _bind(self, program: cl.Program) -> None:
+        self._kernel = cl.Kernel(program, self._persistent.function)
+        stamps = 8 * (len(self._persistent.order) + 1)
+        self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
+        movable = self.executable.movable
+        # A buffer and an offset each.
+        self._port_arguments = {number: len(self._buffers) + 2 * i for i, number in enumerate(movable)}
+        self._patience_argument = len(self._buffers) + 2 * len(movable)
+        for i, buffer in enumerate(self._buffers):
+            self._kernel.set_arg(i, buffer)
+        for number in movable:
+            self._place(number, *self._home(number))
+        self._kernel.set_arg(self._patience_argument + 1, self._times)
+        self._kernel.set_arg(self._patience_argument + 2, np.int32(0))
+        self.set_patience(PATIENCE)
+        device, local_size = self.session.device, self._persistent.local_size
+        # Every compute unit of a GPU has room for one group at least; of other devices nothing is known.
+        self._groups = device.compute_units if device.type == "gpu" else 1
+        self._size = (self._groups * local_size,), (local_size,)
+
+    def set_patience(self, looks: int) -> None:
+        """How often a work-group looks for the others at a barrier; after no look at all it has always failed."""
+        self._kernel.set_arg(self._patience_argument, np.uint32(looks))
+
+    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
+        argument = self._port_arguments[port]
+        self._kernel.set_arg(argument, buffer)
+        self._kernel.set_arg(argument + 1, np.uint64(offset))
+
+    def warm_up(self) -> None:
+        super().warm_up()
+        cl.enqueue_copy(self.session.queue, self._transfer.header, self._buffers[self.executable.results])
+        self._check()
+
+    def _start(self) -> None:
+        cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size)
+
+    def _check(self) -> None:
+        _, failed = self._transfer.header[:2]
+        if failed:
+            cl.enqueue_fill(self.session.queue, self._buffers[self.executable.results], np.zeros(1, np.uint32), 8)
+            raise DeviceError(
+                f"the {self._groups} work-groups of the model's kernel do not run at the same time on "
+                f'{self.session.device.name}, or another program keeps it busy; Options(executor="launch") runs there'
+            )
+
+    def _measure(self) -> list[Interval]:
+        """A wait at a barrier counts for the last launch before it."""
+        persistent = self._persistent
+        if not persistent.clock:
+            raise DeviceError(
+                f"kernels on {self.session.device.name} cannot read a clock; "
+                'a profile needs Options(executor="launch") there'
+            )
+        timed = self._patience_argument + 2
+        self._kernel.set_arg(timed, np.int32(1))
+        self._start()
+        self._kernel.set_arg(timed, np.int32(0))
+        self._transfer.read(self._output_numbers)
+        self._check()
+        times = np.empty(len(persistent.order) + 1, np.uint64)
+        cl.enqueue_copy(self.session.queue, times, self._times)
+        seconds = (times - times[0]) * 1e-9
+        intervals = dict(zip(persistent.order, pairwise(seconds), strict=True))
+        return [intervals[launch] for launch in range(len(intervals))]
