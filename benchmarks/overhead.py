@@ -20,7 +20,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from benchmarks.publish import publish
-from tflgpu.artifact.artifact import DevicePart
+from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.artifact.executable import DeviceBuffer
 from tflgpu.cli.timing import seconds_of
 from tflgpu.compiler import compile_model
@@ -40,7 +40,7 @@ def tiny() -> bytes:
     return builder.finish([y])
 
 
-def by_hand(part: DevicePart, session: Session, x: np.ndarray) -> Callable[[], np.ndarray]:
+def by_hand(part: DevicePartition, session: Session, x: np.ndarray) -> Callable[[], np.ndarray]:
     """The least that pyopencl needs for one run of a part with one launch."""
     executable, queue = part.executable, session.queue
     buffers = [_buffer(b, session) for b in executable.buffers]
@@ -72,8 +72,8 @@ def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     session = open_session(device)
     # One queue for both: GPUs take long to change from one context to another.
     model = tflgpu.compile(data, options, queue=session.queue)
-    (part,) = compile_model(data, options, device.target(options), Stopwatch()).parts
-    assert isinstance(part, DevicePart)
+    (part,) = compile_model(data, options, device.target(options), Stopwatch()).partitions
+    assert isinstance(part, DevicePartition)
     bare = by_hand(part, session, x)
     interpreter = Interpreter(model_content=data)
     interpreter.allocate_tensors()

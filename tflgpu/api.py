@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.artifact import serializer
-from tflgpu.artifact.artifact import Artifact, CpuPart, DevicePart
+from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import CacheMissError, FallbackWarning
 from tflgpu.graph.layout import Shape
@@ -80,7 +80,7 @@ class CompiledModel:
         self._artifact: Artifact = instance.artifact
         self._instances[tuple(i.shape for i in self.inputs)] = instance
         self._inputs = InputCheck(self.inputs, self._session)
-        if any(isinstance(part, CpuPart) for part in self._artifact.parts):
+        if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
 
     @property
@@ -108,7 +108,9 @@ class CompiledModel:
     @property
     def source(self) -> str:
         """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators split it."""
-        return "\n".join(part.source for part in self._artifact.parts if isinstance(part, DevicePart))
+        return "\n".join(
+            partition.source for partition in self._artifact.partitions if isinstance(partition, DevicePartition)
+        )
 
     @property
     def queue(self) -> Queue:
@@ -164,14 +166,16 @@ class CompiledModel:
         values = self._inputs.values(inputs)
         codes = {o.index: o.code for o in self.report.operators}
         with self._lock:
-            parts = self._instance(values).profile(values, runs)
+            partitions = self._instance(values).profile(values, runs)
         kernels: list[KernelTime] = []
         start = 0.0  # of a part: it follows the one before
-        for part, intervals in parts:
-            for launch, (begin, end) in zip(part.executable.launches, intervals, strict=True):
+        for partition, intervals in partitions:
+            for launch, (begin, end) in zip(partition.executable.launches, intervals, strict=True):
                 operators = tuple(codes[i] for i in launch.operators)
                 time = start + begin, end - begin
-                kernels.append(KernelTime(launch.function, operators, *time, launch.macs, launch.bytes, launch.level))
+                kernels.append(
+                    KernelTime(launch.function, operators, *time, launch.macs, launch.bytes, launch.interval)
+                )
             start += max((end for _, end in intervals), default=0.0)
         return Profile(tuple(kernels))
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from tflgpu.artifact.artifact import Artifact, CpuPart, DevicePart
+from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
 from tflgpu.codegen.assemble import assemble
 from tflgpu.errors import UnsupportedError
 from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.lowered import Lowered
-from tflgpu.frontend.partition import Piece
+from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.ir import Graph
-from tflgpu.kernels.request import Chooser, likeliest
+from tflgpu.kernels.request import Chooser, first_ranked
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
@@ -48,15 +48,15 @@ def compile_rivals(
     tuner: what chooses the parameters of kernels; by default their own model does.
     """
     frontend = Frontend(data, options)
-    pieces = frontend.pieces()
-    lowered = {n: frontend.lower_piece(piece) for n, piece in enumerate(pieces) if piece.on_device}
-    graphs = {n: optimize(part.graph) for n, part in lowered.items()}
+    partitions = frontend.partitions()
+    lowered = {n: frontend.lower_partition(partition) for n, partition in enumerate(partitions) if partition.on_device}
+    graphs = {n: optimize(partition.graph) for n, partition in lowered.items()}
 
     @cache
     def planned(executor: ExecutorName, tuner: Tuner | None) -> dict[int, Plan]:
         chosen = replace(target, executor=executor)
         clock.lap("plan")
-        choosers = {n: tuner(graph, chosen) if tuner else likeliest for n, graph in graphs.items()}
+        choosers = {n: tuner(graph, chosen) if tuner else first_ranked for n, graph in graphs.items()}
         if tuner:
             clock.lap("tune")
         plans = {n: make_plan(graph, chosen, choosers[n]) for n, graph in graphs.items()}
@@ -64,13 +64,15 @@ def compile_rivals(
         return plans
 
     def artifact(plans: Mapping[int, Plan]) -> Artifact:
-        parts = tuple(
-            _device_part(piece, lowered[n], plans[n]) if piece.on_device else _cpu_part(piece, frontend)
-            for n, piece in enumerate(pieces)
+        compiled = tuple(
+            _device_partition(partition, lowered[n], plans[n])
+            if partition.on_device
+            else _cpu_partition(partition, frontend)
+            for n, partition in enumerate(partitions)
         )
         clock.lap("render")
-        report = frontend.report(pieces, [plan.graph for plan in plans.values()], list(plans.values()))
-        return Artifact(*frontend.interface(), parts, report)
+        report = frontend.report(partitions, [plan.graph for plan in plans.values()], list(plans.values()))
+        return Artifact(*frontend.interface(), compiled, report)
 
     executors: tuple[ExecutorName, ...] = (target.executor,)
     if target.executor == "auto":
@@ -79,12 +81,14 @@ def compile_rivals(
     return tuple(artifact(planned(executor, tuner)) for executor in executors)
 
 
-def _device_part(piece: Piece, lowered: Lowered, plan: Plan) -> DevicePart:
-    return DevicePart(piece.inputs, piece.outputs, *assemble(plan, [t.dtype for _, t in lowered.outputs]))
+def _device_partition(partition: Partition, lowered: Lowered, plan: Plan) -> DevicePartition:
+    return DevicePartition(partition.inputs, partition.outputs, *assemble(plan, [t.dtype for _, t in lowered.outputs]))
 
 
-def _cpu_part(piece: Piece, frontend: Frontend) -> CpuPart:
-    return CpuPart(piece.inputs, piece.outputs, submodel(frontend.data, frontend.entry.subgraph, piece))
+def _cpu_partition(partition: Partition, frontend: Frontend) -> CpuPartition:
+    return CpuPartition(
+        partition.inputs, partition.outputs, submodel(frontend.data, frontend.entry.subgraph, partition)
+    )
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
@@ -93,12 +97,12 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
     frontend = Frontend(data, options)
-    pieces = frontend.cut()
-    graphs = [optimize(frontend.lower_piece(piece).graph) for piece in pieces if piece.on_device]
+    partitions = frontend.cut()
+    graphs = [optimize(frontend.lower_partition(partition).graph) for partition in partitions if partition.on_device]
     if target is None:
-        return frontend.report(pieces, [add_conversions(graph) for graph in graphs])
+        return frontend.report(partitions, [add_conversions(graph) for graph in graphs])
     plans = [make_plan(graph, target) for graph in graphs]
-    return frontend.report(pieces, [plan.graph for plan in plans], plans)
+    return frontend.report(partitions, [plan.graph for plan in plans], plans)
 
 
 def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:

@@ -98,10 +98,10 @@ OWNERS = {
 
 
 def part_of(module: Path) -> str:
-    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return module.relative_to(PACKAGE).partitions[0].removesuffix(".py")
 
 
-PARTS = set(map(part_of, MODULES))
+WARP_TILES = set(map(part_of, MODULES))
 
 
 def imports(module: Path) -> Iterator[str]:
@@ -125,7 +125,7 @@ def test_imports_point_one_way(module: Path) -> None:
         package, _, rest = name.partition(".")
         if package == "tflgpu":
             imported = rest.split(".")[0]
-            if imported not in PARTS:  # the package itself, or a name that it exports
+            if imported not in WARP_TILES:  # the package itself, or a name that it exports
                 imported = "__init__"
             assert imported in MAY_IMPORT[part] | {part}, f"tflgpu/{part} must not import {name}"
         elif package in OWNERS:

@@ -16,7 +16,7 @@ from tests.ops.table import ROWS
 from tests.support.templates import kernel_templates
 from tflgpu.codegen.environment import template_folder
 from tflgpu.frontend.lower import lower
-from tflgpu.kernels.lowering import VARIANTS
+from tflgpu.kernels.lowering import LOWERINGS
 from tflgpu.model.reader import read_model
 from tflgpu.ops import REGISTRY
 from tflgpu.ops.epilogue_ops import ACTIVATIONS, FUNCTIONS
@@ -47,10 +47,10 @@ def test_activations_are_step_functions() -> None:
 
 
 def test_every_kind_has_a_kernel_for_both_families() -> None:
-    kinds = {kind for kind, _ in VARIANTS}
+    kinds = {kind for kind, _ in LOWERINGS}
     # Planning makes pairs for GPUs only.
     fused = {(kind, "cpu") for kind in ("excite", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean")}
-    assert {(kind, family) for kind in kinds for family in FAMILIES} - fused == set(VARIANTS)
+    assert {(kind, family) for kind in kinds for family in FAMILIES} - fused == set(LOWERINGS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -58,7 +58,7 @@ def test_every_kind_has_a_kernel_for_both_families() -> None:
 def test_every_emitted_kind_has_a_kernel(row: Row, data: st.DataObject) -> None:
     lowered = lower(read_model(data.draw(row.case(fused=False)).model))
     assert lowered.obstacles == ()
-    assert {node.kind for node in lowered.graph.nodes} <= {kind for kind, _ in VARIANTS}
+    assert {node.kind for node in lowered.graph.nodes} <= {kind for kind, _ in LOWERINGS}
 
 
 def test_every_template_belongs_to_a_kernel() -> None:

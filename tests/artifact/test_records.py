@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import Artifact, DevicePart
+from tflgpu.artifact.artifact import Artifact, DevicePartition
 from tflgpu.artifact.records import LONG, Blob, decode, encode
 from tflgpu.compiler import compile_model
 from tflgpu.options import Options
@@ -89,8 +89,8 @@ def test_an_artifact_comes_back_equal() -> None:
     data, blobs = through_json(artifact)
     restored = decode(Artifact, data, blobs)
     assert restored == artifact
-    for part, original in zip(restored.parts, artifact.parts, strict=True):
-        assert isinstance(part, DevicePart) and isinstance(original, DevicePart)
+    for part, original in zip(restored.partitions, artifact.partitions, strict=True):
+        assert isinstance(part, DevicePartition) and isinstance(original, DevicePartition)
         for buffer, expected in zip(part.executable.buffers, original.executable.buffers, strict=True):
             np.testing.assert_array_equal(buffer.data, expected.data)
 

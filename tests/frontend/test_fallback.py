@@ -9,7 +9,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tflgpu.frontend.partition import Piece, partition
+from tflgpu.frontend.partition import Partition, partition
 from tflgpu.model.model import Subgraph
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
@@ -47,9 +47,9 @@ def sandwich() -> bytes:
 def test_branches_are_cut_once_each_way() -> None:
     subgraph = read_model(sandwich()).subgraphs[0]
     capable = {o.index for o in subgraph.operators if o.code != "BITCAST"}
-    pieces = partition(subgraph, capable, subgraph.inputs, subgraph.outputs)
-    assert [p.on_device for p in pieces] == [True, False, True]
-    assert [len(p.operators) for p in pieces] == [2, 4, 3]
+    partitions = partition(subgraph, capable, subgraph.inputs, subgraph.outputs)
+    assert [p.on_device for p in partitions] == [True, False, True]
+    assert [len(p.operators) for p in partitions] == [2, 4, 3]
 
 
 def test_a_model_in_pieces_gives_the_right_answer(device_name: str) -> None:
@@ -111,20 +111,20 @@ def stateful() -> tuple[Subgraph, dict[str, int]]:
 def test_what_uses_a_variable_waits_for_all_that_it_needs() -> None:
     """READ_VARIABLE could run at once, but not on the device without the ADD, which needs the CPU's result."""
     subgraph, t = stateful()
-    pieces = partition(subgraph, {0, 1, 3, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
-    assert pieces == (
-        Piece(False, (2,), subgraph.inputs, (t["y"],)),
-        Piece(True, (0, 1, 3, 4, 5, 6), (t["y"],), subgraph.outputs),
+    partitions = partition(subgraph, {0, 1, 3, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
+    assert partitions == (
+        Partition(False, (2,), subgraph.inputs, (t["y"],)),
+        Partition(True, (0, 1, 3, 4, 5, 6), (t["y"],), subgraph.outputs),
     )
 
 
 def test_what_lies_between_reading_and_assigning_goes_along() -> None:
     subgraph, t = stateful()
-    pieces = partition(subgraph, {0, 1, 2, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
-    assert pieces == (
-        Piece(True, (2,), subgraph.inputs, (t["y"],)),
-        Piece(False, (0, 1, 3, 4, 5), (t["y"],), (t["old"],)),
-        Piece(True, (6,), (t["old"],), subgraph.outputs),
+    partitions = partition(subgraph, {0, 1, 2, 4, 5, 6}, subgraph.inputs, subgraph.outputs)
+    assert partitions == (
+        Partition(True, (2,), subgraph.inputs, (t["y"],)),
+        Partition(False, (0, 1, 3, 4, 5), (t["y"],), (t["old"],)),
+        Partition(True, (6,), (t["old"],), subgraph.outputs),
     )
 
 

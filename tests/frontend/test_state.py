@@ -20,7 +20,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tflgpu.codegen.link import link
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
-from tflgpu.graph.ir import Graph, Node, State, Step, Tensor, Value, verify
+from tflgpu.graph.ir import EpilogueOp, Graph, Node, State, Tensor, Value, verify
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
@@ -513,8 +513,8 @@ def one_state(written: int = 1, outputs: tuple[int, ...] = (2,), copies: int = 1
     """A state that a node doubles, and an output of which no state knows."""
     tensors = {i: Tensor(i, f"t{i}", (1, 4)) for i in range(2 + copies)}
     nodes = (
-        Node("map", (0,), 1, steps=(Step("add", (Value(0), Value(0))),)),
-        Node("map", (0,), 2, steps=(Step("tanh", (Value(0),)),)),
+        Node("map", (0,), 1, epilogue=(EpilogueOp("add", (Value(0), Value(0))),)),
+        Node("map", (0,), 2, epilogue=(EpilogueOp("tanh", (Value(0),)),)),
     )
     reads = (0, *range(3, 2 + copies))
     return Graph(tensors, nodes, (), outputs, tuple(State("s", read, written) for read in reads))

@@ -42,8 +42,8 @@ def test_axis_strides_lead_to_each_element(shape: Shape, data: st.DataObject) ->
     g, packed = Geometry(shape), pack(numbered(shape))
     index = data.draw(st.tuples(*(st.integers(0, d - 1) for d in shape)))
     slice_, lane = divmod(index[-1], LANES)
-    quad = slice_ * g.plane + sum(i * s for i, s in zip(index[:-1], g.axis_strides, strict=True))
-    assert packed[LANES * quad + lane] == numbered(shape)[index]
+    vec4 = slice_ * g.plane + sum(i * s for i, s in zip(index[:-1], g.axis_strides, strict=True))
+    assert packed[LANES * vec4 + lane] == numbered(shape)[index]
 
 
 @given(SHAPES)

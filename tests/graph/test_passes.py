@@ -90,7 +90,7 @@ def kinds(graph: Graph) -> Counter[str]:
 
 
 def functions(node: Node) -> list[str]:
-    return [step.function for step in node.steps]
+    return [op.function for op in node.epilogue]
 
 
 def run(graph: Graph) -> list[Floats]:

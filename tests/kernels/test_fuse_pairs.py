@@ -14,12 +14,12 @@ from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Node
 from tflgpu.kernels.nvidia import depthwise_pointwise as separable_kernels
 from tflgpu.kernels.nvidia import pointwise_depthwise as fused_kernels
-from tflgpu.kernels.nvidia.pointwise_depthwise import fused_parts
-from tflgpu.kernels.work_group import LOCAL_QUADS
+from tflgpu.kernels.nvidia.pointwise_depthwise import pointwise_depthwise_tiles
+from tflgpu.kernels.work_group import LOCAL_VEC4S
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan
 from tflgpu.plan import fuse_pairs as fusion
-from tflgpu.plan.barrier_intervals import levels
+from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import Target
 
 KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
@@ -88,7 +88,7 @@ def test_a_pair_is_one_kernel_of_both_operators() -> None:
     plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
     assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "pointwise_depthwise"]
     assert plan.kernels[-1].node.sources == (1, 2)
-    assert levels(plan) == (0, 1, 2)
+    assert barrier_intervals(plan) == (0, 1, 2)
     pointwise, depthwise = 8 * 8 * 24 * 16, 8 * 8 * 24 * 9
     assert plan.kernels[-1].kernel.macs == pointwise + depthwise
 
@@ -102,7 +102,7 @@ def test_a_depthwise_convolution_joins_the_pointwise_one_behind_it() -> None:
     assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "depthwise_pointwise", "depthwise_pointwise"]
     assert plan.kernels[2].node.sources == (1, 2, 3)
     assert plan.kernels[2].kernel.macs == 8 * 8 * 16 * (9 + 16)
-    assert levels(plan) == (0, 1, 2, 3)
+    assert barrier_intervals(plan) == (0, 1, 2, 3)
 
 
 def test_a_mean_joins_the_convolution_before_it() -> None:
@@ -127,7 +127,9 @@ def test_chains_pair_up_by_themselves() -> None:
 def test_a_residual_joins_the_pair() -> None:
     net = Net(channels=16)
     (node,) = fused(net, net.op("ADD", net.image, net.depthwise(net.pointwise())))
-    assert node.inputs[0] == node.inputs[min(node.step_inputs)], "the image is read by the kernel and by its last step"
+    assert node.inputs[0] == node.inputs[min(node.epilogue_inputs)], (
+        "the image is read by the kernel and by its last step"
+    )
 
 
 def test_activations_of_their_own_fuse() -> None:
@@ -225,10 +227,12 @@ def test_parts_cover_the_result_within_local_memory() -> None:
     net = Net(channels=100)
     plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
     kernel, node = plan.kernels[-1].kernel, plan.kernels[-1].node
-    part, *_ = fused_parts(node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200)  # type: ignore[attr-defined]
+    part, *_ = pointwise_depthwise_tiles(
+        node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200
+    )  # type: ignore[attr-defined]
     assert part is not None
     assert part.rows * part.column_blocks * 16 * part.tiles >= 8 * 100
-    assert part.scratch == kernel.scratch <= LOCAL_QUADS
+    assert part.workspace == kernel.workspace <= LOCAL_VEC4S
 
 
 REAL = [("mobilenet_v1_0.25_224_1_default_1", 17), ("deeplabv3_257_mv_gpu", 42), ("face_landmark", 34)]
@@ -240,4 +244,4 @@ def test_kernels_of_real_models(name: str, kernels: int, shared: Path, monkeypat
     monkeypatch.undo()
     plan = plan_of((shared / "models" / f"{name}.tflite").read_bytes())
     assert len(plan.kernels) == kernels
-    assert 1 + max(levels(plan)) <= kernels
+    assert 1 + max(barrier_intervals(plan)) <= kernels

@@ -19,10 +19,10 @@ from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.nvidia import convolution_choice as matrix_convolution
+from tflgpu.kernels.nvidia import convolution_choice as matrix_unit_convolution
 from tflgpu.kernels.nvidia import depthwise_pointwise as separable_kernels
 from tflgpu.kernels.nvidia import implicit_gemm as matrix_kernels
-from tflgpu.kernels.nvidia import implicit_gemm_multistage as staged_kernels
+from tflgpu.kernels.nvidia import implicit_gemm_multistage as multistage
 from tflgpu.kernels.nvidia import pointwise_depthwise as fused_kernels
 from tflgpu.kernels.nvidia import pointwise_mean as mean_kernels
 from tflgpu.kernels.nvidia.implicit_gemm_multistage import Tile
@@ -49,22 +49,22 @@ def mma(a: Floats, b: Floats) -> Floats:
     )
 
 
-@pytest.mark.parametrize(("out", "depth"), [(16, 16), (20, 24), (33, 5)])
-def test_quads_are_operands_and_sums(out: int, depth: int) -> None:
+@pytest.mark.parametrize(("out", "prefetch_depth"), [(16, 16), (20, 24), (33, 5)])
+def test_vec4s_are_operands_and_sums(out: int, depth: int) -> None:
     """A pointwise convolution of 16 pixels as the kernel computes it: whole quads in, whole quads out."""
     random = np.random.default_rng(0)
     pixels, weights = random.normal(size=(1, 1, 16, depth)), random.normal(size=(out, 1, 1, depth))
-    steps, blocks = -(-depth // SIDE), -(-out // SIDE)
+    k_steps, blocks = -(-depth // SIDE), -(-out // SIDE)
     slices = -(-depth // LANES)
-    quads = np.zeros((4 * steps, 16, LANES))
-    quads[:slices] = pack(pixels).reshape(slices, 16, LANES)
-    fragments = pack_fragments(weights, 1, steps).reshape(blocks, steps, 32, 2, 4)
+    vec4s = np.zeros((4 * k_steps, 16, LANES))
+    vec4s[:slices] = pack(pixels).reshape(slices, 16, LANES)
+    fragments = pack_fragments(weights, 1, k_steps).reshape(blocks, k_steps, 32, 2, 4)
     result = np.zeros((4 * blocks, 16, LANES))
     for block in range(blocks):
         sums = np.zeros((2, 32, 4))
-        for k in range(steps):
+        for k in range(k_steps):
             g, t = np.divmod(np.arange(32), 4)
-            low, high = quads[4 * k + t, g], quads[4 * k + t, g + 8]
+            low, high = vec4s[4 * k + t, g], vec4s[4 * k + t, g + 8]
             # registers: row g, row g + 8, row g again, row g + 8 again, two inner indices each
             a = np.concatenate([low[:, :2], high[:, :2], low[:, 2:], high[:, 2:]], 1)
             for j in range(2):
@@ -72,8 +72,8 @@ def test_quads_are_operands_and_sums(out: int, depth: int) -> None:
         for lane in range(32):
             g, t = divmod(lane, 4)
             for half in range(2):
-                quad = sums[:, lane, 2 * half : 2 * half + 2].reshape(-1)
-                result[4 * block + t, g + 8 * half] = quad
+                vec4 = sums[:, lane, 2 * half : 2 * half + 2].reshape(-1)
+                result[4 * block + t, g + 8 * half] = vec4
     got = result.transpose(1, 0, 2).reshape(16, -1)
     np.testing.assert_allclose(got[:, :out], pixels[0, 0] @ weights[:, 0, 0].T, atol=1e-5)
     assert not got[:, out:].any()
@@ -115,15 +115,16 @@ def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
 def test_every_part_and_split_covers_the_output() -> None:
     _, plan = plan_model(convolutions(20), tflgpu.Options(), H200)
     kernel = plan.kernels[1].kernel
-    rows, columns, splits, steps, per_split = (
-        kernel.parameters[name] for name in ("row_blocks", "column_blocks", "splits", "input_blocks", "steps_per_split")
+    rows, columns, split_k, k_steps, per_split = (
+        kernel.parameters[name]
+        for name in ("row_blocks", "column_blocks", "split_k", "input_blocks", "k_steps_per_split")
     )
-    assert isinstance(rows, int) and isinstance(columns, int) and isinstance(splits, int)
-    assert isinstance(steps, int) and isinstance(per_split, int)
+    assert isinstance(rows, int) and isinstance(columns, int) and isinstance(split_k, int)
+    assert isinstance(k_steps, int) and isinstance(per_split, int)
     assert kernel.parameters["column_tiles"] == -(-2 // columns)
-    warps = H200.local_size // 32 // splits
+    warps = H200.local_size // 32 // split_k
     assert kernel.tiles * rows * SIDE * warps >= 81 * -(-2 // columns)
-    assert splits * per_split >= 9 * steps
+    assert split_k * per_split >= 9 * k_steps
 
 
 @dataclass(frozen=True)
@@ -223,15 +224,15 @@ class Ends:
     channels: int
     window: Window
     part: tuple[int, int, int, int]
-    quads: int
-    splits: int
+    vec4s: int
+    split_k: int
 
 
 ENDS = (
-    Ends((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1, 1), quads=1, splits=1),
-    Ends((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2, 1), quads=3, splits=2),
-    Ends((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 1, 1, 4), quads=2, splits=1),
-    Ends((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), part=(8, 1, 5, 1), quads=8, splits=1),
+    Ends((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1, 1), vec4s=1, split_k=1),
+    Ends((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2, 1), vec4s=3, split_k=2),
+    Ends((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 1, 1, 4), vec4s=2, split_k=1),
+    Ends((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), part=(8, 1, 5, 1), vec4s=8, split_k=1),
 )
 
 
@@ -242,7 +243,7 @@ def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.Mo
     names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLITS")
     for name, value in zip(names, case.part, strict=True):
         monkeypatch.setattr(separable_kernels, name, (value,))
-    monkeypatch.setattr(mean_kernels, "SPLITS", (case.splits,))
+    monkeypatch.setattr(mean_kernels, "SPLITS", (case.split_k,))
     monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
     net = Net(pytest.fail, seed=1)  # it draws nothing
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
@@ -257,7 +258,7 @@ def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.Mo
     assert "pointwise_mean" in kernels
     slices = kernels["depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
-    assert slices * SIDE * case.part[0] == case.quads * emulated.TARGET.local_size
+    assert slices * SIDE * case.part[0] == case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         check(got, expected, replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
 
@@ -305,7 +306,7 @@ def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.parametrize("depth", [3, 20])
+@pytest.mark.parametrize("prefetch_depth", [3, 20])
 def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     """A window of one tap that may be outside the image: where it is, the result is the bias."""
     net = Net(pytest.fail, seed=4)
@@ -331,20 +332,22 @@ class Staged:
     channels: int
     window: Window
     tile: Tile
-    steps: int
+    k_steps: int
     stages: int
     late: bool
 
 
 STAGED = (
-    Staged((2, 9, 8, 40), 50, Window((1, 1)), Tile(2, 2, 2, 1), steps=2, stages=3, late=True),
-    Staged((1, 8, 9, 100), 70, Window((1, 1)), Tile(2, 2, 4, 1), steps=1, stages=4, late=False),
-    Staged((2, 13, 10, 48), 40, Window((1, 1)), Tile(4, 2, 4, 1), steps=1, stages=4, late=True),
-    Staged((3, 7, 7, 16), 130, Window((1, 1)), Tile(2, 2, 2, 2), steps=1, stages=4, late=True),
-    Staged((2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), Tile(2, 2, 2, 1), steps=2, stages=2, late=False),
-    Staged((2, 13, 12, 36), 64, Window((3, 3), padding="SAME"), Tile(4, 2, 4, 2), steps=1, stages=3, late=True),
-    Staged((3, 8, 9, 20), 96, Window((2, 3), dilation=(2, 1)), Tile(2, 4, 4, 1), steps=1, stages=2, late=True),
-    Staged((2, 9, 9, 64), 33, Window((1, 1), (2, 2)), Tile(2, 2, 4, 2), steps=2, stages=2, late=False),
+    Staged((2, 9, 8, 40), 50, Window((1, 1)), Tile(2, 2, 2, 1), k_steps=2, stages=3, late=True),
+    Staged((1, 8, 9, 100), 70, Window((1, 1)), Tile(2, 2, 4, 1), k_steps=1, stages=4, late=False),
+    Staged((2, 13, 10, 48), 40, Window((1, 1)), Tile(4, 2, 4, 1), k_steps=1, stages=4, late=True),
+    Staged((3, 7, 7, 16), 130, Window((1, 1)), Tile(2, 2, 2, 2), k_steps=1, stages=4, late=True),
+    Staged(
+        (2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), Tile(2, 2, 2, 1), k_steps=2, stages=2, late=False
+    ),
+    Staged((2, 13, 12, 36), 64, Window((3, 3), padding="SAME"), Tile(4, 2, 4, 2), k_steps=1, stages=3, late=True),
+    Staged((3, 8, 9, 20), 96, Window((2, 3), dilation=(2, 1)), Tile(2, 4, 4, 1), k_steps=1, stages=2, late=True),
+    Staged((2, 9, 9, 64), 33, Window((1, 1), (2, 2)), Tile(2, 2, 4, 2), k_steps=2, stages=2, late=False),
 )
 
 
@@ -352,9 +355,9 @@ STAGED = (
 @pytest.mark.parametrize("case", STAGED, ids=str)
 def test_emulated_staged_kernels(case: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, through local memory."""
-    monkeypatch.setattr(staged_kernels, "TILES", (case.tile,))
-    monkeypatch.setattr(staged_kernels, "STAGES", {case.steps: case.stages})
-    monkeypatch.setattr(matrix_convolution, "matrix_parts", lambda *_: [])
+    monkeypatch.setattr(multistage, "TILES", (case.tile,))
+    monkeypatch.setattr(multistage, "STAGES", {case.epilogue: case.stages})
+    monkeypatch.setattr(matrix_unit_convolution, "matrix_parts", lambda *_: [])
     net = Net(pytest.fail, seed=5)  # it draws nothing
     x = net.input(net.normal(case.shape))
     x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
@@ -370,15 +373,15 @@ def test_emulated_staged_kernels(case: Staged, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("pixels_at_once", [1, 2])
-@pytest.mark.parametrize("steps", staged_kernels.STAGES)
-@pytest.mark.parametrize("tile", staged_kernels.TILES, ids=str)
-def test_work_items_share_copies_evenly(tile: Tile, steps: int, pixels_at_once: int) -> None:
+@pytest.mark.parametrize("steps", multistage.STAGES)
+@pytest.mark.parametrize("tile", multistage.TILES, ids=str)
+def test_work_items_share_copies_evenly(tile: Tile, k_steps: int, pixels_at_once: int) -> None:
     """Each copies one row of several slices, and the same lane of several blocks of weights, to one of two stages."""
-    assert 2 * steps * SIDE * 2 * (tile.rows + tile.columns) <= staged_kernels.LOCAL_BYTES
+    assert 2 * k_steps * SIDE * 2 * (tile.rows + tile.columns) <= multistage.LOCAL_BYTES
     items = tile.rows // pixels_at_once
     assert tile.local_size % items == 0
     assert tile.local_size // items in (1, 2, 4)  # of the slices of one step
-    assert tile.local_size % (staged_kernels.BLOCK_CHANNELS * SIDE * 2 // 16 * steps) == 0
+    assert tile.local_size % (multistage.BLOCK_CHANNELS * SIDE * 2 // 16 * k_steps) == 0
 
 
 @pytest.mark.parametrize(
@@ -404,4 +407,4 @@ def test_large_images_go_through_local_memory(
     _, plan = plan_model(builder.finish([z]), tflgpu.Options(), replace(H200, executor=executor))
     kernel = plan.kernels[-1].kernel
     assert kernel.template == template
-    assert kernel.scratch * 16 <= staged_kernels.LOCAL_BYTES
+    assert kernel.workspace * 16 <= multistage.LOCAL_BYTES

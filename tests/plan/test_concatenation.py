@@ -12,7 +12,7 @@ import tflgpu
 from tflgpu.compiler import plan_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan
-from tflgpu.plan.barrier_intervals import levels
+from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import Target
 
 GPU = Target(family="gpu", compute_units=4, storage="float")
@@ -72,7 +72,7 @@ def test_channels_of_an_image_are_computed_in_place(device_name: str) -> None:
     *parts, reader = (k.node for k in plan.kernels)
     begins = [plan.offsets[p.output] for p in parts if plan.roots[p.output] == reader.inputs[0]]
     assert begins == [plan.offsets[reader.inputs[0]], plan.offsets[reader.inputs[0]] + 3 * 5 * 8 * 4]
-    *before, last = levels(plan)
+    *before, last = barrier_intervals(plan)
     assert last == max(before) + 1
 
 

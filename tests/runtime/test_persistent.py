@@ -18,7 +18,7 @@ from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
-from tflgpu.plan.barrier_intervals import levels
+from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
@@ -135,7 +135,7 @@ def test_option_chooses_the_executor(device_name: str) -> None:
 def test_dependent_kernels_have_levels_of_their_own() -> None:
     _, plan = plan_model(chain(), tflgpu.Options(), H200)
     assert [k.node.kind for k in plan.kernels] == ["map", "reduce", "softmax", "softmax"]
-    assert levels(plan) == (0, 1, 2, 3)
+    assert barrier_intervals(plan) == (0, 1, 2, 3)
 
 
 def test_independent_kernels_share_a_level() -> None:
@@ -146,7 +146,7 @@ def test_independent_kernels_share_a_level() -> None:
     builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
     _, plan = plan_model(builder.finish([curve, mean]), tflgpu.Options(), H200)
     assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "reduce"]
-    assert levels(plan) == (0, 1, 1)
+    assert barrier_intervals(plan) == (0, 1, 1)
 
 
 def _memory(plan: Plan, planned: PlannedKernel, *, written: bool) -> set[tuple[int | None, int]]:
@@ -165,7 +165,7 @@ def test_kernels_of_one_level_touch_different_memory(shared: Path) -> None:
     """Also where the arena gives the same bytes to one tensor after another."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
     _, plan = plan_model(data, tflgpu.Options(), H200)
-    found = levels(plan)
+    found = barrier_intervals(plan)
     assert 1 + max(found) < len(found), "this model has branches"
     for (a, one), (b, two) in combinations(zip(found, plan.kernels, strict=True), 2):
         if a == b:
@@ -181,7 +181,7 @@ def test_barriers_stand_between_levels_only(shared: Path) -> None:
     assert sorted(persistent.order) == list(range(len(plan.kernels)))
     (condition,) = re.findall(r"if \((.*)\) \{\n +if \(!grid_barrier", text)
     without = {int(place) for place in re.findall(r"place != (\d+)", condition)}
-    found = [levels(plan)[number] for number in persistent.order]
+    found = [barrier_intervals(plan)[number] for number in persistent.order]
     ends = [i for i, (level, following) in enumerate(pairwise(found)) if level != following]
     assert without == set(range(len(found))) - set(ends)
 

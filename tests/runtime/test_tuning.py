@@ -16,7 +16,7 @@ from tests.kernels.test_matrix_units import H200, convolutions
 from tflgpu.artifact import serializer
 from tflgpu.compiler import plan_model
 from tflgpu.errors import CacheWarning
-from tflgpu.kernels.request import Choice, Request
+from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.measure import tuner as tuning
 from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
 from tflgpu.model.writer import ModelBuilder
@@ -58,11 +58,11 @@ def answer(model: tflgpu.CompiledModel) -> np.ndarray:
     return result
 
 
-def asked(data: bytes, target: Target = H200) -> list[tuple[str, Sequence[Choice]]]:
+def asked(data: bytes, target: Target = H200) -> list[tuple[str, Sequence[TileConfig]]]:
     """The signature and the candidates of every kernel that has any, in the order of the plan."""
     found = []
 
-    def note(request: Request, ranked: Sequence[Choice]) -> Choice:
+    def note(request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
         found.append((request.signature, ranked))
         return ranked[0]
 

@@ -82,7 +82,7 @@ void wait_for(copies *all, int batches_left) {
 #define end_copies() ++own_copies.batches
 #define wait_for_copies(n) wait_for(&own_copies, n)
 """
-TILE_BEGIN = "int tile, __local float4 *scratch) {"
+TILE_BEGIN = "int tile, __local float4 *workspace) {"
 
 
 def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> list[NDArray[Any]]:

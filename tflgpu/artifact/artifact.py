@@ -15,7 +15,7 @@ Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or i
 
 
 @dataclass(frozen=True)
-class DevicePart:
+class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
     binaries: what the device's compiler made of the source, the best first; empty before it has.
@@ -29,7 +29,7 @@ class DevicePart:
 
 
 @dataclass(frozen=True)
-class CpuPart:
+class CpuPartition:
     """Operators that LiteRT's interpreter runs, as a model of their own."""
 
     inputs: tuple[TensorIndex, ...]
@@ -37,7 +37,7 @@ class CpuPart:
     model: bytes = field(repr=False)
 
 
-Part = DevicePart | CpuPart
+CompiledPartition = DevicePartition | CpuPartition
 
 
 @dataclass(frozen=True)
@@ -46,23 +46,25 @@ class Artifact:
 
     inputs: Interface
     outputs: Interface
-    parts: tuple[Part, ...]
+    partitions: tuple[CompiledPartition, ...]
     report: Report
 
     @property
     def executor(self) -> Literal["launch", "persistent"]:
         """What runs the parts on the device."""
-        persistent = any(isinstance(part, DevicePart) and part.executable.persistent for part in self.parts)
+        persistent = any(
+            isinstance(partition, DevicePartition) and partition.executable.persistent for partition in self.partitions
+        )
         return "persistent" if persistent else "launch"
 
 
 def without_constants(artifact: Artifact) -> Artifact:
     """The artifact once the device has its weights: nothing large is left in the host's memory."""
-    return replace(artifact, parts=tuple(map(_without_constants, artifact.parts)))
+    return replace(artifact, partitions=tuple(map(_without_constants, artifact.partitions)))
 
 
-def _without_constants(part: Part) -> Part:
-    if isinstance(part, CpuPart):
-        return replace(part, model=b"")
-    buffers = tuple(replace(b, data=None) for b in part.executable.buffers)
-    return replace(part, executable=replace(part.executable, buffers=buffers), binaries=())
+def _without_constants(partition: CompiledPartition) -> CompiledPartition:
+    if isinstance(partition, CpuPartition):
+        return replace(partition, model=b"")
+    buffers = tuple(replace(b, data=None) for b in partition.executable.buffers)
+    return replace(partition, executable=replace(partition.executable, buffers=buffers), binaries=())

@@ -50,11 +50,11 @@ class Launch:
     operators: tuple[int, ...]
     macs: int
     bytes: int
-    level: int
+    interval: int
 
 
 @dataclass(frozen=True)
-class Port:
+class Binding:
     """Where a model input or output lies, in the host's order.
 
     offset: in bytes. dtype: of the arrays that callers give and get; ``element`` is what the device has.
@@ -114,21 +114,21 @@ class Executable:
 
     buffers: tuple[DeviceBuffer, ...]
     launches: tuple[Launch, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[Binding, ...]
+    outputs: tuple[Binding, ...]
     states: tuple[StateBuffer, ...] = ()
     results: int = 0
     persistent: Persistent | None = None
 
     @property
-    def ports(self) -> tuple[Port, ...]:
+    def bindings(self) -> tuple[Binding, ...]:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
     @property
     def movable(self) -> tuple[int, ...]:
         """The numbers of the ports that can lie in memory of the caller's."""
-        return tuple(number for number, port in enumerate(self.ports) if port.exact)
+        return tuple(number for number, binding in enumerate(self.bindings) if binding.exact)
 
 
 Array = NDArray[Any]

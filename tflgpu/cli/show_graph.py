@@ -48,7 +48,7 @@ def node_as_dict(node: Node) -> dict[str, Any]:
                 "operands": [f"inputs[{o.index}]" if isinstance(o, Input) else f"v{o.index}" for o in s.operands],
                 "parameters": s.parameters,
             }
-            for s in node.steps
+            for s in node.epilogue
         ],
         "operators": node.sources,
     }
@@ -79,11 +79,11 @@ def _boundary(side: str, tensor: Tensor) -> str:
 
 
 def _node_lines(number: int, node: Node, graph: Graph) -> Iterator[str]:
-    own = ", ".join(typed(graph[t]) for i, t in enumerate(node.inputs) if i not in node.step_inputs)
+    own = ", ".join(typed(graph[t]) for i, t in enumerate(node.inputs) if i not in node.epilogue_inputs)
     yield f"[dim]{number:>4}[/]   [bold]{typed(graph[node.output])}[/] = [cyan]{node.kind}[/]({own})"
     if node.attributes is not None:
         yield f"       {escape(_attributes(node.attributes))}"
-    for k, step in enumerate(node.steps):
+    for k, step in enumerate(node.epilogue):
         operands = [_operand(o, node, graph) for o in step.operands] + [f"{p:g}" for p in step.parameters]
         yield f"       v{k + 1} = [cyan]{step.function}[/]({', '.join(operands)})"
 

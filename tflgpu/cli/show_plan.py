@@ -44,7 +44,7 @@ def _kernel_as_dict(planned: PlannedKernel, plan: Plan) -> dict[str, Any]:
         "template": kernel.template,
         "tiles": kernel.tiles,
         "local_size": kernel.local_size,
-        "scratch_bytes": kernel.scratch * 16,
+        "scratch_bytes": kernel.workspace * 16,
         "macs": kernel.macs,
         "node": node_as_dict(planned.node),
         "arguments": [
@@ -64,11 +64,11 @@ def _kernel_as_dict(planned: PlannedKernel, plan: Plan) -> dict[str, Any]:
 
 def _kernel_lines(number: int, planned: PlannedKernel, plan: Plan) -> Iterator[str]:
     kernel = planned.kernel
-    scratch = f", {kernel.scratch * 16:,} bytes of local memory" if kernel.scratch else ""
+    workspace = f", {kernel.workspace * 16:,} bytes of local memory" if kernel.workspace else ""
     macs = f", {kernel.macs:,} multiply-adds" if kernel.macs else ""
     items = "work-item" if kernel.local_size == 1 else "work-items"
     grid = f"{kernel.tiles:,} tiles of {kernel.local_size} {items}"
-    yield f"[dim]{number:>4}[/]   [cyan]{kernel.template}[/]  {grid}{scratch}{macs}"
+    yield f"[dim]{number:>4}[/]   [cyan]{kernel.template}[/]  {grid}{workspace}{macs}"
     for a in planned.arguments:
         what = "" if a.tensor is None else typed(plan.graph[a.tensor])
         yield f"       {a.name:<9} {a.type:<5}  {what:<20} {_size(a, plan):>11,} bytes  {_where(a, plan)}"

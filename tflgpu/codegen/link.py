@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.executable import HEADER, DeviceBuffer, Executable, Launch, Port, Slot, StateBuffer
+from tflgpu.artifact.executable import HEADER, Binding, DeviceBuffer, Executable, Launch, Slot, StateBuffer
 from tflgpu.graph.ir import Array, State, TensorId
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan
 from tflgpu.plan.arena import aligned
-from tflgpu.plan.barrier_intervals import levels
+from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.plan.traffic import traffic
 from tflgpu.target import HOST_DTYPES, ITEM_BYTES
 
@@ -39,13 +39,13 @@ def link(
             planned.node.sources,
             planned.kernel.macs,
             traffic(plan, planned),
-            level,
+            interval,
         )
-        for planned, name, level in zip(plan.kernels, functions, levels(plan), strict=True)
+        for planned, name, interval in zip(plan.kernels, functions, barrier_intervals(plan), strict=True)
     )
-    inputs = tuple(memory.port(t, plan.graph[t].dtype) for t in plan.graph.inputs)
+    inputs = tuple(memory.binding(t, plan.graph[t].dtype) for t in plan.graph.inputs)
     types = output_types or [plan.graph[t].dtype for t in plan.graph.outputs]
-    outputs = tuple(map(memory.port, plan.graph.outputs, types))
+    outputs = tuple(map(memory.binding, plan.graph.outputs, types))
     states = tuple(map(memory.state, plan.graph.states))
     return Executable(tuple(memory.buffers), launches, inputs, outputs, states, memory.results)
 
@@ -75,10 +75,10 @@ class _Memory:
         buffer, offset = self._constants[id(argument.data)] if constant else self._place(argument.tensor)
         return Slot(buffer, offset // ITEM_BYTES[argument.type])
 
-    def port(self, tensor: TensorId, dtype: str) -> Port:
+    def binding(self, tensor: TensorId, dtype: str) -> Binding:
         buffer, offset = self._place(tensor)
         shape, element = self.plan.graph[tensor].shape, self.plan.storage[tensor].type
-        return Port(buffer, offset, shape, element, dtype, self._is_exact(tensor))
+        return Binding(buffer, offset, shape, element, dtype, self._is_exact(tensor))
 
     def _is_exact(self, tensor: TensorId) -> bool:
         """Whether kernels touch the tensor's elements only, and nobody needs them after the run.
@@ -87,8 +87,8 @@ class _Memory:
         PHWC4.
         """
         storage = self.plan.storage[self.plan.roots[tensor]]
-        whole_quads = self.plan.graph[tensor].size % LANES == 0
-        by_element = storage.linear or (whole_quads and self.plan.target.family == "gpu")
+        whole_vec4s = self.plan.graph[tensor].size % LANES == 0
+        by_element = storage.linear or (whole_vec4s and self.plan.target.family == "gpu")
         return by_element and self.plan.roots[tensor] not in self._states
 
     def state(self, state: State) -> StateBuffer:

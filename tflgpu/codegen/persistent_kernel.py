@@ -19,26 +19,26 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     ptx: whether the device's compiler takes NVIDIA's inline assembly.
     """
     launches = executable.launches
-    ports = {executable.ports[number].slot: f"port{number}" for number in executable.movable}
+    bindings = {executable.bindings[number].slot: f"binding{number}" for number in executable.movable}
     local_size = max((launch.local_size for launch in launches), default=1)
     assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
-    order = sorted(range(len(launches)), key=lambda number: launches[number].level)
+    order = sorted(range(len(launches)), key=lambda number: launches[number].interval)
     kernel = (
         environment()
         .get_template("executor/persistent.cl.j2")
         .render(
             function=PERSISTENT,
             buffers=len(executable.buffers),
-            ports=list(ports.values()),
+            bindings=list(bindings.values()),
             results=executable.results,
             local_size=local_size,
-            scratch=max((f.scratch for f in source.functions), default=0),
+            workspace=max((f.workspace for f in source.functions), default=0),
             launches=len(order),
-            cases=_cases({f.name: f for f in source.functions}, [launches[number] for number in order], ports),
+            cases=_cases({f.name: f for f in source.functions}, [launches[number] for number in order], bindings),
             within_levels=[
                 place
                 for place, (number, following) in enumerate(pairwise(order))
-                if launches[number].level == launches[following].level
+                if launches[number].interval == launches[following].interval
             ],
         )
     )
@@ -49,7 +49,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
 
 
 def _cases(
-    functions: Mapping[str, Function], launches: Sequence[Launch], ports: Mapping[Slot, str]
+    functions: Mapping[str, Function], launches: Sequence[Launch], bindings: Mapping[Slot, str]
 ) -> list[dict[str, Any]]:
     """Equal launches: their places in the order, their tiles, and their call, which may hang on ``place``."""
     places: dict[tuple[str, int], list[int]] = {}
@@ -59,23 +59,25 @@ def _cases(
         {
             "places": own,
             "tiles": tiles,
-            "call": f"{name}_tile({', '.join(_arguments(functions[name], own, launches, ports))}, tile, scratch)",
+            "call": f"{name}_tile({', '.join(_arguments(functions[name], own, launches, bindings))}, tile, workspace)",
         }
         for (name, tiles), own in places.items()
     ]
 
 
 def _arguments(
-    function: Function, places: Sequence[int], launches: Sequence[Launch], ports: Mapping[Slot, str]
+    function: Function, places: Sequence[int], launches: Sequence[Launch], bindings: Mapping[Slot, str]
 ) -> Iterator[str]:
     """An expression for each pointer of a function that launches at several places call."""
     for i, pointer in enumerate(function.pointers):
         slots = {place: launches[place].arguments[i] for place in places}
         *others, last = places
-        choices = (f"place == {p} ? {_address(pointer, slots[p], ports)} : " for p in others if slots[p] != slots[last])
-        yield "".join((*choices, _address(pointer, slots[last], ports)))
+        choices = (
+            f"place == {p} ? {_address(pointer, slots[p], bindings)} : " for p in others if slots[p] != slots[last]
+        )
+        yield "".join((*choices, _address(pointer, slots[last], bindings)))
 
 
-def _address(pointer: str, slot: Slot, ports: Mapping[Slot, str]) -> str:
-    place = ports.get(slot) or f"buffer{slot.buffer} + {slot.offset}"
+def _address(pointer: str, slot: Slot, bindings: Mapping[Slot, str]) -> str:
+    place = bindings.get(slot) or f"buffer{slot.buffer} + {slot.offset}"
     return f"({pointer.replace('restrict', '').strip()}){place}"

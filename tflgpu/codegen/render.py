@@ -1,6 +1,6 @@
 """Plan -> OpenCL C. The only module that imports jinja2.
 
-Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *scratch)``);
+Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *workspace)``);
 nodes whose functions have the same text share one. Two executors wrap the functions: :func:`render` makes one
 ``__kernel`` of each, where work-group i computes tile i; :func:`render_persistent` one of all, which goes through the
 launches of an executable.
@@ -26,14 +26,14 @@ PLACEHOLDER = "KERNEL"
 class Function:
     """One tile function and its launch wrapper; both need the prelude before them.
 
-    pointers: the types of its arguments. scratch: float4 elements of local memory.
+    pointers: the types of its arguments. workspace: float4 elements of local memory.
     """
 
     name: str
     tile: str
     wrapper: str
     pointers: tuple[str, ...]
-    scratch: int
+    workspace: int
 
     @property
     def source(self) -> str:
@@ -67,7 +67,7 @@ def render(plan: Plan) -> KernelSource:
         name = f"{planned.kernel.template.replace('/', '_')}_{digest}"
         if name not in functions:
             texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
-            functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.scratch)
+            functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.workspace)
         names.append(name)
     target = plan.target
     begin = prelude(ptx=target.ptx, matrix_units=target.matrix_units)
@@ -92,7 +92,7 @@ def _render_tile(planned: PlannedKernel) -> str:
             local_size=kernel.local_size,
             value_type=kernel.value_type,
             dst=_Destination(storage, planned.destination.dirty),
-            steps=[
+            epilogue=[
                 {
                     "index": s.index,
                     "function": s.function,
@@ -100,12 +100,12 @@ def _render_tile(planned: PlannedKernel) -> str:
                     "parameters": list(map(literal, s.parameters)),
                     "type": s.type,
                 }
-                for s in planned.steps
+                for s in planned.epilogue
             ],
         )
     )
     parameters = ", ".join(
-        [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *scratch"]
+        [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *workspace"]
     )
     body = "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
     return f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
@@ -116,12 +116,12 @@ def _render_wrapper(planned: PlannedKernel) -> str:
     kernel, arguments = planned.kernel, planned.arguments
     launch = ", ".join(f"{_pointer(a)}{a.name}, ulong {a.name}_offset" for a in arguments)
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
-    local = f"__local float4 scratch[{kernel.scratch}];\n  " if kernel.scratch else ""
-    scratch = "scratch" if kernel.scratch else "(__local float4 *)0"
+    local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
+    workspace = "workspace" if kernel.workspace else "(__local float4 *)0"
     return (
         f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n"
         f"void {PLACEHOLDER}({launch}) {{\n"
-        f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {scratch});\n}}\n"
+        f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {workspace});\n}}\n"
     )
 
 

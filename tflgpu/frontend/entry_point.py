@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tflgpu.frontend.partition import Piece
+from tflgpu.frontend.partition import Partition
 from tflgpu.model.model import FileTensor, Model, Operator, Signature, Subgraph
 
 
@@ -18,10 +18,12 @@ class EntryPoint:
     inputs: tuple[tuple[str, FileTensor], ...]
     outputs: tuple[tuple[str, FileTensor], ...]
 
-    def piece(self, graph: Subgraph, piece: Piece) -> EntryPoint:
+    def partition(self, graph: Subgraph, partition: Partition) -> EntryPoint:
         """A part of it, its tensors under the names of the file."""
-        inputs, outputs = (tuple((f"{t}", graph.tensors[t]) for t in side) for side in (piece.inputs, piece.outputs))
-        return EntryPoint(self.subgraph, tuple(graph.operators[i] for i in piece.operators), inputs, outputs)
+        inputs, outputs = (
+            tuple((f"{t}", graph.tensors[t]) for t in side) for side in (partition.inputs, partition.outputs)
+        )
+        return EntryPoint(self.subgraph, tuple(graph.operators[i] for i in partition.operators), inputs, outputs)
 
 
 def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str] | None = None) -> EntryPoint:

@@ -11,7 +11,7 @@ from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
 from tflgpu.frontend.lower import lower
 from tflgpu.frontend.lowered import Entry, Lowered
-from tflgpu.frontend.partition import Piece, partition
+from tflgpu.frontend.partition import Partition, partition
 from tflgpu.frontend.submodel import ADVICE, is_installed
 from tflgpu.graph.ir import Graph
 from tflgpu.graph.layout import Shape
@@ -55,7 +55,7 @@ class Frontend:
         dtype = self.grids[tensor.index].dtype if tensor.index in self.grids else tensor.dtype
         return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
 
-    def pieces(self) -> tuple[Piece, ...]:
+    def partitions(self) -> tuple[Partition, ...]:
         """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
         if not self.lowered.obstacles:
             return self.cut()
@@ -70,26 +70,26 @@ class Frontend:
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
 
-    def cut(self) -> tuple[Piece, ...]:
+    def cut(self) -> tuple[Partition, ...]:
         """One piece for the device if all of the model can go there, else as few as possible for both sides."""
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
         if not self.lowered.obstacles:
-            return (Piece(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
+            return (Partition(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
         # What shapes the CPU's operators give for other input shapes is not known before they run.
         capable = frozenset[int]() if self.shapes else self.lowered.capable
         return partition(self.subgraph, capable, inputs, outputs)
 
-    def report(self, pieces: Sequence[Piece], graphs: Sequence[Graph], plans: Sequence[Plan] = ()) -> Report:
+    def report(self, partitions: Sequence[Partition], graphs: Sequence[Graph], plans: Sequence[Plan] = ()) -> Report:
         """graphs: of the pieces on the device, optimized and with their conversions; plans: of the same."""
         inputs, outputs = ([info for _, info in side] for side in self.interface())
         info = describe(self.model, self.entry, inputs, outputs)
-        return make_report(info, self.subgraph, self.lowered, pieces, graphs, plans)
+        return make_report(info, self.subgraph, self.lowered, partitions, graphs, plans)
 
-    def lower_piece(self, piece: Piece) -> Lowered:
+    def lower_partition(self, partition: Partition) -> Lowered:
         """A piece for the device as a graph of its own."""
-        if len(piece.operators) == len(self.entry.operators):
+        if len(partition.operators) == len(self.entry.operators):
             return self.lowered
-        part = self._lower(self.entry.piece(self.subgraph, piece))
+        part = self._lower(self.entry.partition(self.subgraph, partition))
         assert not part.obstacles, part.obstacles
         return part
 

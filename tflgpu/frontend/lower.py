@@ -13,18 +13,18 @@ from tflgpu.errors import ModelError
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.variables import VARIABLE_OPERATORS, Variables
-from tflgpu.graph.ir import Array, Graph, Node, State, Step, Tensor, remove_dead
+from tflgpu.graph.ir import Array, EpilogueOp, Graph, Node, State, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Model, Operator
 from tflgpu.model.quantization import (
     KEEPS_QUANTA,
     Grid,
-    dequantize_step,
+    dequantize_op,
     dequantized,
     grid_of,
     is_quantized,
-    quantize_step,
-    simulate_step,
+    quantize_op,
+    simulate_op,
     view_dtype,
 )
 from tflgpu.ops import REGISTRY, Emit, Emitter, Site
@@ -111,7 +111,7 @@ class _Lowering:
         self.tensors[given.id] = given
         if grid:
             seen = replace(self._tensor(tensor), data=None)
-            self._bind(tensor.index, self._map(given, seen, dequantize_step(grid)))
+            self._bind(tensor.index, self._map(given, seen, dequantize_op(grid)))
         else:
             self.env[tensor.index] = given
         return given.id
@@ -122,7 +122,7 @@ class _Lowering:
             # A graph output is written by a node, even if its value is known.
             return self._map(value, replace(value, id=next(self.ids), data=None)).id if value.is_constant else value.id
         return self._map(
-            value, Tensor(next(self.ids), tensor.name, value.shape, tensor.dtype), quantize_step(grid_of(tensor))
+            value, Tensor(next(self.ids), tensor.name, value.shape, tensor.dtype), quantize_op(grid_of(tensor))
         ).id
 
     def _states(self) -> Iterator[State]:
@@ -145,11 +145,11 @@ class _Lowering:
             written = self._map(value, replace(start, id=next(self.ids)))
             yield State(variable.name, start.id, written.id, variable.initial)
 
-    def _map(self, source: Tensor, result: Tensor, *steps: Step, operator: int | None = None) -> Tensor:
+    def _map(self, source: Tensor, result: Tensor, *epilogue: EpilogueOp, operator: int | None = None) -> Tensor:
         """Add an elementwise node from ``source`` to ``result``."""
         self.tensors[result.id] = result
         sources = () if operator is None else (operator,)
-        self.nodes.append(Node("map", (source.id,), result.id, None, steps, sources))
+        self.nodes.append(Node("map", (source.id,), result.id, None, epilogue, sources))
         return result
 
     def _bind(self, index: int, tensor: Tensor) -> None:
@@ -303,4 +303,4 @@ class _Lowering:
         if not self.simulate or not is_quantized(target) or operator.code in KEEPS_QUANTA:
             return replace(result, name=target.name)
         simulated = Tensor(next(self.ids), target.name, result.shape, precise=result.precise)
-        return self._map(result, simulated, simulate_step(grid_of(target)), operator=operator.index)
+        return self._map(result, simulated, simulate_op(grid_of(target)), operator=operator.index)

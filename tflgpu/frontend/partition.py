@@ -12,7 +12,7 @@ BOUND_TYPES = frozenset(("resource", "variant", "string"))
 
 
 @dataclass(frozen=True)
-class Piece:
+class Partition:
     """Operators that run together, by index in file order, and the tensors that they take from and give to others."""
 
     on_device: bool
@@ -23,7 +23,7 @@ class Piece:
 
 def partition(
     subgraph: Subgraph, capable: Collection[int], inputs: Sequence[int], outputs: Sequence[int]
-) -> tuple[Piece, ...]:
+) -> tuple[Partition, ...]:
     """Pieces in the order in which they run, device and CPU in turn.
 
     capable: the operators that can run on the device. inputs, outputs: the tensors of the caller.
@@ -38,19 +38,19 @@ def partition(
     constant = _constant_operators(subgraph, capable, outputs)
     orders = [_alternate(subgraph, units, capable, constant, inputs, first) for first in (True, False)]
     groups = min(orders, key=lambda order: (sum(on_device for on_device, _ in order), len(order)))
-    return tuple(_piece(subgraph, groups, i, constant, inputs, outputs) for i in range(len(groups)))
+    return tuple(_partition_of(subgraph, groups, i, constant, inputs, outputs) for i in range(len(groups)))
 
 
-def operators_on_cpu(pieces: Sequence[Piece]) -> frozenset[int]:
+def operators_on_cpu(partitions: Sequence[Partition]) -> frozenset[int]:
     """The operators that run on the CPU alone; constants may be computed on both sides."""
-    device, cpu = ({i for p in pieces if p.on_device == side for i in p.operators} for side in (True, False))
+    device, cpu = ({i for p in partitions if p.on_device == side for i in p.operators} for side in (True, False))
     return frozenset(cpu - device)
 
 
-def crossing_bytes(pieces: Sequence[Piece], subgraph: Subgraph) -> int:
+def crossing_bytes(partitions: Sequence[Partition], subgraph: Subgraph) -> int:
     """Bytes of the tensors that one side writes and the other reads, once each."""
     taken, given = (
-        {side: {t for p in pieces if p.on_device == side for t in getattr(p, name)} for side in (True, False)}
+        {side: {t for p in partitions if p.on_device == side for t in getattr(p, name)} for side in (True, False)}
         for name in ("inputs", "outputs")
     )
     crossing = (given[True] & taken[False]) | (given[False] & taken[True])
@@ -155,14 +155,14 @@ def _alternate(
     return groups
 
 
-def _piece(
+def _partition_of(
     subgraph: Subgraph,
     groups: Sequence[tuple[bool, list[Operator]]],
     number: int,
     constant: dict[int, Operator],
     inputs: Sequence[int],
     outputs: Sequence[int],
-) -> Piece:
+) -> Partition:
     on_device, own = groups[number]
     operators = {o.index: o for o in own}
     pending = [t for o in own for t in o.inputs]
@@ -176,7 +176,7 @@ def _piece(
     read = {t for o in operators.values() for t in o.inputs if t >= 0}
     elsewhere = {t for i, (_, group) in enumerate(groups) if i != number for o in group for t in o.inputs}
     fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable}
-    return Piece(
+    return Partition(
         on_device,
         tuple(sorted(operators)),
         tuple(sorted(t for t in read - written - fixed if t in inputs or t not in constant)),

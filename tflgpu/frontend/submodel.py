@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from tflgpu.frontend.partition import Piece
+from tflgpu.frontend.partition import Partition
 
 ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
 
@@ -17,7 +17,7 @@ def is_installed() -> bool:
 IDENTIFIER = b"TFL3"
 
 
-def submodel(data: bytes, subgraph: int, piece: Piece) -> bytes:
+def submodel(data: bytes, subgraph: int, partition: Partition) -> bytes:
     """The model with one subgraph reduced to a piece; the subgraphs that control flow calls stay.
 
     Buffers that nothing refers to any more are emptied, not removed, so that no index changes.
@@ -27,12 +27,12 @@ def submodel(data: bytes, subgraph: int, piece: Piece) -> bytes:
 
     model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
     graph = model.subgraphs[subgraph]
-    graph.operators = [graph.operators[i] for i in piece.operators]
-    graph.inputs, graph.outputs = list(piece.inputs), list(piece.outputs)
+    graph.operators = [graph.operators[i] for i in partition.operators]
+    graph.inputs, graph.outputs = list(partition.inputs), list(partition.outputs)
     model.signatureDefs, model.metadata = [], []
     if subgraph:
         model.subgraphs[0], model.subgraphs[subgraph] = model.subgraphs[subgraph], model.subgraphs[0]
-    used = {t for o in graph.operators for t in (*o.inputs, *o.outputs)} | {*piece.inputs, *piece.outputs}
+    used = {t for o in graph.operators for t in (*o.inputs, *o.outputs)} | {*partition.inputs, *partition.outputs}
     kept = {graph.tensors[t].buffer for t in used if t >= 0}
     kept |= {t.buffer for g in model.subgraphs if g is not graph for t in g.tensors}
     for i, buffer in enumerate(model.buffers):

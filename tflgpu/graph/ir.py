@@ -63,14 +63,14 @@ Operand = Value | Input
 
 
 @dataclass(frozen=True)
-class Step:
+class EpilogueOp:
     """One elementwise function of ``tflgpu.ops.steps`` applied to earlier values, inputs and constant parameters."""
 
     function: str
     operands: tuple[Operand, ...]
     parameters: tuple[float, ...] = ()
 
-    def moved(self, place: Callable[[Operand], Operand]) -> Step:
+    def moved(self, place: Callable[[Operand], Operand]) -> EpilogueOp:
         """The same function of what its operands are in another node."""
         return replace(self, operands=tuple(map(place, self.operands)))
 
@@ -86,13 +86,13 @@ class Node:
     inputs: tuple[TensorId, ...]
     output: TensorId
     attributes: object = None
-    steps: tuple[Step, ...] = ()
+    epilogue: tuple[EpilogueOp, ...] = ()
     sources: tuple[int, ...] = ()
 
     @property
-    def step_inputs(self) -> frozenset[int]:
+    def epilogue_inputs(self) -> frozenset[int]:
         """Which inputs (by position) are read by steps."""
-        return frozenset(o.index for s in self.steps for o in s.operands if isinstance(o, Input))
+        return frozenset(o.index for s in self.epilogue for o in s.operands if isinstance(o, Input))
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ def verify(graph: Graph) -> None:
         missing = [i for i in node.inputs if i not in defined]
         assert not missing, f"{node.kind} reads tensors {missing} before anything writes them"
         assert node.output not in defined, f"tensor {node.output} is written twice"
-        for k, step in enumerate(node.steps):
-            for operand in step.operands:
+        for k, op in enumerate(node.epilogue):
+            for operand in op.operands:
                 if isinstance(operand, Value):
                     assert operand.index <= k, f"step {k} of {node.kind} reads a later value"
                 else:

@@ -61,13 +61,13 @@ class Geometry:
         return self.batch * self.plane
 
     @property
-    def quads(self) -> int:
+    def vec4s(self) -> int:
         return self.batch * self.slices * self.plane
 
     @property
     def elements(self) -> int:
         """Stored elements, the zero lanes included."""
-        return self.quads * LANES
+        return self.vec4s * LANES
 
     @cached_property
     def bhwc(self) -> tuple[int, int, int, int]:

@@ -67,6 +67,6 @@ class Kernel:
     arguments: tuple[Argument, ...]
     tiles: int
     local_size: int
-    scratch: int = 0  # float4 elements of local memory
+    workspace: int = 0  # float4 elements of local memory
     macs: int = 0
     value_type: VectorType = "float"  # of the kernel's own result

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Input, Node, Step, Tensor, TensorId, Value
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Tensor, TensorId, Value
 from tflgpu.graph.layout import LANES
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.convolution import Convolution
@@ -19,7 +19,7 @@ def is_pointwise(node: Node) -> bool:
 
 def kernel_inputs(node: Node) -> int:
     """How many inputs the kernel of a convolution reads; those of its steps come after them."""
-    return min(node.step_inputs, default=len(node.inputs))
+    return min(node.epilogue_inputs, default=len(node.inputs))
 
 
 def weights_and_bias(
@@ -34,22 +34,22 @@ def weights_and_bias(
     return weights, bias[0]
 
 
-def steps_without_inputs(graph: Graph, node: Node) -> tuple[Step, ...] | None:
+def epilogue_without_inputs(graph: Graph, node: Node) -> tuple[EpilogueOp, ...] | None:
     """The steps of ``node`` without inputs, for the inside of a kernel: single numbers become parameters.
 
     None if that cannot be, or if a step computes no float, or makes anything but zero of the lanes past the last
     channel.
     """
     padded = graph[node.output].shape[-1] % LANES != 0
-    steps = []
-    for step in node.steps:
-        function = FUNCTIONS[step.function]
+    epilogue = []
+    for op in node.epilogue:
+        function = FUNCTIONS[op.function]
         if function.result != "first" or (padded and not function.keeps_zero):
             return None
-        values = tuple(o for o in step.operands if isinstance(o, Value))
-        numbers = [graph[node.inputs[o.index]] for o in step.operands if isinstance(o, Input)]
-        if step.operands[: len(values)] != values or any(n.size != 1 or n.data is None for n in numbers):
+        values = tuple(o for o in op.operands if isinstance(o, Value))
+        numbers = [graph[node.inputs[o.index]] for o in op.operands if isinstance(o, Input)]
+        if op.operands[: len(values)] != values or any(n.size != 1 or n.data is None for n in numbers):
             return None
         constants = tuple(float(n.data.item()) for n in numbers if n.data is not None)
-        steps.append(Step(step.function, values, constants + step.parameters))
-    return tuple(steps)
+        epilogue.append(EpilogueOp(op.function, values, constants + op.parameters))
+    return tuple(epilogue)

@@ -10,16 +10,16 @@ from tflgpu.kernels.request import Request
 
 Variant = Callable[[Request], Kernel]
 
-VARIANTS: dict[tuple[str, Literal["cpu", "gpu"]], Variant] = {}
+LOWERINGS: dict[tuple[str, Literal["cpu", "gpu"]], Variant] = {}
 
 
-def variant(kind: str, *families: Literal["cpu", "gpu"]) -> Callable[[Variant], Variant]:
+def lowering(kind: str, *families: Literal["cpu", "gpu"]) -> Callable[[Variant], Variant]:
     """Register the decorated function for nodes of ``kind`` on the given families, both by default."""
 
     def register(function: Variant) -> Variant:
         for family in families or ("cpu", "gpu"):
-            assert (kind, family) not in VARIANTS, f"{kind} has two variants for {family}"
-            VARIANTS[kind, family] = function
+            assert (kind, family) not in LOWERINGS, f"{kind} has two variants for {family}"
+            LOWERINGS[kind, family] = function
         return function
 
     return register

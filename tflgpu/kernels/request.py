@@ -13,14 +13,14 @@ from tflgpu.graph.layout import Geometry, pack
 from tflgpu.kernels.kernel import Argument, Storage
 from tflgpu.target import Target
 
-Choice = tuple[int, ...]  # parameters of a kernel; what they are is its variant's own
+TileConfig = tuple[int, ...]  # parameters of a kernel; what they are is its variant's own
 
 
-class Part(Protocol):
+class Candidate(Protocol):
     """What a group or a warp is to compute: one of several ways to divide the work of a kernel."""
 
     @property
-    def choice(self) -> Choice:
+    def config(self) -> TileConfig:
         """What tells it from the other ways."""
 
     @property
@@ -28,10 +28,10 @@ class Part(Protocol):
         """How long the kernel takes with it, roughly, as in group_work.py."""
 
 
-AnyPart = TypeVar("AnyPart", bound=Part)
+AnyCandidate = TypeVar("AnyCandidate", bound=Candidate)
 
 
-def likeliest(_: Request, ranked: Sequence[Choice]) -> Choice:
+def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
     """The choice that the variant itself would make."""
     return ranked[0]
 
@@ -44,26 +44,26 @@ class Request:
     graph: Graph
     storage: Mapping[TensorId, Storage]
     target: Target
-    chooser: Callable[[Request, Sequence[Choice]], Choice] = likeliest
+    chooser: Callable[[Request, Sequence[TileConfig]], TileConfig] = first_ranked
 
-    def choose(self, ranked: Sequence[Choice]) -> Choice:
+    def choose(self, ranked: Sequence[TileConfig]) -> TileConfig:
         """One of several ways to compute the same, of which ``ranked`` has the one that seems the fastest first.
 
         A variant asks once at most, and may be given any of them.
         """
         return self.chooser(self, ranked)
 
-    def choose_part(self, ranked: Sequence[AnyPart]) -> AnyPart:
+    def choose_candidate(self, ranked: Sequence[AnyCandidate]) -> AnyCandidate:
         """:meth:`choose` among parts."""
-        parts = {part.choice: part for part in ranked}
-        return parts[self.choose(list(parts))]
+        candidates = {candidate.config: candidate for candidate in ranked}
+        return candidates[self.choose(list(candidates))]
 
     @property
     def signature(self) -> str:
         """What the speed of the node's kernels depends on, as text: the same for equal layers of all models."""
         inputs = [(self.graph[t].shape, self.storage.get(t)) for t in self.node.inputs]
-        steps = [(s.function, s.operands) for s in self.node.steps]
-        return repr((self.node.kind, self.node.attributes, inputs, self.output, steps, self.target))
+        epilogue = [(s.function, s.operands) for s in self.node.epilogue]
+        return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target))
 
     @property
     def output(self) -> Storage:
@@ -84,7 +84,7 @@ class Request:
 
     def optional_constant(self, index: int) -> Array | None:
         """The value of kernel input ``index`` if the node has one that no step reads."""
-        present = index < len(self.node.inputs) and index not in self.node.step_inputs
+        present = index < len(self.node.inputs) and index not in self.node.epilogue_inputs
         return self.constant(index) if present else None
 
     def activation(self, name: str, index: int) -> Argument:
@@ -113,4 +113,4 @@ class Request:
         return Argument(name, self.target.storage, None, packed)
 
 
-Chooser = Callable[[Request, Sequence[Choice]], Choice]
+Chooser = Callable[[Request, Sequence[TileConfig]], TileConfig]

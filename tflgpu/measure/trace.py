@@ -23,7 +23,7 @@ from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.litert import CpuPiece
+from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import Session, open_session
@@ -55,17 +55,17 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     frontend = Frontend(model, options)
     values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
     found: list[Result] = []
-    for piece in frontend.pieces():
-        given = [values[t] for t in piece.inputs]
-        if piece.on_device:
-            results = _run_piece(frontend.lower_piece(piece), given, target, session, found)
+    for partition in frontend.partitions():
+        given = [values[t] for t in partition.inputs]
+        if partition.on_device:
+            results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
         else:
-            results = CpuPiece(submodel(model, frontend.entry.subgraph, piece)).run(given)
-        values |= zip(piece.outputs, results, strict=True)
+            results = CpuExecutor(submodel(model, frontend.entry.subgraph, partition)).run(given)
+        values |= zip(partition.outputs, results, strict=True)
     return found
 
 
-def _run_piece(
+def _run_partition(
     lowered: Lowered, inputs: Sequence[Array], target: Target, session: Session, found: list[Result]
 ) -> list[Array]:
     """Run a piece on the device, append its kernels' results to ``found``, return its outputs."""

@@ -18,7 +18,7 @@ from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
 from tflgpu.codegen.assemble import assemble
 from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.kernels.request import Choice, Chooser, Request
+from tflgpu.kernels.request import Chooser, Request, TileConfig
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.executor import Executor
 from tflgpu.runtime.launch_executor import LaunchExecutor
@@ -37,7 +37,7 @@ TICK = 1e-9  # seconds; a device's clock may not see a small kernel at all
 # The part of the first candidate's time that another must not take to be preferred: less of a gain is noise.
 WORTHWHILE = 0.97
 
-Candidates = dict[str, Sequence[Choice]]  # by Request.signature
+Candidates = dict[str, Sequence[TileConfig]]  # by Request.signature
 
 
 class DeviceTuner:
@@ -45,7 +45,7 @@ class DeviceTuner:
 
     def __init__(self, session: Session, effort: Literal["fast", "exhaustive"], cache: Cache | None = None) -> None:
         self._session, self._effort, self._cache = session, effort, cache
-        self._best: dict[str, Choice] = {}
+        self._best: dict[str, TileConfig] = {}
 
     def __call__(self, graph: Graph, target: Target) -> Chooser:
         """What chooses for the nodes of ``graph``. Raises BuildError and DeviceError."""
@@ -61,7 +61,7 @@ class DeviceTuner:
                 store_choice(self._cache, tuning_key(signature, self._effort, self._session.device), choice)
         return lambda request, ranked: self._best.get(request.signature, ranked[0])
 
-    def _is_known(self, signature: str, ranked: Sequence[Choice]) -> bool:
+    def _is_known(self, signature: str, ranked: Sequence[TileConfig]) -> bool:
         """Whether this kernel needs no measurement, because it was measured before or there is nothing to choose."""
         if signature not in self._best and self._cache is not None and len(ranked) > 1:
             choice = load_choice(self._cache, tuning_key(signature, self._effort, self._session.device))
@@ -96,12 +96,12 @@ class DeviceTuner:
 
 def in_turns(executors: Sequence[Executor]) -> list[NDArray[np.float64]]:
     """Seconds of each kernel of each executor on zeros: the least of several runs, as other work only adds to them."""
-    inputs = [np.zeros(port.shape, port.dtype) for port in executors[0].executable.inputs]
+    inputs = [np.zeros(binding.shape, binding.dtype) for binding in executors[0].executable.inputs]
     intervals = np.array([[executor.profile(inputs, 1) for executor in executors] for _ in range(RUNS)])
     return list(np.min(intervals[..., 1] - intervals[..., 0], axis=0))
 
 
-def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, Choice]:
+def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, TileConfig]:
     """The fastest candidate of each kernel; the first one, unless another is faster by more than noise.
 
     times: of all candidates in their order, with the first one's as the unit.
@@ -124,7 +124,7 @@ class _Trial:
         self.candidates: Candidates = {}
         self.nodes: dict[str, set[TensorId]] = {}
 
-    def __call__(self, request: Request, ranked: Sequence[Choice]) -> Choice:
+    def __call__(self, request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
         signature = request.signature
         self.candidates[signature] = ranked
         self.nodes.setdefault(signature, set()).add(request.node.output)

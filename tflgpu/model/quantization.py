@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.graph.ir import Step, Value
+from tflgpu.graph.ir import EpilogueOp, Value
 from tflgpu.model.model import FileTensor
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
@@ -98,14 +98,14 @@ def grid_of(tensor: FileTensor) -> Grid:
     return Grid(tensor.dtype, tensor.quantization.scale[0], float(tensor.quantization.zero_point[0]))
 
 
-def dequantize_step(grid: Grid) -> Step:
-    return Step("dequantize", (Value(0),), (grid.scale, grid.zero))
+def dequantize_op(grid: Grid) -> EpilogueOp:
+    return EpilogueOp("dequantize", (Value(0),), (grid.scale, grid.zero))
 
 
-def quantize_step(grid: Grid) -> Step:
-    return Step("quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
+def quantize_op(grid: Grid) -> EpilogueOp:
+    return EpilogueOp("quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
 
 
-def simulate_step(grid: Grid) -> Step:
+def simulate_op(grid: Grid) -> EpilogueOp:
     """Clamp to the range of the integer type and round to its grid."""
-    return Step("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))
+    return EpilogueOp("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))

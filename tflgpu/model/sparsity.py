@@ -26,17 +26,17 @@ def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:
     """
     order = sparsity.TraversalOrderAsNumpy()
     blocks = [] if isinstance(sparsity.BlockMapAsNumpy(), int) else sparsity.BlockMapAsNumpy().tolist()
-    levels = [sparsity.DimMetadata(i) for i in range(len(order))]
+    barrier_intervals = [sparsity.DimMetadata(i) for i in range(len(order))]
     # A path is where one stored value lies: an index for each level, outermost first.
     paths = np.zeros((1, 0), np.int64)
-    for level in levels:
+    for level in barrier_intervals:
         paths = _descend(paths, level, limit=prod(shape))
     if len(order) != len(shape) + len(blocks) or len(paths) != values.size:
         raise ModelError(
             f"a sparse constant of shape {list(shape)} has {values.size} values, but its index leads to {len(paths)}"
         )
     coordinates = np.zeros((len(shape), len(paths)), np.int64)
-    sizes = {int(order[i]): levels[i].DenseSize() for i in range(len(order)) if int(order[i]) >= len(shape)}
+    sizes = {int(order[i]): barrier_intervals[i].DenseSize() for i in range(len(order)) if int(order[i]) >= len(shape)}
     for level, place in zip(order.tolist(), paths.T, strict=True):
         if level < len(shape):
             block = next((sizes[len(shape) + k] for k, axis in enumerate(blocks) if axis == level), 1)

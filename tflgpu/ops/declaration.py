@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.graph.ir import Input, Node, Operand, Step, Tensor, Value
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.quantization import Grid
 from tflgpu.ops.epilogue_ops import ACTIVATIONS
@@ -77,7 +77,7 @@ class Emitter:
         inputs: Sequence[Tensor | None],
         shape: Shape,
         attributes: object = None,
-        steps: tuple[Step, ...] = (),
+        epilogue: tuple[EpilogueOp, ...] = (),
         dtype: str | None = None,
         precise: bool = False,
     ) -> Tensor:
@@ -86,17 +86,17 @@ class Emitter:
         output = Tensor(next(self._ids), "", shape, dtype or first.dtype, precise=precise)
         self.tensors.append(output)
         present = tuple(t.id for t in inputs if t is not None)
-        self.nodes.append(Node(kind, present, output.id, attributes, steps, (self._source,)))
+        self.nodes.append(Node(kind, present, output.id, attributes, epilogue, (self._source,)))
         return output
 
     def assign(self, index: int, value: Tensor) -> None:
         """The operator leaves ``value`` in its input ``index``, a variable tensor."""
         self.assigned[index] = value
 
-    def activation(self, site: Site, after: int = 0) -> tuple[Step, ...]:
+    def activation(self, site: Site, after: int = 0) -> tuple[EpilogueOp, ...]:
         """The operator's fused activation as steps on value ``after``."""
         function = ACTIVATIONS[site.options.get("fused_activation_function", 0)]
-        return (Step(function, (Value(after),)),) if function else ()
+        return (EpilogueOp(function, (Value(after),)),) if function else ()
 
 
 Emit = Callable[[Site, Emitter], Tensor | Sequence[Tensor]]

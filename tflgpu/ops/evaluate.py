@@ -37,7 +37,7 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
             base = np.broadcast_to(arrays[0], output.shape)
         case _:
             return None
-    return _converted(run_steps(node, base, arrays), output.dtype)
+    return _converted(run_epilogue(node, base, arrays), output.dtype)
 
 
 def _converted(values: Array, dtype: str) -> Array:
@@ -47,16 +47,16 @@ def _converted(values: Array, dtype: str) -> Array:
     return np.array(values, dtype, order="C")
 
 
-def run_steps(node: Node, base: Array, inputs: list[Array]) -> Array:
+def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:
     """The numpy meaning of a node's steps, in double precision, from the kernel's own result ``base``."""
-    if not node.steps:
+    if not node.epilogue:
         return base
     values: list[Array] = [base.astype(np.float64)]
 
     def read(operand: Operand) -> Array:
         return values[operand.index] if isinstance(operand, Value) else inputs[operand.index].astype(np.float64)
 
-    for step in node.steps:
+    for op in node.epilogue:
         with np.errstate(all="ignore"):  # what a device does without a word, infinities and NaN included
-            values.append(FUNCTIONS[step.function].evaluate(*map(read, step.operands), *step.parameters))
+            values.append(FUNCTIONS[op.function].evaluate(*map(read, op.operands), *op.parameters))
     return values[-1]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Input, Node, Step, Tensor, Value, joint_sources
+from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Tensor, Value, joint_sources
 from tflgpu.ops.image.convolution import Convolution, Depthwise, TransposeConvolution
 
 _CHANNEL_AXIS = {Convolution: 0, TransposeConvolution: 0, Depthwise: 3}
@@ -21,7 +21,7 @@ def fold_affine(graph: Graph) -> Graph:
         # Looked up among the nodes as they are now: a convolution takes in MUL and ADD one after the other.
         producer = nodes.get(reader.inputs[0]) if reader.inputs else None
         change = _channel_change(graph, reader)
-        if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.steps:
+        if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.epilogue:
             continue
         axis = 0 if producer.kind == "fully_connected" else _CHANNEL_AXIS.get(type(producer.attributes))
         weights = _data(graph, tensors, producer.inputs[1]) if axis is not None else None
@@ -42,7 +42,7 @@ def fold_affine(graph: Graph) -> Graph:
             producer,
             inputs=(producer.inputs[0], new[0].id, new[1].id),
             output=reader.output,
-            steps=_without_first(reader.steps),
+            epilogue=_without_first(reader.epilogue),
             sources=joint_sources(producer, reader),
         )
     order = {n.output: n for n in graph.nodes}
@@ -56,18 +56,18 @@ def _data(graph: Graph, new: list[Tensor], tensor: int) -> Array | None:
 
 def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     """(factor, offset), in double and one value or one a channel, if a map node's first step is just that."""
-    if node.kind != "map" or not node.steps or len(node.inputs) != 2:
+    if node.kind != "map" or not node.epilogue or len(node.inputs) != 2:
         return None
-    step, constant = node.steps[0], graph[node.inputs[1]]
+    op, constant = node.epilogue[0], graph[node.inputs[1]]
     shape = graph[node.output].shape
-    if step.function not in ("add", "sub", "mul") or constant.data is None or graph[node.inputs[0]].shape != shape:
+    if op.function not in ("add", "sub", "mul") or constant.data is None or graph[node.inputs[0]].shape != shape:
         return None
-    if any(Value(0) in later.operands for later in node.steps[1:]):
+    if any(Value(0) in later.operands for later in node.epilogue[1:]):
         return None
     if constant.size > 1 and (constant.size != constant.shape[-1] or constant.size != shape[-1]):
         return None
     value, one, zero = constant.data.reshape(-1).astype(np.float64), np.ones(1), np.zeros(1)
-    match step.function, step.operands:
+    match op.function, op.operands:
         case "mul", _:
             return value, zero
         case "add", _:
@@ -79,9 +79,9 @@ def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     return None
 
 
-def _without_first(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _without_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
     """The steps behind the first, whose result is now value 0; none of them may read the value before it."""
     return tuple(
         replace(s, operands=tuple(Value(o.index - 1) if isinstance(o, Value) else o for o in s.operands))
-        for s in steps[1:]
+        for s in epilogue[1:]
     )

@@ -34,7 +34,7 @@ def inline_shared_source(graph: Graph) -> Graph:
 
 def _inlined(node: Node, position: int, inner: Node) -> Node:
     """``inner``'s steps first, then the node's own, which read inner's last value instead of input ``position``."""
-    shift = len(inner.steps)
+    shift = len(inner.epilogue)
 
     def place(operand: Operand) -> Operand:
         if isinstance(operand, Value):
@@ -43,9 +43,9 @@ def _inlined(node: Node, position: int, inner: Node) -> Node:
             return Value(shift)
         return Input(operand.index - (operand.index > position))
 
-    steps = tuple(step.moved(place) for step in node.steps)
+    epilogue = tuple(op.moved(place) for op in node.epilogue)
     inputs = node.inputs[:position] + node.inputs[position + 1 :]
-    return replace(node, inputs=inputs, steps=inner.steps + steps, sources=joint_sources(inner, node))
+    return replace(node, inputs=inputs, epilogue=inner.epilogue + epilogue, sources=joint_sources(inner, node))
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
@@ -79,7 +79,7 @@ def _fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) 
 
 def _fused(producer: Node, node: Node, joint: int) -> Node:
     """``producer`` with the map's steps behind its own; the map read ``producer`` as its input ``joint``."""
-    last = len(producer.steps)
+    last = len(producer.epilogue)
     others = [t for i, t in enumerate(node.inputs) if i != joint]
     inputs = [*producer.inputs, *others]
     # Value 0 of a map is its input 0: if the joint is another input, that input becomes an ordinary operand.
@@ -91,11 +91,11 @@ def _fused(producer: Node, node: Node, joint: int) -> Node:
         source = 0 if isinstance(operand, Value) else operand.index
         return Value(last) if source == joint else Input(new_index[source])
 
-    steps = tuple(step.moved(place) for step in node.steps)
+    epilogue = tuple(op.moved(place) for op in node.epilogue)
     return replace(
         producer,
         inputs=tuple(inputs),
         output=node.output,
-        steps=producer.steps + steps,
+        epilogue=producer.epilogue + epilogue,
         sources=joint_sources(producer, node),
     )

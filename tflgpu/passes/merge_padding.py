@@ -55,13 +55,13 @@ def _each_sees_the_image(window: Window) -> bool:
 def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
     """Whether the last step of the node that computes ``tensor`` says so."""
     producer = graph.producer.get(tensor)
-    return producer is not None and bool(producer.steps) and producer.steps[-1].function in NOT_NEGATIVE
+    return producer is not None and bool(producer.epilogue) and producer.epilogue[-1].function in NOT_NEGATIVE
 
 
 def _image_padding(graph: Graph, node: Node) -> Padding | None:
     """How a node pads NHWC images with zeros, if that is all it does."""
     pad = node.attributes
-    if not isinstance(pad, Rearrange) or pad.fill != 0 or node.steps or len(pad.axes) != 4:
+    if not isinstance(pad, Rearrange) or pad.fill != 0 or node.epilogue or len(pad.axes) != 4:
         return None
     before, after = [], []
     for i, m in enumerate(pad.axes):

@@ -37,5 +37,3 @@ def optimize(graph: Graph) -> Graph:
             graph = remove_dead(rewrite(graph))
         verify(graph)
     return graph
-
-

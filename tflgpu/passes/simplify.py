@@ -27,7 +27,7 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _is_identity(graph: Graph, node: Node) -> bool:
-    if node.steps or graph[node.inputs[0]].shape != graph[node.output].shape:
+    if node.epilogue or graph[node.inputs[0]].shape != graph[node.output].shape:
         return False
     match node.attributes:
         case Rearrange(axes):

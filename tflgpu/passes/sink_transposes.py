@@ -116,7 +116,7 @@ def _inverse(order: Order) -> Order:
 
 def _transpose_order(graph: Graph, node: Node) -> Order | None:
     """The order in which a node takes the axes of its input, if that is all it does."""
-    if not isinstance(node.attributes, Rearrange) or node.steps:
+    if not isinstance(node.attributes, Rearrange) or node.epilogue:
         return None
     axes = node.attributes.axes
     places = [m.axis for m in axes if m.axis is not None and m == AxisMap(m.axis)]
@@ -131,7 +131,7 @@ def _reordered(node: Node, order: Order) -> Node | None:
     """``node`` for inputs that ``order`` makes its own of; None if more than the names of axes would change."""
     if node.kind == "map":
         return node
-    if node.step_inputs:
+    if node.epilogue_inputs:
         return None
     match node.attributes:
         case Concatenate(axis):

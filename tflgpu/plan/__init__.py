@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflgpu.plan.plan import Destination, Plan, PlannedKernel, PlannedStep, StepOperand
+from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
 from tflgpu.plan.planning import make_plan
 
-__all__ = ["Destination", "Plan", "PlannedKernel", "PlannedStep", "StepOperand", "make_plan"]
+__all__ = ["Destination", "EpilogueOperand", "Plan", "PlannedEpilogueOp", "PlannedKernel", "make_plan"]

@@ -18,7 +18,7 @@ class _Use:
     begin: int
     end: int
     written: bool
-    level: int
+    interval: int
 
     def excludes(self, other: _Use) -> bool:
         """Whether the two uses must not be at the same time."""
@@ -26,7 +26,7 @@ class _Use:
         return overlap and (self.written or other.written)
 
 
-def levels(plan: Plan) -> tuple[int, ...]:
+def barrier_intervals(plan: Plan) -> tuple[int, ...]:
     """The level of each kernel: the least above those of all earlier kernels that it must not run beside.
 
     It must not where one of the two writes bytes that the other uses, be it as a tensor's value or because the arena
@@ -36,9 +36,9 @@ def levels(plan: Plan) -> tuple[int, ...]:
     result = []
     for planned in plan.kernels:
         own = [_use(plan, a.tensor, a.written) for a in planned.arguments if a.tensor is not None]
-        level = max((1 + earlier.level for earlier in uses if any(map(earlier.excludes, own))), default=0)
-        uses += [_Use(u.memory, u.begin, u.end, u.written, level) for u in own]
-        result.append(level)
+        interval = max((1 + earlier.interval for earlier in uses if any(map(earlier.excludes, own))), default=0)
+        uses += [_Use(u.memory, u.begin, u.end, u.written, interval) for u in own]
+        result.append(interval)
     return tuple(result)
 
 
@@ -47,4 +47,4 @@ def _use(plan: Plan, tensor: TensorId, written: bool) -> _Use:
     offset = plan.offsets.get(root)
     memory, begin = (root, 0) if offset is None else (ARENA, offset)
     begin += plan.shifts.get(tensor, 0)
-    return _Use(memory, begin, begin + plan.storage[tensor].content_bytes, written, level=0)
+    return _Use(memory, begin, begin + plan.storage[tensor].content_bytes, written, interval=0)

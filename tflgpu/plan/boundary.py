@@ -66,7 +66,7 @@ def _readable(graph: Graph, tensor: TensorId) -> bool:
 
 def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
     """Whether ``node`` reads the tensor as its first input only, and can do so in the host's order."""
-    if node.inputs[0] != tensor or node.inputs.count(tensor) > 1 or 0 in node.step_inputs:
+    if node.inputs[0] != tensor or node.inputs.count(tensor) > 1 or 0 in node.epilogue_inputs:
         return False
     if node.kind == "map":
         return graph[tensor].shape == graph[node.output].shape
@@ -101,7 +101,7 @@ def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     chosen by comparing them, and where the graph asks for it.
     """
     root = roots(graph)
-    copies = {n.output for n in graph.nodes if n.kind == "map" and not n.steps and n.inputs[0] in graph.inputs}
+    copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}
     compared = {root[n.inputs[0]] for n in graph.nodes if n.kind in CHOOSE_A_PLACE}
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     result = {}

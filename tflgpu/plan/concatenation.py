@@ -14,7 +14,7 @@ from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.movement.shaping import Concatenate
 
-JOIN = "join"  # the kind of a concatenation without a kernel
+ELIMINATED = "eliminated_concatenation"  # the kind of a concatenation without a kernel
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,23 @@ class Place:
     offset: int = 0
 
 
-def join_parts(graph: Graph, storage: Mapping[TensorId, Storage]) -> Graph:
+def eliminate_concatenations(graph: Graph, storage: Mapping[TensorId, Storage]) -> Graph:
     """Make a ``join`` of each concatenation whose inputs can be parts of its result from the beginning."""
     parts: set[TensorId] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
-        if _is_contiguous(graph, node) and all(_can_join(graph, storage, parts, node, t) for t in node.inputs):
+        if _is_contiguous(graph, node) and all(_can_eliminate(graph, storage, parts, node, t) for t in node.inputs):
             parts.update(node.inputs)
-            node = replace(node, kind=JOIN)
+            node = replace(node, kind=ELIMINATED)
         nodes.append(node)
     return graph.with_nodes(nodes)
 
 
-def part_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
+def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
     """Where the inputs of every ``join`` lie."""
     places: dict[TensorId, Place] = {}
     for node in reversed(graph.nodes):  # what is a part itself has its place by then
-        if node.kind == JOIN:
+        if node.kind == ELIMINATED:
             whole, offset = places.get(node.output, Place(node.output)), 0
             for part in node.inputs:
                 places[part] = replace(whole, offset=whole.offset + offset)
@@ -51,7 +51,7 @@ def part_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tenso
 
 def _is_contiguous(graph: Graph, node: Node) -> bool:
     """Whether a node does nothing but put its inputs one behind the other, in memory as well."""
-    if not isinstance(node.attributes, Concatenate) or node.steps:
+    if not isinstance(node.attributes, Concatenate) or node.epilogue:
         return False
     axis, shape = node.attributes.axis, graph[node.output].shape
     batch_axes = Geometry(shape).batch_axes
@@ -65,7 +65,7 @@ def _is_contiguous(graph: Graph, node: Node) -> bool:
     )
 
 
-def _can_join(
+def _can_eliminate(
     graph: Graph, storage: Mapping[TensorId, Storage], parts: Collection[TensorId], node: Node, part: TensorId
 ) -> bool:
     """Whether a kernel computes ``part`` in the format of the result, and only kernels see either."""

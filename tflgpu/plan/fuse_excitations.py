@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
 from tflgpu.kernels.gpu.excitation import Excite, excite_cycles
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.layers import is_pointwise, steps_without_inputs, weights_and_bias
+from tflgpu.kernels.layers import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.kernels.work_group import BATCH_LATENCY, NEXT_KERNEL, TILE_LATENCY
 from tflgpu.plan.boundary import storages
@@ -30,7 +30,7 @@ class Excitation:
     attributes: Excite
 
 
-def join_excitations(graph: Graph, target: Target) -> Graph:
+def fuse_excitations(graph: Graph, target: Target) -> Graph:
     """One node for each squeeze-and-excitation that runs faster so; the conversions of ``graph`` are in place."""
     if target.family != "gpu":
         return graph
@@ -66,21 +66,21 @@ def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node
     shape = graph[image].shape
     if len(shape) != 4 or shape != graph[product.output].shape or graph[gate].shape != (shape[0], 1, 1, shape[3]):
         return None
-    hidden_steps, gate_steps = steps_without_inputs(graph, hidden), steps_without_inputs(graph, gates)
+    hidden_epilogue, gate_epilogue = epilogue_without_inputs(graph, hidden), epilogue_without_inputs(graph, gates)
     precise = any(graph[t].precise for t in (image, gate, gates.inputs[0], hidden.inputs[0]))
-    if precise or storage[image].linear or hidden_steps is None or gate_steps is None:
+    if precise or storage[image].linear or hidden_epilogue is None or gate_epilogue is None:
         return None
-    return Excitation(hidden, gates, product, gate_input, Excite(hidden_steps, gate_steps))
+    return Excitation(hidden, gates, product, gate_input, Excite(hidden_epilogue, gate_epilogue))
 
 
 def _gate_input(node: Node) -> int | None:
     """Which input of a map its first step multiplies its image with, if nothing else reads either."""
-    if node.kind != "map" or not node.steps or node.steps[0].function != "mul":
+    if node.kind != "map" or not node.epilogue or node.epilogue[0].function != "mul":
         return None
-    factors = [o.index for o in node.steps[0].operands if isinstance(o, Input)]
-    if len(factors) != 1 or Value(0) not in node.steps[0].operands:
+    factors = [o.index for o in node.epilogue[0].operands if isinstance(o, Input)]
+    if len(factors) != 1 or Value(0) not in node.epilogue[0].operands:
         return None
-    later = [o for step in node.steps[1:] for o in step.operands]
+    later = [o for op in node.epilogue[1:] for o in op.operands]
     alone = not {Value(0), Input(0), Input(factors[0])} & set(later)
     return factors[0] if alone and node.inputs.count(node.inputs[factors[0]]) == 1 else None
 
@@ -101,7 +101,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation,
     image, vector = storage[e.product.inputs[0]], storage[e.hidden.inputs[0]]
     together = excite_cycles(image, vector, graph[e.hidden.output].shape[-1], target)
     layer = TILE_LATENCY + BATCH_LATENCY + NEXT_KERNEL[target.executor]
-    product = tile_count(tile_count(image.quads, target.local_size), target.compute_units) * TILE_LATENCY
+    product = tile_count(tile_count(image.vec4s, target.local_size), target.compute_units) * TILE_LATENCY
     return together < 2 * layer + product
 
 
@@ -119,6 +119,6 @@ def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
         (*inputs, *(e.product.inputs[i] for i in others)),
         e.product.output,
         e.attributes,
-        tuple(step.moved(place) for step in e.product.steps[1:]),
+        tuple(op.moved(place) for op in e.product.epilogue[1:]),
         joint_sources(e.hidden, e.gates, e.product),
     )

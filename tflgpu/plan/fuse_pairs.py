@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, joint_sources
-from tflgpu.kernels.gpu.convolution_gpu import UNROLLED_TAPS, depthwise_parts
+from tflgpu.kernels.gpu.convolution_gpu import UNROLLED_TAPS, depthwise_tiles
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.layers import is_pointwise, kernel_inputs, steps_without_inputs, weights_and_bias
-from tflgpu.kernels.nvidia.convolution_choice import convolution_parts
-from tflgpu.kernels.nvidia.depthwise_pointwise import DepthwisePointwise, separable_parts
-from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, fused_parts
-from tflgpu.kernels.nvidia.pointwise_mean import PointwiseMean, mean_parts
-from tflgpu.kernels.request import Part
+from tflgpu.kernels.layers import epilogue_without_inputs, is_pointwise, kernel_inputs, weights_and_bias
+from tflgpu.kernels.nvidia.convolution_choice import convolution_tiles
+from tflgpu.kernels.nvidia.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_tiles
+from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_tiles
+from tflgpu.kernels.nvidia.pointwise_mean import PointwiseMean, pointwise_mean_tiles
+from tflgpu.kernels.request import Candidate
 from tflgpu.kernels.work_group import NEXT_KERNEL, TILE_LATENCY
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Convolution, Depthwise
@@ -43,7 +43,7 @@ class PairKind:
     first: Callable[[Node], bool]
     second: Callable[[Node], bool]
     attributes: Callable[[Node, Node], object]
-    parts: Callable[[Node, Storage, Storage, Target], Sequence[Part]]
+    parts: Callable[[Node, Storage, Storage, Target], Sequence[Candidate]]
 
 
 def _is_depthwise(node: Node) -> bool:
@@ -69,22 +69,24 @@ PAIR_KINDS = (
         "pointwise_depthwise",
         is_pointwise,
         _is_depthwise,
-        lambda first, second: PointwiseDepthwise(_depthwise_window(second), first.steps),
-        lambda second, image, result, target: fused_parts(_depthwise_window(second), image, result, target),
+        lambda first, second: PointwiseDepthwise(_depthwise_window(second), first.epilogue),
+        lambda second, image, result, target: pointwise_depthwise_tiles(
+            _depthwise_window(second), image, result, target
+        ),
     ),
     PairKind(
         "depthwise_pointwise",
         _is_depthwise,
         is_pointwise,
-        lambda first, second: DepthwisePointwise(_depthwise_window(first), first.steps),
-        lambda second, image, result, target: separable_parts(image, result, target),
+        lambda first, second: DepthwisePointwise(_depthwise_window(first), first.epilogue),
+        lambda second, image, result, target: depthwise_pointwise_tiles(image, result, target),
     ),
     PairKind(
         "pointwise_mean",
         is_pointwise,
         _is_image_mean,
-        lambda first, second: PointwiseMean(first.steps),
-        lambda second, image, result, target: mean_parts(image, result, target),
+        lambda first, second: PointwiseMean(first.epilogue),
+        lambda second, image, result, target: pointwise_mean_tiles(image, result, target),
     ),
 )
 
@@ -128,11 +130,11 @@ def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
         kind = next((k for k in PAIR_KINDS if first and k.first(first) and k.second(second)), None)
         if first is None or kind is None or not _fusable(graph, storage, first, second):
             continue
-        steps = steps_without_inputs(graph, first)
+        epilogue = epilogue_without_inputs(graph, first)
         parts = kind.parts(second, storage[first.inputs[0]], storage[second.output], target)
         alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
-        if steps is not None and parts and parts[0].cycles < alone:
-            first = replace(first, inputs=first.inputs[: kernel_inputs(first)], steps=steps)
+        if epilogue is not None and parts and parts[0].cycles < alone:
+            first = replace(first, inputs=first.inputs[: kernel_inputs(first)], epilogue=epilogue)
             yield Pair(kind, first, second, alone - parts[0].cycles)
 
 
@@ -174,9 +176,9 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
     result = storage[node.output]
     match node.attributes:
         case Depthwise(window):
-            return depthwise_parts(window, result, target)[0].cycles
+            return depthwise_tiles(window, result, target)[0].cycles
         case Convolution(window):
-            return convolution_parts(window, storage[node.inputs[0]], result, target)[0].cycles
+            return convolution_tiles(window, storage[node.inputs[0]], result, target)[0].cycles
     return TILE_LATENCY  # a mean, which takes little more
 
 
@@ -193,6 +195,6 @@ def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants:
         (*inputs, *second.inputs[known:]),
         second.output,
         pair.kind.attributes(first, second),
-        tuple(step.moved(place) for step in second.steps),
+        tuple(op.moved(place) for op in second.epilogue),
         joint_sources(first, second),
     )

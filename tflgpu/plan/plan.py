@@ -12,7 +12,7 @@ from tflgpu.target import Target, VectorType
 
 
 @dataclass(frozen=True)
-class StepOperand:
+class EpilogueOperand:
     """An earlier value by number, or an input by how it is read."""
 
     value: int | None
@@ -20,12 +20,12 @@ class StepOperand:
 
 
 @dataclass(frozen=True)
-class PlannedStep:
+class PlannedEpilogueOp:
     """A step as templates see it: value ``index`` of vector type ``type``; ``parameters`` are numbers."""
 
     index: int
     function: str
-    operands: tuple[StepOperand, ...]
+    operands: tuple[EpilogueOperand, ...]
     parameters: tuple[float, ...]
     type: VectorType
 
@@ -44,7 +44,7 @@ class PlannedKernel:
 
     node: Node
     kernel: Kernel
-    steps: tuple[PlannedStep, ...]
+    epilogue: tuple[PlannedEpilogueOp, ...]
     destination: Destination
     arguments: tuple[Argument, ...]
 

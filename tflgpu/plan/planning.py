@@ -9,27 +9,27 @@ import tflgpu.kernels  # noqa: F401 - registers the lowerings
 from tflgpu.graph.ir import Graph, Node, State, TensorId, Value
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import VARIANTS
-from tflgpu.kernels.request import Chooser, Request, likeliest
+from tflgpu.kernels.lowering import LOWERINGS
+from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
-from tflgpu.plan.concatenation import JOIN, join_parts, part_places
-from tflgpu.plan.fuse_excitations import join_excitations
+from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
+from tflgpu.plan.fuse_excitations import fuse_excitations
 from tflgpu.plan.fuse_pairs import fuse_pairs
-from tflgpu.plan.plan import Destination, Plan, PlannedKernel, PlannedStep, StepOperand
+from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
 from tflgpu.target import Target, VectorType
 
 
-def make_plan(graph: Graph, target: Target, chooser: Chooser = likeliest) -> Plan:
+def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> Plan:
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
-    graph = fuse_pairs(join_excitations(add_conversions(graph), target), target)
+    graph = fuse_pairs(fuse_excitations(add_conversions(graph), target), target)
     storage = storages(graph, target)
-    graph = join_parts(graph, storage)
+    graph = eliminate_concatenations(graph, storage)
     # Nobody writes an empty output.
-    computed = (n for n in graph.nodes if n.kind not in ("view", JOIN) and graph[n.output].size)
+    computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
     kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)
-    root, places = roots(graph), part_places(graph, storage)
+    root, places = roots(graph), input_places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}
     root = {t: places[r].whole if r in places else r for t, r in root.items()}
     root |= {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
@@ -45,50 +45,50 @@ def _plan_node(
     if any(graph[t].precise for t in (*node.inputs, node.output)):
         target = replace(target, storage="float")  # constants are to be as precise as what they meet
     request = Request(node, graph, storage, target, chooser)
-    kernel = VARIANTS[node.kind, target.family](request)
+    kernel = LOWERINGS[node.kind, target.family](request)
     output = request.output
     arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
     accesses: dict[int, Access] = {}
-    for index in sorted(node.step_inputs):
+    for index in sorted(node.epilogue_inputs):
         argument = request.operand(f"operand{index}", index)
         arguments.append(argument)
         accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
     types: list[VectorType] = [kernel.value_type]
-    steps: list[PlannedStep] = []
-    for k, step in enumerate(node.steps):
+    epilogue: list[PlannedEpilogueOp] = []
+    for k, op in enumerate(node.epilogue):
         operands = tuple(
-            StepOperand(o.index, None) if isinstance(o, Value) else StepOperand(None, accesses[o.index])
-            for o in step.operands
+            EpilogueOperand(o.index, None) if isinstance(o, Value) else EpilogueOperand(None, accesses[o.index])
+            for o in op.operands
         )
-        result = FUNCTIONS[step.function].result
+        result = FUNCTIONS[op.function].result
         if result == "float" or result == "int":
             types.append(result)
         else:
             types.append(_operand_type(operands[result == "second"], types))
-        steps.append(PlannedStep(k + 1, step.function, operands, step.parameters, types[-1]))
+        epilogue.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1]))
     assert types[-1] == output.vector, f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}"
-    planned = tuple(steps)
+    planned = tuple(epilogue)
     destination = Destination(output, _is_dirty(kernel, planned, output))
     return PlannedKernel(node, kernel, planned, destination, tuple(arguments))
 
 
-def _operand_type(operand: StepOperand, types: list[VectorType]) -> VectorType:
+def _operand_type(operand: EpilogueOperand, types: list[VectorType]) -> VectorType:
     if operand.value is not None:
         return types[operand.value]
     assert operand.access is not None
     return operand.access.vector
 
 
-def _is_dirty(kernel: Kernel, steps: tuple[PlannedStep, ...], output: Storage) -> bool:
+def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: Storage) -> bool:
     """Whether the lanes past the last channel could hold anything but zero after the steps."""
     if output.geometry.channels % 4 == 0:
         return False
     clean = [not kernel.parameters.get("dirty", False)]
-    for step in steps:
+    for op in epilogue:
         operands = (
-            clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in step.operands
+            clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in op.operands
         )
-        clean.append(FUNCTIONS[step.function].keeps_zero and all(operands))
+        clean.append(FUNCTIONS[op.function].keeps_zero and all(operands))
     return not clean[-1]
 
 
@@ -149,7 +149,7 @@ def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> 
     memory in any other way as well.
     """
     readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
-    elementwise = {s.access.name for step in planned.steps for s in step.operands if s.access and s.access.same}
+    elementwise = {s.access.name for op in planned.epilogue for s in op.operands if s.access and s.access.same}
     primary = planned.kernel.parameters.get("primary")
     if isinstance(primary, Access) and primary.same:
         elementwise.add(primary.name)

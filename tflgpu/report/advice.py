@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
 from tflgpu.frontend.lowered import Lowered
-from tflgpu.frontend.partition import Piece, crossing_bytes, partition
+from tflgpu.frontend.partition import Partition, crossing_bytes, partition
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.model.model import Subgraph
@@ -46,7 +46,7 @@ MOVERS = {
 
 
 def advise(
-    subgraph: Subgraph, lowered: Lowered, pieces: Sequence[Piece], graphs: Sequence[Graph]
+    subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition], graphs: Sequence[Graph]
 ) -> tuple[Advice, ...]:
     """All advice on one entry point of a model.
 
@@ -54,7 +54,7 @@ def advise(
     """
     codes = {e.index: e.code for e in lowered.entries}
     return (
-        *_split(subgraph, lowered, pieces),
+        *_split(subgraph, lowered, partitions),
         *_movement(graphs, codes),
         *_lanes(graphs, codes),
         *_float_interface(subgraph, lowered),
@@ -62,13 +62,13 @@ def advise(
     )
 
 
-def _split(subgraph: Subgraph, lowered: Lowered, pieces: Sequence[Piece]) -> Iterator[Advice]:
+def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]) -> Iterator[Advice]:
     """The operators that keep the model from running in one piece, and what the device would gain without them."""
     refused = {e.index: e.code for e in lowered.entries if e.reasons}
     if not refused or lowered.unknown:
         return
     inputs, outputs = ([t.index for _, t in side] for side in (lowered.inputs, lowered.outputs))
-    if not any(p.on_device for p in pieces):
+    if not any(p.on_device for p in partitions):
         if lowered.capable and not any(p.on_device for p in partition(subgraph, lowered.capable, inputs, outputs)):
             yield Advice(
                 "split",
@@ -84,7 +84,7 @@ def _split(subgraph: Subgraph, lowered: Lowered, pieces: Sequence[Piece]) -> Ite
         cut = partition(subgraph, capable, inputs, outputs)
         return len(cut) - 1, crossing_bytes(cut, subgraph)
 
-    changes, crossing = now = len(pieces) - 1, crossing_bytes(pieces, subgraph)
+    changes, crossing = now = len(partitions) - 1, crossing_bytes(partitions, subgraph)
     codes = sorted(set(refused.values()))
     best = min(([code] for code in codes), key=cost)
     if cost(best) >= now:  # no code alone makes a difference

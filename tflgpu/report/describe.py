@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tflgpu.frontend.entry_point import EntryPoint
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
-from tflgpu.frontend.partition import Piece, crossing_bytes, operators_on_cpu
+from tflgpu.frontend.partition import Partition, crossing_bytes, operators_on_cpu
 from tflgpu.graph.ir import Graph
 from tflgpu.model.model import Model, Subgraph
 from tflgpu.model.quantization import QUANTIZED_TYPES, is_quantized
@@ -21,7 +21,7 @@ def make_report(
     info: ModelInfo,
     subgraph: Subgraph,
     lowered: Lowered,
-    pieces: Sequence[Piece],
+    partitions: Sequence[Partition],
     graphs: Sequence[Graph],
     plans: Sequence[Plan] = (),
 ) -> Report:
@@ -31,10 +31,10 @@ def make_report(
     """
     report = Report(
         info,
-        _operators(lowered.entries, operators_on_cpu(pieces), _launches(plans)),
-        sum(p.on_device for p in pieces),
-        crossing_bytes(pieces, subgraph),
-        advise(subgraph, lowered, pieces, graphs),
+        _operators(lowered.entries, operators_on_cpu(partitions), _launches(plans)),
+        sum(p.on_device for p in partitions),
+        crossing_bytes(partitions, subgraph),
+        advise(subgraph, lowered, partitions, graphs),
     )
     if not plans:
         return report

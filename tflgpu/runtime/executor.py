@@ -28,7 +28,7 @@ class Executor(ABC):
         # clSetKernelArg does not keep a buffer alive.
         self._buffers = [self._allocate(b) for b in executable.buffers]
         self._transfer = self._make_transfer()
-        self._ports = executable.ports
+        self._ports = executable.bindings
         self._output_numbers = range(len(executable.outputs))
         # Callers' memory that kernels have as arguments now, by port.
         self._moved: dict[int, DeviceMemory] = {}
@@ -44,7 +44,7 @@ class Executor(ABC):
         """Set the arguments of every kernel."""
 
     @abstractmethod
-    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
+    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
         """Let the kernels find an input or output there; outputs are numbered behind the inputs, offset is in bytes."""
 
     @abstractmethod
@@ -106,12 +106,12 @@ class Executor(ABC):
             copied = self._settle(sources | targets)
             if on_host:
                 self._transfer.write(on_host)
-            for port in copied & sources.keys():
-                self._copy_in(port, sources[port])
+            for binding in copied & sources.keys():
+                self._copy_in(binding, sources[binding])
             self._start()
             self._keep_states()
-            for port in copied & targets.keys():
-                self._copy_out(port, targets[port])
+            for binding in copied & targets.keys():
+                self._copy_out(binding, targets[binding])
             results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
             self._check()
             return results
@@ -128,9 +128,9 @@ class Executor(ABC):
         """
         usable = {n: m for n, m in given.items() if self._ports[n].exact and m.is_aligned}
         for n in self._output_numbers:
-            port = n + len(self.executable.inputs)
-            if port in usable and any(usable[port].overlaps(m) for other, m in given.items() if other != port):
-                del usable[port]
+            binding = n + len(self.executable.inputs)
+            if binding in usable and any(usable[binding].overlaps(m) for other, m in given.items() if other != binding):
+                del usable[binding]
         for n in self._moved.keys() | usable.keys():
             memory = usable.get(n)
             if memory is None:
@@ -140,16 +140,16 @@ class Executor(ABC):
         self._moved = usable
         return given.keys() - usable.keys()
 
-    def _home(self, port: int) -> tuple[cl.Buffer, int]:
+    def _home(self, binding: int) -> tuple[cl.Buffer, int]:
         """The model's own memory of an input or output."""
-        return self._buffers[self._ports[port].buffer], self._ports[port].offset
+        return self._buffers[self._ports[binding].buffer], self._ports[binding].offset
 
-    def _copy_in(self, port: int, memory: DeviceMemory) -> None:
-        buffer, offset = self._home(port)
+    def _copy_in(self, binding: int, memory: DeviceMemory) -> None:
+        buffer, offset = self._home(binding)
         self._copy(memory.buffer, memory.offset, buffer, offset, memory.bytes)
 
-    def _copy_out(self, port: int, memory: DeviceMemory) -> None:
-        buffer, offset = self._home(port)
+    def _copy_out(self, binding: int, memory: DeviceMemory) -> None:
+        buffer, offset = self._home(binding)
         self._copy(buffer, offset, memory.buffer, memory.offset, memory.bytes)
 
     def _copy(self, source: cl.Buffer, begin: int, target: cl.Buffer, offset: int, size: int) -> None:

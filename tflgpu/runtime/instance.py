@@ -9,14 +9,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import Artifact, CpuPart, DevicePart, Part, TensorIndex, without_constants
+from tflgpu.artifact.artifact import (
+    Artifact,
+    CompiledPartition,
+    CpuPartition,
+    DevicePartition,
+    TensorIndex,
+    without_constants,
+)
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import DeviceError, UnsupportedError
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.litert import CpuPiece
+from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.build import build, keep
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
@@ -36,39 +43,41 @@ class Instance:
         self.artifact = artifact
         self._session = session
         self._programs: dict[int, Any] = {}  # those that were compiled, by the number of their part
-        started = [self._start(number, clock, cache) for number in range(len(artifact.parts))]
-        self.artifact = replace(artifact, parts=tuple(part for part, _ in started))
+        started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
+        self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
         self._engines = [engine for _, engine in started]
         self._whole = self._only_engine()
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
 
-    def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[Part, Executor | CpuPiece]:
+    def _start(
+        self, number: int, clock: Stopwatch, cache: Cache | None
+    ) -> tuple[CompiledPartition, Executor | CpuExecutor]:
         """The engine of a part, and the part with the binaries it is made of."""
-        part = self.artifact.parts[number]
-        if isinstance(part, CpuPart):
-            piece = self._interpreter(part)
+        partition = self.artifact.partitions[number]
+        if isinstance(partition, CpuPartition):
+            interpreter = self._interpreter(partition)
             clock.lap("interpreter")
-            return part, piece
-        program, binaries = build(part.source, self._session, part.binaries, cache)
+            return partition, interpreter
+        program, binaries = build(partition.source, self._session, partition.binaries, cache)
         if not binaries:
             self._programs[number] = program
         clock.lap("build")
-        executor = open_executor(part, program, self._session)
+        executor = open_executor(partition, program, self._session)
         clock.lap("upload")
-        return replace(part, binaries=binaries), executor
+        return replace(partition, binaries=binaries), executor
 
     def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
         """Give the artifact, and the cache, the binaries of what had to be compiled."""
-        parts = list(self.artifact.parts)
+        partitions = list(self.artifact.partitions)
         for number, program in self._programs.items():
-            part, engine = parts[number], self._engines[number]
-            assert isinstance(part, DevicePart) and isinstance(engine, Executor)
+            partition, engine = partitions[number], self._engines[number]
+            assert isinstance(partition, DevicePartition) and isinstance(engine, Executor)
             engine.warm_up()
             clock.lap("build")
-            parts[number] = replace(part, binaries=keep(program, part.source, self._session, cache))
+            partitions[number] = replace(partition, binaries=keep(program, partition.source, self._session, cache))
             clock.lap("store")
-        self.artifact = replace(self.artifact, parts=tuple(parts))
+        self.artifact = replace(self.artifact, partitions=tuple(partitions))
         self._programs.clear()
 
     def warm_up(self) -> None:
@@ -87,15 +96,17 @@ class Instance:
             return None
         artifact = self.artifact
         interface = [tuple(tensor for tensor, _ in side) for side in (artifact.inputs, artifact.outputs)]
-        return self._engines[0] if interface == [artifact.parts[0].inputs, artifact.parts[0].outputs] else None
+        return (
+            self._engines[0] if interface == [artifact.partitions[0].inputs, artifact.partitions[0].outputs] else None
+        )
 
     def release_constants(self) -> None:
         """Forget the host's copy of what the device has: weights and binaries."""
         self.artifact = without_constants(self.artifact)
 
-    def _interpreter(self, part: CpuPart) -> CpuPiece:
+    def _interpreter(self, partition: CpuPartition) -> CpuExecutor:
         try:
-            return CpuPiece(part.model)
+            return CpuExecutor(partition.model)
         except (ImportError, RuntimeError, ValueError) as error:
             refusal = " ".join(str(error).split())
             raise UnsupportedError(
@@ -123,9 +134,9 @@ class Instance:
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
-        for part, engine in self._parts():
-            results = engine.run([values[t] for t in part.inputs])
-            values |= zip(part.outputs, results, strict=True)
+        for partition, engine in self._partitions():
+            results = engine.run([values[t] for t in partition.inputs])
+            values |= zip(partition.outputs, results, strict=True)
         return values
 
     def reset_state(self) -> None:
@@ -133,20 +144,20 @@ class Instance:
         for engine in self._engines:
             engine.reset_state()
 
-    def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePart, list[Interval]]]:
+    def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
         """For each part on the device when its launches began and ended; for the model's state it is one run."""
         values = self._run_parts(inputs)
         return [
-            (part, engine.profile([values[t] for t in part.inputs], runs))
-            for part, engine in self._parts()
-            if isinstance(part, DevicePart) and isinstance(engine, Executor)
+            (partition, engine.profile([values[t] for t in partition.inputs], runs))
+            for partition, engine in self._partitions()
+            if isinstance(partition, DevicePartition) and isinstance(engine, Executor)
         ]
 
     def _executors(self) -> list[Executor]:
         return [engine for engine in self._engines if isinstance(engine, Executor)]
 
-    def _parts(self) -> Iterator[tuple[Part, Executor | CpuPiece]]:
-        return zip(self.artifact.parts, self._engines, strict=True)
+    def _partitions(self) -> Iterator[tuple[CompiledPartition, Executor | CpuExecutor]]:
+        return zip(self.artifact.partitions, self._engines, strict=True)
 
 
 def open_fastest(
@@ -172,7 +183,7 @@ def open_fastest(
     return winner
 
 
-def open_executor(part: DevicePart, program: Any, session: Session) -> Executor:
+def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:
     """The executor that the part was compiled for. Raises DeviceError if memory runs out."""
-    kind = PersistentExecutor if part.executable.persistent else LaunchExecutor
-    return kind(part.executable, program, session)
+    kind = PersistentExecutor if partition.executable.persistent else LaunchExecutor
+    return kind(partition.executable, program, session)

@@ -31,8 +31,8 @@ class LaunchExecutor(Executor):
                 kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
 
-    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
-        home, size = self._ports[port].slot, ITEM_BYTES[self._ports[port].element]
+    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
+        home, size = self._ports[binding].slot, ITEM_BYTES[self._ports[binding].element]
         for (kernel, *_), launch in zip(self._launches, self.executable.launches, strict=True):
             for i, slot in enumerate(launch.arguments):
                 if slot == home:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tflgpu.graph.layout import Shape
 
 
-class CpuPiece:
+class CpuExecutor:
     """Runs the operators of one piece on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
 
     def __init__(self, model: bytes) -> None:

@@ -54,8 +54,8 @@ class PersistentExecutor(Executor):
         """How often a work-group looks for the others at a barrier; after no look at all it has always failed."""
         self._kernel.set_arg(self._patience_argument, np.uint32(looks))
 
-    def _place(self, port: int, buffer: cl.Buffer, offset: int) -> None:
-        argument = self._port_arguments[port]
+    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
+        argument = self._port_arguments[binding]
         self._kernel.set_arg(argument, buffer)
         self._kernel.set_arg(argument + 1, np.uint64(offset))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.artifact.executable import Array, Executable, Port
+from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.pinning import ArrayPins
@@ -50,10 +50,10 @@ class DirectTransfer(Transfer):
 
     def write(self, inputs: Iterable[Numbered]) -> None:
         for number, given in inputs:
-            port, element = self._inputs[number]
-            array, buffer = np.ascontiguousarray(given, element), self._buffers[port.buffer]
+            binding, element = self._inputs[number]
+            array, buffer = np.ascontiguousarray(given, element), self._buffers[binding.buffer]
             # The event keeps the array, too.
-            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=port.offset, is_blocking=False)
+            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
             self._copies.append(copy)
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
@@ -64,9 +64,9 @@ class DirectTransfer(Transfer):
         return outputs
 
     def _output(self, number: int) -> Array:
-        port, element = self._outputs[number]
-        array = np.empty(port.shape, element)
-        cl.enqueue_copy(self._queue, array, self._buffers[port.buffer], src_offset=port.offset)
+        binding, element = self._outputs[number]
+        array = np.empty(binding.shape, element)
+        cl.enqueue_copy(self._queue, array, self._buffers[binding.buffer], src_offset=binding.offset)
         return array.astype(self._output_types[number], copy=False)
 
 
@@ -104,9 +104,9 @@ class PinnedTransfer(Transfer):
         if staged:
             for n in self._written:
                 self._copies.append(cl.enqueue_copy(self._queue, self._buffers[n], self._staging[n], is_blocking=False))
-        for port, array in pinned:
-            buffer = self._buffers[port.buffer]
-            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=port.offset, is_blocking=False)
+        for binding, array in pinned:
+            buffer = self._buffers[binding.buffer]
+            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
             self._copies.append(copy)
         self._queue.flush()  # so that the device begins while the host prepares the launch
 
@@ -126,10 +126,10 @@ class PinnedTransfer(Transfer):
 
     def _output(self, number: int, lent: NDArray[np.uint8] | None) -> Array:
         """In lent memory as it is; else a copy."""
-        port, dtype = self._ports[number], self._output_types[number]
-        if lent is None or port.buffer != self._results:
+        binding, dtype = self._ports[number], self._output_types[number]
+        if lent is None or binding.buffer != self._results:
             return self._outputs[number].astype(dtype)
-        return _view(lent, port).astype(dtype, copy=False)
+        return _view(lent, binding).astype(dtype, copy=False)
 
 
 class _Lender:
@@ -157,10 +157,14 @@ class _Lender:
         return lent
 
 
-def _view(memory: NDArray[np.uint8], port: Port) -> Array:
+def _view(memory: NDArray[np.uint8], binding: Binding) -> Array:
     """The array of one port in its buffer's memory."""
-    dtype = np.dtype(HOST_DTYPES[port.element])
-    return memory[port.offset : port.offset + prod(port.shape) * dtype.itemsize].view(dtype).reshape(port.shape)
+    dtype = np.dtype(HOST_DTYPES[binding.element])
+    return (
+        memory[binding.offset : binding.offset + prod(binding.shape) * dtype.itemsize]
+        .view(dtype)
+        .reshape(binding.shape)
+    )
 
 
 def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:

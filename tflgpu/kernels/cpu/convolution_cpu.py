@@ -7,7 +7,7 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu.convolution_gpu import UNROLLED_TAPS
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.portable.convolution import depthwise
 from tflgpu.kernels.request import Request
@@ -22,7 +22,7 @@ VECTOR = 16  # lanes of the CPU's widest float vectors
 CPU_PIXELS = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
 
 
-@variant("convolution", "cpu")
+@lowering("convolution", "cpu")
 def convolution_cpu(request: Request) -> Kernel:
     if is_vector_product(request):
         return fully_connected_cpu(request)
@@ -83,7 +83,7 @@ def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: i
     return min(pixel_blocks, max(enough, balanced))
 
 
-@variant("depthwise", "cpu")
+@lowering("depthwise", "cpu")
 def depthwise_cpu(request: Request) -> Kernel:
     attributes, dst = request.node.attributes, request.output
     assert isinstance(attributes, Depthwise)
@@ -107,7 +107,7 @@ def depthwise_cpu(request: Request) -> Kernel:
     return Kernel("cpu/depthwise_rows", parameters, arguments, tiles, local_size=1, macs=macs)
 
 
-@variant("fully_connected", "cpu")
+@lowering("fully_connected", "cpu")
 def fully_connected_cpu(request: Request) -> Kernel:
     source, g = request.input(0).geometry, request.output.geometry
     weights = request.constant(1).reshape(g.channels, -1)

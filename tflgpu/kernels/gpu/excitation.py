@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import Step
+from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.inner_epilogue import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -32,8 +32,8 @@ class Excite:
     hidden_steps, gate_steps: functions of their own earlier values.
     """
 
-    hidden_steps: tuple[Step, ...]
-    gate_steps: tuple[Step, ...]
+    hidden_epilogue: tuple[EpilogueOp, ...]
+    gate_epilogue: tuple[EpilogueOp, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def excite_cycles(image: Storage, vector: Storage, hidden: int, target: Target) 
     return waves * (TILE_LATENCY + 2 * BATCH_LATENCY + weights / WEIGHT_BYTES_PER_CYCLE)
 
 
-@variant("excite", "gpu")
+@lowering("excite", "gpu")
 def excite(request: Request) -> Kernel:
     attributes, src, squeezed, dst = request.node.attributes, request.input(0), request.input(1), request.output
     assert isinstance(attributes, Excite)
@@ -77,8 +77,8 @@ def excite(request: Request) -> Kernel:
             "src": src,
             "squeezed": squeezed,
             "weights_type": target.storage,
-            "hidden_steps": inner_epilogue(attributes.hidden_steps),
-            "gate_steps": inner_epilogue(attributes.gate_steps),
+            "hidden_epilogue": inner_epilogue(attributes.hidden_epilogue),
+            "gate_epilogue": inner_epilogue(attributes.gate_epilogue),
             "hidden_slices": hidden_slices,
             # Work-items that share a quad of the hidden layer, of the gates: powers of two.
             "sharers": 1 << (target.local_size // hidden_slices).bit_length() - 1,
@@ -96,6 +96,6 @@ def excite(request: Request) -> Kernel:
         ),
         tiles=work.tiles,
         local_size=target.local_size,
-        scratch=target.local_size + hidden_slices,
+        workspace=target.local_size + hidden_slices,
         macs=dst.batch * hidden_weights.size + dst.batch * gate_weights.size,
     )

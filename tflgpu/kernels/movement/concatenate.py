@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access, coordinates
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Concatenate
 
 
 @dataclass(frozen=True)
-class Part:
+class ConcatenatedInput:
     """One input of a concatenation: ``size`` coordinates from ``start`` on, which is ``shift`` quads in its strides."""
 
     access: Access
@@ -23,31 +23,31 @@ class Part:
     shift: int
 
 
-@variant("concatenate")
+@lowering("concatenate")
 def concatenate_kernel(request: Request) -> Kernel:
     attributes, node, output = request.node.attributes, request.node, request.output.geometry
     assert isinstance(attributes, Concatenate)
     axis, rank = attributes.axis, len(output.shape)
     parts, arguments, start = [], [], 0
-    for i in range(len(node.inputs) - len(node.step_inputs)):
+    for i in range(len(node.inputs) - len(node.epilogue_inputs)):
         argument, g = request.operand(f"part{i}", i), request.shape(i)
         reach = access(argument.name, argument.type, g.shape, output.shape, fixed=())
         stride = g.axis_strides[axis] if axis < rank - 1 else g.plane
         shift = start * stride if axis < rank - 1 else start // LANES * stride
-        parts.append(Part(reach, start, g.shape[axis], shift))
+        parts.append(ConcatenatedInput(reach, start, g.shape[axis], shift))
         arguments.append(argument)
         start += g.shape[axis]
-    per_tile = items_per_tile(output.quads, request.target, 20 + 4 * len(parts))
+    per_tile = items_per_tile(output.vec4s, request.target, 20 + 4 * len(parts))
     return Kernel(
         "movement/concatenate",
         {
             "parts": parts,
             "axis": coordinates(output.shape)[axis],
-            "whole_quads": all(p.start % LANES == 0 for p in parts),
+            "whole_vec4s": all(p.start % LANES == 0 for p in parts),
             "per_tile": per_tile,
         },
         tuple(arguments),
-        tiles=tile_count(output.quads, per_tile),
+        tiles=tile_count(output.vec4s, per_tile),
         local_size=request.target.local_size,
         value_type=parts[0].access.vector,
     )

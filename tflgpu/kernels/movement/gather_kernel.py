@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
@@ -46,11 +46,11 @@ class SourceAxis:
     stride: int
 
 
-@variant("gather")
+@lowering("gather")
 def gather_kernel(request: Request) -> Kernel:
     attributes, node, g, target = request.node.attributes, request.node, request.output.geometry, request.target
     assert isinstance(attributes, Gather)
-    arguments = [request.operand(f"input{i}", i) for i in range(len(node.inputs) - len(node.step_inputs))]
+    arguments = [request.operand(f"input{i}", i) for i in range(len(node.inputs) - len(node.epilogue_inputs))]
     source, places = request.shape(0), coordinates(g.shape)
 
     def term(t: Digit | Lookup) -> Term:
@@ -64,7 +64,7 @@ def gather_kernel(request: Request) -> Kernel:
         for p, size, stride in zip(attributes.positions, source.shape, (*source.axis_strides, 0), strict=True)
     ]
     background = None if attributes.background is None else arguments[attributes.background]
-    per_tile = items_per_tile(g.quads, target, 60)
+    per_tile = items_per_tile(g.vec4s, target, 60)
     return Kernel(
         "movement/gather",
         {
@@ -72,14 +72,14 @@ def gather_kernel(request: Request) -> Kernel:
             "fill": attributes.fill or 0,
             "background": background,
             "bounded": attributes.fill is not None or background is not None,
-            "whole_quads": _moves_quads(attributes, source.shape, g.shape),
+            "whole_vec4s": _moves_vec4s(attributes, source.shape, g.shape),
             "source": arguments[0],
             "plane": source.plane,
             "per_tile": per_tile,
             "dirty": True,
         },
         tuple(arguments),
-        tiles=tile_count(g.quads, per_tile),
+        tiles=tile_count(g.vec4s, per_tile),
         local_size=target.local_size,
         value_type=vector_type(arguments[0].type),
     )
@@ -93,7 +93,7 @@ def _strides(maps: tuple[AxisMap, ...], table: Geometry, places: tuple[Coordinat
     )
 
 
-def _moves_quads(attributes: Gather, source: Shape, output: Shape) -> bool:
+def _moves_vec4s(attributes: Gather, source: Shape, output: Shape) -> bool:
     """Whether the four channels of an output quad are always four channels of one source quad, in order."""
     channel, last = len(output) - 1, attributes.positions[-1]
     own = next((t for t in last.terms if isinstance(t, Digit) and t.axis == channel and t.divisor == 1), None)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.lookup import Lookup
 
 
-@variant("lookup")
+@lowering("lookup")
 def lookup_kernel(request: Request) -> Kernel:
     """One item is an output quad."""
-    attributes, quads = request.node.attributes, request.output.geometry.quads
+    attributes, vec4s = request.node.attributes, request.output.geometry.vec4s
     assert isinstance(attributes, Lookup)
-    source, per_tile = request.operand("src", 0), items_per_tile(quads, request.target, 40)
+    source, per_tile = request.operand("src", 0), items_per_tile(vec4s, request.target, 40)
     parameters = {
         "src": source,
         "scale": attributes.scale,
@@ -26,7 +26,7 @@ def lookup_kernel(request: Request) -> Kernel:
         "movement/lookup",
         parameters,
         (source, request.operand("table", 1)),
-        tiles=tile_count(quads, per_tile),
+        tiles=tile_count(vec4s, per_tile),
         local_size=request.target.local_size,
         value_type="int",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Rearrange
@@ -16,18 +16,18 @@ from tflgpu.ops.movement.shaping import Rearrange
 def _copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
     """A kernel of one input, ``src``, with one item an output quad."""
     g, target = request.output.geometry, request.target
-    per_tile = items_per_tile(g.quads, target, 30)
+    per_tile = items_per_tile(g.vec4s, target, 30)
     return Kernel(
         template,
         {**parameters, "per_tile": per_tile, "src": request.input(0)},
         (request.activation("src", 0),),
-        tiles=tile_count(g.quads, per_tile),
+        tiles=tile_count(g.vec4s, per_tile),
         local_size=target.local_size,
         value_type=request.input(0).vector,
     )
 
 
-@variant("reshape")
+@lowering("reshape")
 def reshape_kernel(request: Request) -> Kernel:
     return _copy_kernel(request, "movement/reshape", {})
 
@@ -43,7 +43,7 @@ class InputAxis:
     stride: int
 
 
-@variant("rearrange")
+@lowering("rearrange")
 def rearrange_kernel(request: Request) -> Kernel:
     attributes, source, shape = request.node.attributes, request.input(0).geometry, request.output.geometry.shape
     assert isinstance(attributes, Rearrange)
@@ -53,14 +53,14 @@ def rearrange_kernel(request: Request) -> Kernel:
         for m, size, stride in zip(attributes.axes, source.shape, (*source.axis_strides, 0), strict=True)
     ]
     last = axes[-1] if axes else InputAxis(still, 0, 1, 1, 0)
-    whole_quads = last.follows.kind == "c" and last.step == 1 and last.start % LANES == 0
+    whole_vec4s = last.follows.kind == "c" and last.step == 1 and last.start % LANES == 0
     if attributes.fill:  # a quad at the end of the input mixes channels with padding, which is not the fill value
-        whole_quads &= last.start == 0 and shape[-1] == last.size
+        whole_vec4s &= last.start == 0 and shape[-1] == last.size
     parameters: dict[str, object] = {
         "axes": axes or [last],
         "fill": attributes.fill or 0,
         "bounded": attributes.fill is not None,
-        "whole_quads": whole_quads,
+        "whole_vec4s": whole_vec4s,
         "dirty": True,
     }
     return _copy_kernel(request, "movement/rearrange", parameters)

@@ -10,19 +10,19 @@ from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import SIDE, pack_fragments, padded_bias, taps_as_channels
-from tflgpu.kernels.request import Choice, Request
+from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import SPLITS, WARP, cycles, fits, scratch
+from tflgpu.kernels.work_group import SPLIT_K, WARP, cycles, fits, workspace
 from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import Target
 
 # Rows and columns of a warp's part, in blocks.
-PARTS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
+WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
 
 # Of a lane, for operands on their way from memory: in batches, and where others are loaded meanwhile.
 BATCH_REGISTERS = 96
 
-AHEAD_REGISTERS = 64
+PIPELINED_REGISTERS = 64
 
 FEW_WAVES = 2  # of tiles over compute units, in which it is the first load that takes time, and that of the code
 
@@ -47,78 +47,82 @@ def suits_matrix_units(request: Request, window: Window = POINTWISE, groups: int
 
 
 @dataclass(frozen=True)
-class MatrixPart:
+class ImplicitGemmTile:
     """What one warp computes, in blocks, how many warps share its steps, and roughly how long the kernel takes."""
 
     row_blocks: int
     column_blocks: int
-    splits: int
+    split_k: int
     tiles: int
     cycles: float
 
     @property
-    def choice(self) -> Choice:
-        return self.row_blocks, self.column_blocks, self.splits
+    def config(self) -> TileConfig:
+        return self.row_blocks, self.column_blocks, self.split_k
 
 
-def matrix_steps(window: Window, src: Storage) -> int:
+def k_steps_of(window: Window, src: Storage) -> int:
     """Steps of a convolution: blocks of 16 channels of one tap, or of an image of one slice 4 taps."""
     taps = prod(window.kernel)
     return tile_count(taps, SIDE // LANES) if src.slices == 1 else taps * tile_count(src.slices, SIDE // LANES)
 
 
-def matrix_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[MatrixPart]:
+def implicit_gemm_tiles(window: Window, src: Storage, dst: Storage, target: Target) -> list[ImplicitGemmTile]:
     """The parts that suit a convolution of ``src`` that gives ``dst``, the best first."""
-    steps = matrix_steps(window, src)
+    k_steps = k_steps_of(window, src)
     rows, columns = tile_count(dst.geometry.pixels, SIDE), tile_count(dst.slices, SIDE // LANES)
     warps = target.local_size // WARP
 
-    def part(row_blocks: int, column_blocks: int, splits: int) -> MatrixPart:
-        tiles = tile_count(rows, row_blocks * (warps // splits)) * tile_count(columns, column_blocks)
+    def tile(row_blocks: int, column_blocks: int, split_k: int) -> ImplicitGemmTile:
+        tiles = tile_count(rows, row_blocks * (warps // split_k)) * tile_count(columns, column_blocks)
         time = cycles(
             target,
             tiles=tiles,
-            steps=steps,
-            step_cycles=warps * (ROW_CYCLES * row_blocks + COLUMN_CYCLES * column_blocks),
-            splits=splits,
-            quads=2 * row_blocks * column_blocks,
+            k_steps=k_steps,
+            k_step_cycles=warps * (ROW_CYCLES * row_blocks + COLUMN_CYCLES * column_blocks),
+            split_k=split_k,
+            vec4s=2 * row_blocks * column_blocks,
         )
-        return MatrixPart(row_blocks, column_blocks, splits, tiles, time)
+        return ImplicitGemmTile(row_blocks, column_blocks, split_k, tiles, time)
 
-    choices = (choice for choice in product(PARTS, SPLITS) if fits(target, choice[1], 2 * prod(choice[0])))
-    return sorted((part(*blocks, splits) for blocks, splits in choices), key=lambda p: p.cycles)
+    choices = (config for config in product(WARP_TILES, SPLIT_K) if fits(target, config[1], 2 * prod(config[0])))
+    return sorted((tile(*blocks, split_k) for blocks, split_k in choices), key=lambda p: p.cycles)
 
 
-def step_depth(steps: int, row_blocks: int, column_blocks: int, *, ahead: bool = False) -> int:
+def prefetch_depth(k_steps: int, row_blocks: int, column_blocks: int, *, pipelined: bool = False) -> int:
     """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
-    most = max(1, (AHEAD_REGISTERS if ahead else BATCH_REGISTERS) // (4 * (row_blocks + column_blocks)))
-    return tile_count(steps, tile_count(steps, most))
+    most = max(1, (PIPELINED_REGISTERS if pipelined else BATCH_REGISTERS) // (4 * (row_blocks + column_blocks)))
+    return tile_count(k_steps, tile_count(k_steps, most))
 
 
-def convolution_mma(request: Request, part: MatrixPart, window: Window, weights: Array, bias: Array | None) -> Kernel:
+def implicit_gemm(
+    request: Request, tile: ImplicitGemmTile, window: Window, weights: Array, bias: Array | None
+) -> Kernel:
     """weights: [out, kh, kw, in]."""
     src, dst, target = request.input(0), request.output, request.target
     columns = tile_count(dst.slices, SIDE // LANES)
-    steps_per_split = tile_count(matrix_steps(window, src), part.splits)
+    k_steps_per_split = tile_count(k_steps_of(window, src), tile.split_k)
     input_blocks = tile_count(src.slices, SIDE // LANES)
     template = "nvidia/implicit_gemm"
     if src.slices == 1:
         template, weights = "nvidia/implicit_gemm_few_channels", taps_as_channels(weights)
-        input_blocks = matrix_steps(window, src)
-    packed = pack_fragments(weights, part.column_blocks, input_blocks)
-    ahead = tile_count(part.tiles, target.compute_units) > FEW_WAVES
+        input_blocks = k_steps_of(window, src)
+    packed = pack_fragments(weights, tile.column_blocks, input_blocks)
+    pipelined = tile_count(tile.tiles, target.compute_units) > FEW_WAVES
     return Kernel(
         template,
         {
             "window": window,
-            "row_blocks": part.row_blocks,
-            "column_blocks": part.column_blocks,
-            "splits": part.splits,
-            "steps_per_split": steps_per_split,
-            "depth": step_depth(steps_per_split, part.row_blocks, part.column_blocks, ahead=ahead),
-            "ahead": ahead,
+            "row_blocks": tile.row_blocks,
+            "column_blocks": tile.column_blocks,
+            "split_k": tile.split_k,
+            "k_steps_per_split": k_steps_per_split,
+            "prefetch_depth": prefetch_depth(
+                k_steps_per_split, tile.row_blocks, tile.column_blocks, pipelined=pipelined
+            ),
+            "pipelined": pipelined,
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(columns, part.column_blocks),
+            "column_tiles": tile_count(columns, tile.column_blocks),
             "src": src,
         },
         (
@@ -126,8 +130,8 @@ def convolution_mma(request: Request, part: MatrixPart, window: Window, weights:
             request.weights("weights", packed),
             Argument("bias", "float", None, padded_bias(bias, len(packed) * SIDE)),
         ),
-        tiles=part.tiles,
+        tiles=tile.tiles,
         local_size=target.local_size,
-        scratch=scratch(target, part.splits, 2 * part.row_blocks * part.column_blocks),
+        workspace=workspace(target, tile.split_k, 2 * tile.row_blocks * tile.column_blocks),
         macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
     )

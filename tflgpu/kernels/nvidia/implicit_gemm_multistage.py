@@ -14,7 +14,7 @@ from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import SIDE, pack_left_fragments, padded_bias
-from tflgpu.kernels.request import Choice, Request
+from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.kernels.work_group import WARP
 from tflgpu.ops.image.window import Window
@@ -50,7 +50,7 @@ POINTWISE = 1.3  # times as long as reckoned take windows of one pixel, side by 
 
 
 @dataclass(frozen=True)
-class Tile:
+class GroupTile:
     """What a group computes: parts of warps, which are blocks of 16 pixels by blocks of 32 channels."""
 
     row_warps: int
@@ -77,89 +77,89 @@ class Tile:
 
 
 TILES = (
-    Tile(4, 2, 4, 2),  # 256 x 128
-    Tile(2, 2, 4, 2),  # 128 x 128
-    Tile(2, 4, 4, 1),  # 128 x 128
-    Tile(4, 2, 4, 1),  # 256 x 64
-    Tile(2, 2, 4, 1),  # 128 x 64
-    Tile(2, 2, 2, 2),  # 64 x 128
-    Tile(2, 2, 2, 1),  # 64 x 64
+    GroupTile(4, 2, 4, 2),  # 256 x 128
+    GroupTile(2, 2, 4, 2),  # 128 x 128
+    GroupTile(2, 4, 4, 1),  # 128 x 128
+    GroupTile(4, 2, 4, 1),  # 256 x 64
+    GroupTile(2, 2, 4, 1),  # 128 x 64
+    GroupTile(2, 2, 2, 2),  # 64 x 128
+    GroupTile(2, 2, 2, 1),  # 64 x 64
 )
 
 
 @dataclass(frozen=True)
-class StagedPart:
+class MultistageTile:
     """A tile, the steps of one stage of local memory, how many stages there are, and roughly how long all tiles take.
 
     stage_bytes: of local memory.
     """
 
-    tile: Tile
-    stage_steps: int
+    group: GroupTile
+    stage_k_steps: int
     stages: int
     stage_bytes: int
     tiles: int
     cycles: float
 
     @property
-    def choice(self) -> Choice:
-        t = self.tile
-        return t.row_warps, t.column_warps, t.row_blocks, t.column_blocks, self.stage_steps, self.stages
+    def config(self) -> TileConfig:
+        t = self.group
+        return t.row_warps, t.column_warps, t.row_blocks, t.column_blocks, self.stage_k_steps, self.stages
 
 
-def staged_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[StagedPart]:
+def multistage_tiles(window: Window, src: Storage, dst: Storage, target: Target) -> list[MultistageTile]:
     """The parts that suit a convolution of ``src`` that gives ``dst``: none unless there are tiles for all units."""
     if target.executor != "launch" or src.type != "half" or src.slices == 1:
         return []
-    return [part for part in _parts(window, src, dst, target) if part.tiles >= target.compute_units]
+    return [tile for tile in _tiles(window, src, dst, target) if tile.tiles >= target.compute_units]
 
 
-def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[StagedPart]:
-    for tile, (stage_steps, most) in product(TILES, STAGES.items()):
-        image_bytes, weight_bytes = (stage_steps * SIDE * 2 * side for side in (tile.rows, tile.columns))
+def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[MultistageTile]:
+    for group, (stage_k_steps, most) in product(TILES, STAGES.items()):
+        image_bytes, weight_bytes = (stage_k_steps * SIDE * 2 * side for side in (group.rows, group.columns))
         stages = min(most, LOCAL_BYTES // (image_bytes + weight_bytes))
-        batches = prod(window.kernel) * tile_count(src.slices, stage_steps * SIDE // LANES)
-        tiles = tile_count(dst.geometry.pixels, tile.rows) * tile_count(dst.slices * LANES, tile.columns)
+        batches = prod(window.kernel) * tile_count(src.slices, stage_k_steps * SIDE // LANES)
+        tiles = tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns)
         waves = tile_count(tiles, target.compute_units)
         # What warps read of local memory, each its own rows and columns, and what copies write there.
-        read = image_bytes * tile.column_warps + weight_bytes * tile.row_warps
+        read = image_bytes * group.column_warps + weight_bytes * group.row_warps
         reused = max(1.0, prod(window.kernel) / prod(window.stride))
         busy = max(
-            stage_steps * tile.rows * tile.columns * SIDE / MACS_PER_CYCLE,
+            stage_k_steps * group.rows * group.columns * SIDE / MACS_PER_CYCLE,
             (read + image_bytes + weight_bytes) / LOCAL_BYTES_PER_CYCLE,
             (image_bytes / reused + weight_bytes) / L2_BYTES_PER_CYCLE,
         )
-        groups = min(tile.resident, waves)
+        groups = min(group.resident, waves)
         batch = max(busy, COPY_LATENCY / (stages - 1) / groups) + BARRIER_LATENCY / groups
-        storing = tile.rows * tile.columns * 2 / STORE_BYTES_PER_CYCLE
+        storing = group.rows * group.columns * 2 / STORE_BYTES_PER_CYCLE
         time = waves * (STAGED_TILE_LATENCY / groups + batches * batch + storing)
         if window.is_pointwise:
             time *= POINTWISE
-        yield StagedPart(tile, stage_steps, stages, image_bytes + weight_bytes, tiles, time)
+        yield MultistageTile(group, stage_k_steps, stages, image_bytes + weight_bytes, tiles, time)
 
 
-def convolution_staged_mma(
-    request: Request, part: StagedPart, window: Window, weights: Array, bias: Array | None
+def implicit_gemm_multistage(
+    request: Request, tile: MultistageTile, window: Window, weights: Array, bias: Array | None
 ) -> Kernel:
     """weights: [out, kh, kw, in]."""
-    src, dst, tile = request.input(0), request.output, part.tile
-    input_blocks = tile_count(src.slices, part.stage_steps * SIDE // LANES) * part.stage_steps
-    packed = pack_left_fragments(weights, tile.column_warps * tile.column_blocks, input_blocks)
+    src, dst, group = request.input(0), request.output, tile.group
+    input_blocks = tile_count(src.slices, tile.stage_k_steps * SIDE // LANES) * tile.stage_k_steps
+    packed = pack_left_fragments(weights, group.column_warps * group.column_blocks, input_blocks)
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0
     return Kernel(
         "nvidia/implicit_gemm_multistage",
         {
             "window": window,
-            "row_warps": tile.row_warps,
-            "column_warps": tile.column_warps,
-            "row_blocks": tile.row_blocks,
-            "column_blocks": tile.column_blocks,
-            "stages": part.stages,
-            "stage_steps": part.stage_steps,
+            "row_warps": group.row_warps,
+            "column_warps": group.column_warps,
+            "row_blocks": group.row_blocks,
+            "column_blocks": group.column_blocks,
+            "stages": tile.stages,
+            "stage_k_steps": tile.stage_k_steps,
             "pixels_at_once": 2 if pairs else 1,
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(dst.slices * LANES, tile.columns),
+            "column_tiles": tile_count(dst.slices * LANES, group.columns),
             "src": src,
         },
         (
@@ -167,8 +167,8 @@ def convolution_staged_mma(
             request.weights("weights", packed),
             Argument("bias", "float", None, padded_bias(bias, len(packed) * BLOCK_CHANNELS)),
         ),
-        tiles=part.tiles,
-        local_size=tile.local_size,
-        scratch=part.stages * part.stage_bytes // 16,
+        tiles=tile.tiles,
+        local_size=group.local_size,
+        workspace=tile.stages * tile.stage_bytes // 16,
         macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
     )

@@ -7,16 +7,24 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tflgpu.graph.ir import Step
+from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.inner_epilogue import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import variant
-from tflgpu.kernels.nvidia.implicit_gemm import COLUMN_CYCLES, step_depth
+from tflgpu.kernels.lowering import lowering
+from tflgpu.kernels.nvidia.implicit_gemm import COLUMN_CYCLES, prefetch_depth
 from tflgpu.kernels.packing import SIDE, pack_fragments, padded_bias
-from tflgpu.kernels.request import Choice, Request
+from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import LOCAL_QUADS, SPLITS, STEP_LATENCY, TILE_LATENCY, WARP, reduction_cycles, scratch
+from tflgpu.kernels.work_group import (
+    K_STEP_LATENCY,
+    LOCAL_VEC4S,
+    SPLIT_K,
+    TILE_LATENCY,
+    WARP,
+    reduction_cycles,
+    workspace,
+)
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
@@ -33,7 +41,7 @@ class PointwiseDepthwise:
     """
 
     window: Window
-    steps: tuple[Step, ...]
+    epilogue: tuple[EpilogueOp, ...]
 
 
 COLUMN_BLOCKS = (1, 2, 3, 4)
@@ -45,76 +53,78 @@ DEPTHWISE_CYCLES = 500
 
 
 @dataclass(frozen=True)
-class FusedPart:
+class PointwiseDepthwiseTile:
     """What a group computes: rows of the result by blocks of 16 channels, ``splits`` warps sharing input channels.
 
-    sum_quads, scratch: float4 elements of local memory for split sums, and in all. cycles: roughly what all takes.
+    sum_vec4s, workspace: float4 elements of local memory for split sums, and in all. cycles: roughly what all takes.
     """
 
     rows: int
     column_blocks: int
-    splits: int
+    split_k: int
     tiles: int
-    sum_quads: int
-    scratch: int
+    sum_vec4s: int
+    workspace: int
     cycles: float
 
     @property
-    def choice(self) -> Choice:
-        return self.rows, self.column_blocks, self.splits
+    def config(self) -> TileConfig:
+        return self.rows, self.column_blocks, self.split_k
 
 
-def fused_parts(window: Window, src: Storage, dst: Storage, target: Target) -> list[FusedPart]:
+def pointwise_depthwise_tiles(
+    window: Window, src: Storage, dst: Storage, target: Target
+) -> list[PointwiseDepthwiseTile]:
     """The parts that local memory is large enough for, the best first.
 
     window: the depthwise one, of the pixels of ``src``.
     """
-    fitting = (part for part in _parts(window, src, dst, target) if part.scratch <= LOCAL_QUADS)
-    return sorted(fitting, key=lambda part: part.cycles)
+    fitting = (tile for tile in _tiles(window, src, dst, target) if tile.workspace <= LOCAL_VEC4S)
+    return sorted(fitting, key=lambda tile: tile.cycles)
 
 
-def _parts(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[FusedPart]:
+def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
     warps, g = target.local_size // WARP, dst.geometry
     input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
-    for rows, column_blocks, splits in product(ROWS, COLUMN_BLOCKS, SPLITS):
+    for rows, column_blocks, split_k in product(ROWS, COLUMN_BLOCKS, SPLIT_K):
         pixels = ((rows - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1) * src.width
         blocks = tile_count(pixels, SIDE)
-        if input_blocks % splits or (splits > 1 and blocks * splits > warps):
+        if input_blocks % split_k or (split_k > 1 and blocks * split_k > warps):
             continue  # split sums are added up once
         tiles = g.batch * tile_count(g.height, rows) * tile_count(columns, column_blocks)
-        sum_quads = scratch(target, splits, 2 * column_blocks)
-        step_cycles = min(warps, blocks * splits) * COLUMN_CYCLES * (1 + column_blocks)
-        steps = tile_count(blocks * splits, warps) * input_blocks // splits
-        pointwise = steps * max(STEP_LATENCY, step_cycles) + reduction_cycles(target, splits, 2 * column_blocks)
-        quads = rows * g.width * SIDE // LANES * column_blocks
-        depthwise = tile_count(quads, target.local_size) * DEPTHWISE_CYCLES
+        sum_vec4s = workspace(target, split_k, 2 * column_blocks)
+        k_step_cycles = min(warps, blocks * split_k) * COLUMN_CYCLES * (1 + column_blocks)
+        k_steps = tile_count(blocks * split_k, warps) * input_blocks // split_k
+        pointwise = k_steps * max(K_STEP_LATENCY, k_step_cycles) + reduction_cycles(target, split_k, 2 * column_blocks)
+        vec4s = rows * g.width * SIDE // LANES * column_blocks
+        depthwise = tile_count(vec4s, target.local_size) * DEPTHWISE_CYCLES
         waves = tile_count(tiles, target.compute_units)
         between = tile_count(pixels * SIDE // LANES * column_blocks, 2)  # a quad of halves is half a float4
         time = waves * (TILE_LATENCY + pointwise + depthwise)
-        yield FusedPart(rows, column_blocks, splits, tiles, sum_quads, sum_quads + between, time)
+        yield PointwiseDepthwiseTile(rows, column_blocks, split_k, tiles, sum_vec4s, sum_vec4s + between, time)
 
 
-@variant("pointwise_depthwise", "gpu")
-def pointwise_depthwise_mma(request: Request) -> Kernel:
+@lowering("pointwise_depthwise", "gpu")
+def pointwise_depthwise(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseDepthwise)
     window = attributes.window
     # Planning fuses only what has a part that fits.
-    part = request.choose_part(fused_parts(window, src, dst, target))
+    tile = request.choose_candidate(pointwise_depthwise_tiles(window, src, dst, target))
     input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
-    packed = pack_fragments(request.constant(1), part.column_blocks, input_blocks)
+    packed = pack_fragments(request.constant(1), tile.column_blocks, input_blocks)
     return Kernel(
         "nvidia/pointwise_depthwise",
         {
             "window": window,
-            "pointwise_steps": inner_epilogue(attributes.steps),
-            "rows": part.rows,
-            "column_blocks": part.column_blocks,
-            "splits": part.splits,
-            "sum_quads": part.sum_quads,
-            "depth": step_depth(input_blocks // part.splits, 1, part.column_blocks),
+            "pointwise_epilogue": inner_epilogue(attributes.epilogue),
+            "rows": tile.rows,
+            "column_blocks": tile.column_blocks,
+            "split_k": tile.split_k,
+            "sum_vec4s": tile.sum_vec4s,
+            "prefetch_depth": prefetch_depth(input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(columns, part.column_blocks),
+            "column_tiles": tile_count(columns, tile.column_blocks),
             "src": src,
         },
         (
@@ -124,8 +134,8 @@ def pointwise_depthwise_mma(request: Request) -> Kernel:
             request.weights("depthwise_weights", pack(request.constant(3))),
             Argument("bias", "float", None, padded_bias(request.constant(4), dst.slices * LANES)),
         ),
-        tiles=part.tiles,
+        tiles=tile.tiles,
         local_size=target.local_size,
-        scratch=part.scratch,
+        workspace=tile.workspace,
         macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
     )

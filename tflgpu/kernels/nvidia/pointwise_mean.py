@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import Step
+from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.inner_epilogue import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import variant
-from tflgpu.kernels.nvidia.implicit_gemm import COLUMN_CYCLES, ROW_CYCLES, step_depth
+from tflgpu.kernels.lowering import lowering
+from tflgpu.kernels.nvidia.implicit_gemm import COLUMN_CYCLES, ROW_CYCLES, prefetch_depth
 from tflgpu.kernels.packing import SIDE, pack_fragments, padded_bias
-from tflgpu.kernels.request import Choice, Request
+from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import BATCH_LATENCY, SPLITS, TILE_LATENCY, WARP, reduction_cycles, scratch
+from tflgpu.kernels.work_group import BATCH_LATENCY, SPLIT_K, TILE_LATENCY, WARP, reduction_cycles, workspace
 from tflgpu.target import Target
 
 
@@ -26,54 +26,54 @@ class PointwiseMean:
     steps: functions of their own earlier values.
     """
 
-    steps: tuple[Step, ...]
+    epilogue: tuple[EpilogueOp, ...]
 
 
 @dataclass(frozen=True)
-class MeanPart:
+class PointwiseMeanTile:
     """How many warps share the input channels of 16 pixels by 16 channels, and roughly how long the kernel takes."""
 
-    splits: int
+    split_k: int
     tiles: int
     cycles: float
 
     @property
-    def choice(self) -> Choice:
-        return (self.splits,)
+    def config(self) -> TileConfig:
+        return (self.split_k,)
 
 
-def mean_parts(src: Storage, dst: Storage, target: Target) -> list[MeanPart]:
+def pointwise_mean_tiles(src: Storage, dst: Storage, target: Target) -> list[PointwiseMeanTile]:
     """The ways to share the work, the best first. A tile is 16 channels of an image."""
     warps, blocks = target.local_size // WARP, tile_count(src.plane, SIDE)
     input_blocks = tile_count(src.slices, SIDE // LANES)
     tiles = dst.geometry.batch * tile_count(dst.slices, SIDE // LANES)
 
-    def part(splits: int) -> MeanPart:
-        rounds, steps = tile_count(blocks * splits, warps), input_blocks // splits
-        waiting = tile_count(steps, step_depth(steps, 1, 1)) * BATCH_LATENCY
-        loading = steps * min(warps, blocks * splits) * (ROW_CYCLES + COLUMN_CYCLES)
-        sharing = reduction_cycles(target, splits, 2) + reduction_cycles(target, warps, 1)
+    def tile(split_k: int) -> PointwiseMeanTile:
+        rounds, k_steps = tile_count(blocks * split_k, warps), input_blocks // split_k
+        waiting = tile_count(k_steps, prefetch_depth(k_steps, 1, 1)) * BATCH_LATENCY
+        loading = k_steps * min(warps, blocks * split_k) * (ROW_CYCLES + COLUMN_CYCLES)
+        sharing = reduction_cycles(target, split_k, 2) + reduction_cycles(target, warps, 1)
         waves = tile_count(tiles, target.compute_units)
-        return MeanPart(splits, tiles, waves * (TILE_LATENCY + rounds * max(waiting, loading) + sharing))
+        return PointwiseMeanTile(split_k, tiles, waves * (TILE_LATENCY + rounds * max(waiting, loading) + sharing))
 
     # Split sums are added up once.
-    choices = (n for n in SPLITS if n == 1 or (input_blocks % n == 0 and blocks * n <= warps))
-    return sorted(map(part, choices), key=lambda p: p.cycles)
+    choices = (n for n in SPLIT_K if n == 1 or (input_blocks % n == 0 and blocks * n <= warps))
+    return sorted(map(tile, choices), key=lambda p: p.cycles)
 
 
-@variant("pointwise_mean", "gpu")
-def pointwise_mean_mma(request: Request) -> Kernel:
+@lowering("pointwise_mean", "gpu")
+def pointwise_mean(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseMean)
-    part = request.choose_part(mean_parts(src, dst, target))
+    tile = request.choose_candidate(pointwise_mean_tiles(src, dst, target))
     input_blocks = tile_count(src.slices, SIDE // LANES)
     packed = pack_fragments(request.constant(1), 1, input_blocks)
     return Kernel(
         "nvidia/pointwise_mean",
         {
-            "pointwise_steps": inner_epilogue(attributes.steps),
-            "splits": part.splits,
-            "depth": step_depth(input_blocks // part.splits, 1, 1),
+            "pointwise_epilogue": inner_epilogue(attributes.epilogue),
+            "split_k": tile.split_k,
+            "prefetch_depth": prefetch_depth(input_blocks // tile.split_k, 1, 1),
             "input_blocks": input_blocks,
             "column_tiles": len(packed),
             "src": src,
@@ -83,8 +83,8 @@ def pointwise_mean_mma(request: Request) -> Kernel:
             request.weights("weights", packed),
             Argument("bias", "float", None, padded_bias(request.constant(2), len(packed) * SIDE)),
         ),
-        tiles=part.tiles,
+        tiles=tile.tiles,
         local_size=target.local_size,
-        scratch=max(scratch(target, part.splits, 2), target.local_size),
+        workspace=max(workspace(target, tile.split_k, 2), target.local_size),
         macs=src.geometry.pixels * src.channels * dst.channels,
     )

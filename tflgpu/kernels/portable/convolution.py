@@ -6,7 +6,7 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.packing import RUNTIME_BLOCK, pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
@@ -19,7 +19,7 @@ def depthwise(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)
-    per_tile = items_per_tile(g.quads, target, 2 * taps * LANES)
+    per_tile = items_per_tile(g.vec4s, target, 2 * taps * LANES)
     arguments = depthwise_arguments(request)
     parameters = {
         "window": attributes.window,
@@ -28,12 +28,12 @@ def depthwise(request: Request) -> Kernel:
         "src": request.input(0),
         "weights_type": arguments[1].type,
     }
-    tiles = tile_count(g.quads, per_tile)
+    tiles = tile_count(g.vec4s, per_tile)
     macs = taps * g.pixels * g.channels
     return Kernel("portable/depthwise", parameters, arguments, tiles, target.local_size, macs=macs)
 
 
-@variant("transpose_convolution")
+@lowering("transpose_convolution")
 def transpose_convolution(request: Request) -> Kernel:
     attributes, constant, target = request.node.attributes, request.value(1), request.target
     assert isinstance(attributes, TransposeConvolution)

@@ -9,7 +9,7 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
 
@@ -39,7 +39,7 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
     return np.ascontiguousarray(streams), Product(chunks, depth, depth * lanes, lanes // LANES)
 
 
-@variant("lstm")
+@lowering("lstm")
 def lstm_kernel(request: Request) -> Kernel:
     """One tile a batch row."""
     a, target = request.node.attributes, request.target
@@ -47,7 +47,7 @@ def lstm_kernel(request: Request) -> Kernel:
     lanes = CPU_LANES if target.family == "cpu" else LANES
     times, batch = (request.output.geometry.shape[axis] for axis in (a.time_axis, 1 - a.time_axis))
     constants = map(request.constant, range(3, len(request.node.inputs)))
-    recurrent = np.zeros((a.gates, a.cell_quads * LANES, a.outputs), np.float32)
+    recurrent = np.zeros((a.gates, a.cell_vec4s * LANES, a.outputs), np.float32)
     recurrent[:, : a.cells] = next(constants)
     weights, product = _packed(recurrent.reshape(-1, a.outputs), lanes)
     arguments = [
@@ -87,6 +87,6 @@ def lstm_kernel(request: Request) -> Kernel:
         tuple(arguments),
         tiles=batch,
         local_size=target.local_size,
-        scratch=a.scratch_quads + reduction,
+        workspace=a.workspace_vec4s + reduction,
         macs=times * batch * per_step,
     )

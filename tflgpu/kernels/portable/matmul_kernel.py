@@ -5,13 +5,13 @@ from __future__ import annotations
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.access import Access, access, coordinates
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 
 
-@variant("matmul")
+@lowering("matmul")
 def matmul_kernel(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, MatMul)
@@ -22,7 +22,7 @@ def matmul_kernel(request: Request) -> Kernel:
     # A side that is not transposed follows the output along one axis: the left its rows, the right its columns.
     left_fixed = {last_axis, row_axis} if attributes.adjoint_left else {last_axis}
     right_fixed = {last_axis, row_axis} if attributes.adjoint_right else {row_axis}
-    per_tile = items_per_tile(g.quads, request.target, 10 * depth)
+    per_tile = items_per_tile(g.vec4s, request.target, 10 * depth)
     return Kernel(
         "portable/matmul",
         {
@@ -40,7 +40,7 @@ def matmul_kernel(request: Request) -> Kernel:
             "dirty": attributes.adjoint_right,
         },
         (left, right),
-        tiles=tile_count(g.quads, per_tile),
+        tiles=tile_count(g.vec4s, per_tile),
         local_size=request.target.local_size,
         macs=g.batch * g.plane * g.channels * depth,
     )

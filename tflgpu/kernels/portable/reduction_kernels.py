@@ -8,10 +8,10 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import access
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
-from tflgpu.kernels.work_group import SPLITS, WARP, scratch
+from tflgpu.kernels.work_group import SPLIT_K, WARP, workspace
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 
 
@@ -39,7 +39,7 @@ COMBINATIONS = {
 }
 
 
-@variant("reduce")
+@lowering("reduce")
 def reduce_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, Reduce)
@@ -53,7 +53,7 @@ def reduce_kernel(request: Request) -> Kernel:
     combination, source_type = COMBINATIONS[attributes.function], request.input(0).vector
     neutral = combination.neutral[source_type == "int"]
     unused = channels and neutral != "0" and source.channels % LANES
-    sharers, tiles, per_tile = _share(request, g.quads, count)
+    sharers, tiles, per_tile = _share(request, g.vec4s, count)
     return Kernel(
         "portable/reduce",
         {
@@ -73,18 +73,18 @@ def reduce_kernel(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        scratch=scratch(request.target, sharers, 1),
+        workspace=workspace(request.target, sharers, 1),
         value_type=source_type,
     )
 
 
-@variant("arg_extreme")
+@lowering("arg_extreme")
 def arg_extreme_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, ArgExtreme)
     channels = attributes.axis == len(source.shape) - 1
     extent = source.shape[attributes.axis]
-    per_tile = items_per_tile(g.quads, request.target, 4 * extent)
+    per_tile = items_per_tile(g.vec4s, request.target, 4 * extent)
     return Kernel(
         "portable/arg_extreme",
         {
@@ -97,7 +97,7 @@ def arg_extreme_kernel(request: Request) -> Kernel:
             "src": request.input(0),
         },
         (request.activation("src", 0),),
-        tiles=tile_count(g.quads, per_tile),
+        tiles=tile_count(g.vec4s, per_tile),
         local_size=request.target.local_size,
         value_type="int",
     )
@@ -112,14 +112,14 @@ def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
     size = target.local_size
     idle = tile_count(items, size) < target.compute_units
     if target.family == "gpu" and (length >= size or (length >= WARP and idle)):
-        counts = (size // n for n in SPLITS if size // n >= WARP)
+        counts = (size // n for n in SPLIT_K if size // n >= WARP)
         sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), WARP)
         return sharers, tile_count(items, size // sharers), size // sharers
     per_tile = items_per_tile(items, target, 4 * length)
     return 1, tile_count(items, per_tile), per_tile
 
 
-@variant("softmax")
+@lowering("softmax")
 def softmax_kernel(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Softmax)
@@ -137,5 +137,5 @@ def softmax_kernel(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        scratch=scratch(request.target, sharers, 1),
+        workspace=workspace(request.target, sharers, 1),
     )

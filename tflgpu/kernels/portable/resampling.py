@@ -8,16 +8,16 @@ import numpy as np
 
 from tflgpu.graph.layout import pack
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.resize import Resize
 
 
-@variant("resampler")
+@lowering("resampler")
 def resampler_kernel(request: Request) -> Kernel:
     g, target, warp = request.output.geometry, request.target, request.value(1)
-    per_tile = items_per_tile(g.quads, target, 60)
+    per_tile = items_per_tile(g.vec4s, target, 60)
     # Half precision has too few digits for a fraction of a pixel in a large image.
     constant = None if warp is None else Argument("warp", "float", None, pack(warp.astype(np.float32)))
     arguments = request.activation("src", 0), constant or request.activation("warp", 1)
@@ -30,20 +30,20 @@ def resampler_kernel(request: Request) -> Kernel:
             "per_tile": per_tile,
         },
         arguments,
-        tiles=tile_count(g.quads, per_tile),
+        tiles=tile_count(g.vec4s, per_tile),
         local_size=target.local_size,
     )
 
 
-@variant("resize_bilinear")
+@lowering("resize_bilinear")
 def resize_kernel(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Resize)
-    per_tile = items_per_tile(g.quads, target, 60)
+    per_tile = items_per_tile(g.vec4s, target, 60)
     return Kernel(
         "portable/resize_bilinear",
         {"scale": attributes.scale, "offset": attributes.offset, "per_tile": per_tile, "src": request.input(0)},
         (request.activation("src", 0),),
-        tiles=tile_count(g.quads, per_tile),
+        tiles=tile_count(g.vec4s, per_tile),
         local_size=target.local_size,
     )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from tflgpu.kernels.access import coordinates
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import variant
+from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
 
-@variant("cumulative_sum")
+@lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
     """One item is a line of quads along the axis, or of channels."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, CumulativeSum)
     along = coordinates(g.shape)[attributes.axis]
     extent = g.slices if along.kind == "c" else g.shape[attributes.axis]
-    lines = g.quads // extent
+    lines = g.vec4s // extent
     per_tile = items_per_tile(lines, request.target, 8 * extent)
     return Kernel(
         "portable/cumulative_sum",
@@ -38,7 +38,7 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
     )
 
 
-@variant("top_k")
+@lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, TopK)

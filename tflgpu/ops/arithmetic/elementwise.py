@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tflgpu.graph.ir import Step, Tensor, Value, broadcasts_to
+from tflgpu.graph.ir import EpilogueOp, Tensor, Value, broadcasts_to
 from tflgpu.ops.arithmetic.lookup import TABULATED, lookup_node
 from tflgpu.ops.declaration import FLOATS, Emit, Emitter, Site, declare, operands_of
 
@@ -116,9 +116,9 @@ def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor
     inputs, refs = operands_of(primary, operands)
     if len(operands) == 2 and operands[0].id == operands[1].id and function == "mul":
         function, refs = "square", refs[:1]
-    step = Step(function, tuple(refs))
-    steps = (step, *emit.activation(site, after=1))
-    return emit.node("map", inputs, shape, steps=steps, dtype=dtype or operands[-1].dtype)
+    op = EpilogueOp(function, tuple(refs))
+    epilogue = (op, *emit.activation(site, after=1))
+    return emit.node("map", inputs, shape, epilogue=epilogue, dtype=dtype or operands[-1].dtype)
 
 
 def broadcast_reasons(site: Site) -> Iterator[str]:
@@ -192,8 +192,8 @@ def prelu(site: Site, emit: Emitter) -> Tensor:
 @declare("LEAKY_RELU", versions=2, inputs=1)
 def leaky_relu(site: Site, emit: Emitter) -> Tensor:
     x = site.input(0)
-    step = Step("leaky_relu", (Value(0),), (float(site.options.get("alpha", 0.0)),))
-    return emit.node("map", [x], x.shape, steps=(step,))
+    op = EpilogueOp("leaky_relu", (Value(0),), (float(site.options.get("alpha", 0.0)),))
+    return emit.node("map", [x], x.shape, epilogue=(op,))
 
 
 @declare("GELU", versions=3, inputs=1)

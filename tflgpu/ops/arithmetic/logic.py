@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import frexp
 
-from tflgpu.graph.ir import Step, Tensor, Value
+from tflgpu.graph.ir import EpilogueOp, Tensor, Value
 from tflgpu.model.quantization import Grid
 from tflgpu.ops.arithmetic.elementwise import broadcast_reasons, map_node
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, Emit, Emitter, Site, declare
@@ -56,8 +56,8 @@ def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
     _, exponent = frexp(grid.scale)
     units = (2.0**exponent * _COMPARISON_UNIT, _COMPARISON_UNIT)
     limits = -(2.0**31), 2.0**31  # of 32-bit fixed point, far from any value
-    steps = tuple(Step("simulate", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
-    return emit.node("map", [x], x.shape, steps=steps, precise=True)
+    epilogue = tuple(EpilogueOp("simulate", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
+    return emit.node("map", [x], x.shape, epilogue=epilogue, precise=True)
 
 
 for _code, _function in COMPARISONS.items():
@@ -135,5 +135,5 @@ def cast(site: Site, emit: Emitter) -> Tensor:
     """To the type of the output tensor: old converters left the options' types unset."""
     x, target = site.input(0), site.output_types[0]
     functions = _conversion(x.dtype, target)
-    steps = tuple(Step(function, (Value(i),)) for i, function in enumerate(functions))
-    return emit.node("map", [x], x.shape, steps=steps, dtype=target)
+    epilogue = tuple(EpilogueOp(function, (Value(i),)) for i, function in enumerate(functions))
+    return emit.node("map", [x], x.shape, epilogue=epilogue, dtype=target)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflgpu.graph.ir import Array, Tensor
-from tflgpu.model.quantization import Grid, dequantize_step
+from tflgpu.model.quantization import Grid, dequantize_op
 from tflgpu.ops.declaration import Emitter
 from tflgpu.ops.epilogue_ops import half_away
 
@@ -45,8 +45,8 @@ class Lookup:
 def lookup_node(emit: Emitter, x: Tensor, grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Tensor:
     """``function`` of a tensor on ``grid``, by a table of numbers on the grid ``result``; both are of 16 bits."""
     entries = emit.constant(table(grid, result, function))
-    attributes, steps = Lookup(grid.scale, grid.zero), (dequantize_step(result),)
-    return emit.node("lookup", [x, entries], x.shape, attributes, steps)
+    attributes, epilogue = Lookup(grid.scale, grid.zero), (dequantize_op(result),)
+    return emit.node("lookup", [x, entries], x.shape, attributes, epilogue)
 
 
 def table(grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tflgpu.graph.ir import Input, Step, Tensor, Value
+from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.declaration import Emitter, Site, declare
 
@@ -34,11 +34,11 @@ def _rank_reasons(site: Site) -> Iterator[str]:
 def l2_normalization(site: Site, emit: Emitter) -> Tensor:
     """The norm over the last axis is reduced in one node, so that no square has to fit into half precision."""
     x, least = site.input(0), emit.constant(np.array(LEAST_NORM, np.float32))
-    steps = (Step("sqrt", (Value(0),)), Step("maximum", (Value(1), Input(1))))
+    epilogue = (EpilogueOp("sqrt", (Value(0),)), EpilogueOp("maximum", (Value(1), Input(1))))
     axes = (len(x.shape) - 1,)
-    norm = emit.node("reduce", [x, least], (*x.shape[:-1], 1), Reduce("sum_of_squares", axes), steps)
-    quotient = Step("div", (Value(0), Input(1)))
-    return emit.node("map", [x, norm], x.shape, steps=(quotient, *emit.activation(site, after=1)))
+    norm = emit.node("reduce", [x, least], (*x.shape[:-1], 1), Reduce("sum_of_squares", axes), epilogue)
+    quotient = EpilogueOp("div", (Value(0), Input(1)))
+    return emit.node("map", [x, norm], x.shape, epilogue=(quotient, *emit.activation(site, after=1)))
 
 
 @declare("LOCAL_RESPONSE_NORMALIZATION", versions=1, inputs=1, reasons=_rank_reasons)

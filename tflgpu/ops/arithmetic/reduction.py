@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.graph.ir import Step, Tensor
+from tflgpu.graph.ir import EpilogueOp, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.movement.shaping import reshape_node
@@ -115,10 +115,12 @@ def _reduction(function: str) -> Emit:
     return emit_reduction
 
 
-def reduce_node(emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], steps: tuple[Step, ...] = ()) -> Tensor:
+def reduce_node(
+    emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], epilogue: tuple[EpilogueOp, ...] = ()
+) -> Tensor:
     """``x`` reduced over ``axes`` (normal, sorted), which stay with size 1."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
-    return emit.node("reduce", [x], kept, Reduce(function, axes), steps)
+    return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue)
 
 
 for _code, _function in REDUCERS.items():

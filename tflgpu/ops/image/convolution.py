@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.graph.ir import Input, Step, Tensor, Value
+from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.declaration import Emitter, Site, declare, static
@@ -66,8 +66,8 @@ def convolution_node(
     if bias is None or bias.is_constant:
         return emit.node(kind, operands, shape, attributes, emit.activation(site))
     values = reshape_node(emit, bias, shape[-1:])
-    steps = (Step("add", (Value(0), Input(2))), *emit.activation(site, after=1))
-    return emit.node(kind, [*operands[:2], values], shape, attributes, steps)
+    epilogue = (EpilogueOp("add", (Value(0), Input(2))), *emit.activation(site, after=1))
+    return emit.node(kind, [*operands[:2], values], shape, attributes, epilogue)
 
 
 def _conv_reasons(site: Site) -> Iterator[str]:
@@ -178,6 +178,6 @@ def fully_connected(site: Site, emit: Emitter) -> Tensor:
         return reshape_node(emit, y, final)
     y = emit.node("matmul", [rows, weights], result, MatMul(adjoint_left=False, adjoint_right=True))
     if bias is not None:
-        y = emit.node("map", [y, bias], result, None, (Step("add", (Value(0), Input(1))),))
+        y = emit.node("map", [y, bias], result, None, (EpilogueOp("add", (Value(0), Input(1))),))
     y = emit.node("map", [y], result, None, emit.activation(site))
     return reshape_node(emit, y, final)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tflgpu.graph.ir import Input, Step, Tensor, Value
+from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
@@ -201,10 +201,10 @@ def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[_Axis, _Range]]) -> 
             least[axis.entry], greatest[axis.entry] = max(0, -reach), axis.size - 1 - max(0, reach)
     inputs = [begin, *map(emit.constant, (np.zeros(1, np.int32), size, least, greatest))]
     steps = (
-        Step("less", (Value(0), Input(1))),
-        Step("mul", (Value(1), Input(2))),
-        Step("add", (Value(0), Value(2))),
-        Step("maximum", (Value(3), Input(3))),
-        Step("minimum", (Value(4), Input(4))),
+        EpilogueOp("less", (Value(0), Input(1))),
+        EpilogueOp("mul", (Value(1), Input(2))),
+        EpilogueOp("add", (Value(0), Value(2))),
+        EpilogueOp("maximum", (Value(3), Input(3))),
+        EpilogueOp("minimum", (Value(4), Input(4))),
     )
     return emit.node("map", inputs, begin.shape, None, steps)

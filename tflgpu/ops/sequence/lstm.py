@@ -236,7 +236,7 @@ def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:
 
 def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: _Weights, a: Lstm) -> Tensor:
     outer, inner, depth = x.shape
-    padded = a.cell_quads * LANES
+    padded = a.cell_vec4s * LANES
     rows, bias = np.zeros((a.gates, padded, depth), np.float32), np.zeros((a.gates, padded), np.float32)
     rows[:, : a.cells] = weights.inputs
     if weights.norms is None:
@@ -254,7 +254,7 @@ def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: 
     batch = x.shape[1 - a.time_axis]
     sizes = (batch, a.outputs), (batch, a.cells)
     before = [reshape_node(emit, tensor, shape) for tensor, shape in zip(state, sizes, strict=True)]
-    shape = (outer, inner, a.output_quads * LANES + a.cells)
+    shape = (outer, inner, a.output_vec4s * LANES + a.cells)
     return emit.node("lstm", [sums, *before, *map(emit.constant, constants)], shape, a, precise=True)
 
 
@@ -263,7 +263,7 @@ def _last_outputs(emit: Emitter, result: Tensor, a: Lstm) -> Tensor:
 
 
 def _last_cells(emit: Emitter, result: Tensor, a: Lstm) -> Tensor:
-    return _last(emit, result, a.time_axis, a.output_quads * LANES, a.cells)
+    return _last(emit, result, a.time_axis, a.output_vec4s * LANES, a.cells)
 
 
 def _last(emit: Emitter, result: Tensor, time_axis: int, start: int, size: int) -> Tensor:

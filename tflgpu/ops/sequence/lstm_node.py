@@ -8,9 +8,9 @@ from tflgpu.graph.layout import LANES
 
 CPU_LANES = 16
 
-CPU_QUADS = CPU_LANES // LANES
+CPU_VEC4S = CPU_LANES // LANES
 
-SCRATCH_QUADS = 2048  # 32 KiB, the least local memory of a device with OpenCL's full profile
+WORKSPACE_VEC4S = 2048  # 32 KiB, the least local memory of a device with OpenCL's full profile
 
 LARGEST_GROUP = 128  # work-items, each with a quad of its own for layer norm's sums
 
@@ -42,24 +42,24 @@ class Lstm:
     projection_clip: float = 0.0
 
     @property
-    def cell_quads(self) -> int:
+    def cell_vec4s(self) -> int:
         return -(-self.cells // LANES)
 
     @property
-    def output_quads(self) -> int:
+    def output_vec4s(self) -> int:
         return -(-self.outputs // LANES)
 
     @property
-    def hidden_quads(self) -> int:
+    def hidden_vec4s(self) -> int:
         """Local memory for the outputs, which a CPU's product writes in whole vectors."""
-        return -(-self.output_quads // CPU_QUADS) * CPU_QUADS
+        return -(-self.output_vec4s // CPU_VEC4S) * CPU_VEC4S
 
     @property
-    def scratch_quads(self) -> int:
+    def workspace_vec4s(self) -> int:
         """Local memory for outputs, cells and gates."""
-        return self.hidden_quads + self.cell_quads + -(-self.gates * self.cell_quads // CPU_QUADS) * CPU_QUADS
+        return self.hidden_vec4s + self.cell_vec4s + -(-self.gates * self.cell_vec4s // CPU_VEC4S) * CPU_VEC4S
 
     @property
     def fits(self) -> bool:
         """Whether every device has the local memory that the kernel takes."""
-        return self.scratch_quads + LARGEST_GROUP <= SCRATCH_QUADS
+        return self.workspace_vec4s + LARGEST_GROUP <= WORKSPACE_VEC4S
