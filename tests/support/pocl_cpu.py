@@ -4,8 +4,8 @@ PoCL 3.0, the newest on PyPI, asks its LLVM for the CPU's name and passes it on 
 it does not know (AMD's Zen 4 and 5, for instance) "generic", and clang refuses that: "unknown target CPU 'generic'". No
 option sets the name. This script changes the function ``pocl_get_llvm_cpu_name`` of the library in the current
 environment: it then returns the name of an older CPU with the same vector registers, for which PoCL's own functions
-were compiled too. Nothing is changed where PoCL knows the CPU, where the CPU has no AVX2, or where the library is not the
-one expected.
+were compiled too. Nothing is changed where PoCL knows the CPU, where the CPU has no AVX2, or where the library is not
+the one expected.
 
 See https://github.com/pocl/pocl/issues/1049.
 """
