@@ -41,7 +41,7 @@ RESERVED = re.compile(
 TARGETS = {
     "cpu": {"family": "cpu", "compute_units": 2},
     "gpu": {"family": "gpu", "compute_units": 40},
-    "nvidia": {"family": "gpu", "compute_units": 132, "ptx": True, "matrix_units": True},
+    "nvidia": {"family": "gpu", "compute_units": 132, "ptx": True, "matrix_unit": "mma.m16n8k16"},
 }
 EXECUTORS = ("launch", "persistent")
 STORAGES = ("float", "half")

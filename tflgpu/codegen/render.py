@@ -16,8 +16,10 @@ from functools import cache
 from typing import Any
 
 from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.kernels.architecture import prelude_templates
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
+from tflgpu.target import Target
 
 PLACEHOLDER = "KERNEL"
 
@@ -69,15 +71,13 @@ def render(plan: Plan) -> KernelSource:
             texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
             functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.workspace)
         names.append(name)
-    target = plan.target
-    begin = prelude(ptx=target.ptx, matrix_units=target.matrix_units)
-    return KernelSource(begin, tuple(functions.values()), tuple(names))
+    return KernelSource(prelude(plan.target), tuple(functions.values()), tuple(names))
 
 
 @cache
-def prelude(*, ptx: bool, matrix_units: bool) -> str:
-    """What every program begins with, see :class:`tflgpu.target.Target`."""
-    names = ["access/storage", *["nvidia/storage_ptx"] * ptx, *["nvidia/matrix_units_ptx"] * matrix_units]
+def prelude(target: Target) -> str:
+    """What every program for ``target`` begins with: access to memory, then what its architectures add."""
+    names = ("access/storage", *prelude_templates(target))
     return "\n".join(environment().get_template(f"{name}.cl.j2").render() for name in names)
 
 

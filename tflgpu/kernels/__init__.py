@@ -1,7 +1,13 @@
-"""How nodes are computed: lowerings to kernels by architecture, cost model, packing and tiling."""
+"""How nodes are computed: the lowerings of each architecture, the costs of their work, packing and tiling.
+
+Importing this package imports every folder beside this module, an architecture each, and so fills
+:data:`tflgpu.kernels.architecture.LOWERINGS`.
+"""
 
 from __future__ import annotations
 
-from tflgpu.kernels import cpu, gpu, movement, nvidia, portable
+from importlib import import_module
+from pkgutil import walk_packages
 
-__all__ = ["cpu", "gpu", "movement", "nvidia", "portable"]
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

@@ -26,8 +26,6 @@ def padded_bias(bias: Array | None, size: int) -> Array:
     return values
 
 
-SIDE = 16  # rows, columns and inner indices of a block of a matrix, as matrix units take them
-
 RUNTIME_BLOCK = 16  # the block of weights packed at run time, which the kernels of both families can take
 
 
@@ -104,43 +102,3 @@ def packing_nodes(emit: Emitter, weights: Tensor, groups: int, source: Geometry)
     )
     shape = (blocks * kh * kw * inputs, RUNTIME_BLOCK)
     return emit.node("gather", [weights], shape, Gather(positions, fill=0.0), precise=precise)
-
-
-def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
-    """[out, kh, kw, in] -> [block of 16 outputs][kh][kw][block of 16 inputs][lane][8], as matrix units take them.
-
-    The number of output blocks is a multiple of ``column_blocks``; channels that ``weights`` does not have are zero.
-    A block of 16 x 16 weights is the right side of two products of mma.sync.m16n8k16. Lane 4g + t holds, for product j,
-    column g of the inner indices 2t, 2t + 1, 2t + 8 and 2t + 9. Those are the input channels 4t to 4t + 3 here, and
-    the column is output channel 4 * (g // 2) + 2j + g % 2, so that operands and sums are quads of PHWC4.
-    """
-    out, kh, kw, depth = weights.shape
-    blocks = tile_count(out, SIDE * column_blocks) * column_blocks
-    padded = np.zeros((blocks * SIDE, kh, kw, input_blocks * SIDE), np.float32)
-    padded[:out, ..., :depth] = weights
-    # out = 16 block + 4 (g // 2) + 2 j + g % 2; in = 16 step + 4 t + i
-    axes = padded.reshape(blocks, 4, 2, 2, kh, kw, input_blocks, 4, 4)
-    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
-
-
-def pack_left_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
-    """[out, kh, kw, in] -> [block of 32 outputs][kh][kw][block of 16 inputs][2][lane][8], as the left side of products.
-
-    As :func:`pack_fragments` else. Lane 4g + t holds, for product i of a block, rows g and g + 8, which are output
-    channels 4g + 2i and 4g + 2i + 1: first of input channels 4t and 4t + 1, then of 4t + 2 and 4t + 3.
-    """
-    out, kh, kw, depth = weights.shape
-    blocks = tile_count(out, 2 * SIDE * column_blocks) * column_blocks
-    padded = np.zeros((blocks * 2 * SIDE, kh, kw, input_blocks * SIDE), np.float32)
-    padded[:out, ..., :depth] = weights
-    # out = 32 block + 4 g + 2 i + row; in = 16 step + 4 t + 2 half + element
-    axes = padded.reshape(blocks, 8, 2, 2, kh, kw, input_blocks, 4, 2, 2)
-    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 2, 1, 7, 8, 3, 9))
-
-
-def taps_as_channels(weights: Array) -> Array:
-    """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: a window as one pixel of many channels."""
-    out, kh, kw, depth = weights.shape
-    padded = np.zeros((out, kh * kw, LANES), np.float32)
-    padded[..., :depth] = weights.reshape(out, kh * kw, depth)
-    return padded.reshape(out, 1, 1, -1)

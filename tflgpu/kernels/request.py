@@ -4,41 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import Geometry, pack
+from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
 from tflgpu.target import Target
 
-TileConfig = tuple[int, ...]  # parameters of a kernel; what they are is its variant's own
-
-
-class Candidate(Protocol):
-    """What a group or a warp is to compute: one of several ways to divide the work of a kernel."""
-
-    @property
-    def config(self) -> TileConfig:
-        """What tells it from the other ways."""
-
-    @property
-    def cycles(self) -> float:
-        """How long the kernel takes with it, roughly, as in group_work.py."""
-
-
-AnyCandidate = TypeVar("AnyCandidate", bound=Candidate)
-
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
-    """The choice that the variant itself would make."""
+    """The configuration that the cost model ranks first."""
     return ranked[0]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A node to be planned and all that a variant may ask about it. ``chooser``: see :meth:`choose`."""
+    """A node to be lowered to a kernel, and all that a lowering may ask about it.
+
+    chooser: what chooses among tile configurations, see :meth:`choose`.
+    """
 
     node: Node
     graph: Graph
@@ -47,20 +33,20 @@ class Request:
     chooser: Callable[[Request, Sequence[TileConfig]], TileConfig] = first_ranked
 
     def choose(self, ranked: Sequence[TileConfig]) -> TileConfig:
-        """One of several ways to compute the same, of which ``ranked`` has the one that seems the fastest first.
+        """One of several tile configurations, of which ``ranked`` has the one that seems the fastest first.
 
-        A variant asks once at most, and may be given any of them.
+        A lowering asks once at most, and may be given any of them.
         """
         return self.chooser(self, ranked)
 
-    def choose_candidate(self, ranked: Sequence[AnyCandidate]) -> AnyCandidate:
-        """:meth:`choose` among parts."""
-        candidates = {candidate.config: candidate for candidate in ranked}
-        return candidates[self.choose(list(candidates))]
+    def choose_candidate(self, candidates: Sequence[Candidate[AnyTile, AnyWork]]) -> Candidate[AnyTile, AnyWork]:
+        """:meth:`choose` among candidates."""
+        by_config = {candidate.tile.config: candidate for candidate in candidates}
+        return by_config[self.choose(list(by_config))]
 
     @property
     def signature(self) -> str:
-        """What the speed of the node's kernels depends on, as text: the same for equal layers of all models."""
+        """What the speed of the node's kernel depends on, as text: the same for equal layers of all models."""
         inputs = [(self.graph[t].shape, self.storage.get(t)) for t in self.node.inputs]
         epilogue = [(s.function, s.operands) for s in self.node.epilogue]
         return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target))
@@ -83,7 +69,7 @@ class Request:
         return data
 
     def optional_constant(self, index: int) -> Array | None:
-        """The value of kernel input ``index`` if the node has one that no step reads."""
+        """The value of kernel input ``index`` if the node has one that its epilogue does not read."""
         present = index < len(self.node.inputs) and index not in self.node.epilogue_inputs
         return self.constant(index) if present else None
 

@@ -1,23 +1,55 @@
-"""How the work of a kernel is divided into tiles, one for each work-group."""
+"""How the work of a kernel is divided: tiles, one for each work-group, and split-K within a work-group.
+
+On a GPU, work-items (or warps, on matrix units) hold the accumulators of their outputs in registers. Large tiles use
+each operand more often. Small tiles, and tiles whose k-steps ``split_k`` work-items share, leave work for every compute
+unit where an image is small. The work-items of one split tile add up their partial sums in local memory.
+"""
 
 from __future__ import annotations
 
 from tflgpu.target import Target
 
+WARP = 32  # work-items that a GPU runs in step
+SPLIT_K = (1, 2, 4, 8)
+# float4 elements of local memory that a work-group may take: 32 KiB, the least of a device with OpenCL's full profile.
+LOCAL_VEC4S = 2048
+
+# Of a CPU: floating-point operations of a tile that are worth starting it, some ten microseconds of one core, and tiles
+# for each core, so that none waits for long. Round numbers, not fitted.
+WORTHWHILE_OPERATIONS = 100_000
+TILES_PER_CORE = 8
+
+
+def tile_count(items: int, per_tile: int) -> int:
+    """How many tiles of ``per_tile`` items there are; the last may be smaller."""
+    return -(-items // per_tile)
+
 
 def items_per_tile(items: int, target: Target, cost: int) -> int:
     """How many of ``items`` equal pieces of work one tile should take.
 
-    cost: rough floating-point operations of one piece. On a CPU a tile is one work-item's loop: at least some ten
-    microseconds, so that starting it does not count, but several tiles for each core, so that none waits for long.
-    On a GPU each work-item takes one piece.
+    cost: rough floating-point operations of one piece. On a CPU a tile is one work-item's loop; on a GPU each work-item
+    takes one piece.
     """
     if target.family == "gpu":
         return target.local_size
-    enough = max(1, 100_000 // max(1, cost))
-    balanced = -(-items // (target.compute_units * 8))
+    enough = max(1, WORTHWHILE_OPERATIONS // max(1, cost))
+    balanced = tile_count(items, target.compute_units * TILES_PER_CORE)
     return min(items, max(enough, balanced))
 
 
-def tile_count(items: int, per_tile: int) -> int:
-    return -(-items // per_tile)
+def waves(tiles: int, target: Target) -> int:
+    """How many tiles the busiest compute unit of a GPU computes."""
+    return tile_count(tiles, target.compute_units)
+
+
+def can_split(target: Target, split_k: int, vec4s: int) -> bool:
+    """Whether ``split_k`` work-items can share ``vec4s`` accumulators; each split is made of whole warps."""
+    if split_k == 1:
+        return True
+    return target.local_size // split_k >= WARP and split_workspace(target, split_k, vec4s) <= LOCAL_VEC4S
+
+
+def split_workspace(target: Target, split_k: int, vec4s: int) -> int:
+    """float4 elements of local memory for the partial sums of all work-items, ``vec4s`` each; none without a split."""
+    return target.local_size * vec4s if split_k > 1 else 0

@@ -18,7 +18,8 @@ from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
 from tflgpu.codegen.assemble import assemble
 from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.kernels.request import Chooser, Request, TileConfig
+from tflgpu.kernels.candidates import TileConfig
+from tflgpu.kernels.request import Chooser, Request
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.executor import Executor
 from tflgpu.runtime.launch_executor import LaunchExecutor

@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import tflgpu.kernels  # noqa: F401 - registers the lowerings
 from tflgpu.graph.ir import Graph, Node, State, TensorId, Value
 from tflgpu.kernels.access import Access, access
+from tflgpu.kernels.architecture import fuse_nodes, lower_node
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import LOWERINGS
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
-from tflgpu.plan.fuse_excitations import fuse_excitations
-from tflgpu.plan.fuse_pairs import fuse_pairs
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
 from tflgpu.target import Target, VectorType
 
 
 def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> Plan:
-    """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' parameters."""
-    graph = fuse_pairs(fuse_excitations(add_conversions(graph), target), target)
+    """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' tile configurations."""
+    graph = add_conversions(graph)
     storage = storages(graph, target)
-    graph = eliminate_concatenations(graph, storage)
-    # Nobody writes an empty output.
+    graph = eliminate_concatenations(fuse_nodes(graph, storage, target), storage)
+    # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
     kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)
     root, places = roots(graph), input_places(graph, storage)
@@ -45,7 +42,7 @@ def _plan_node(
     if any(graph[t].precise for t in (*node.inputs, node.output)):
         target = replace(target, storage="float")  # constants are to be as precise as what they meet
     request = Request(node, graph, storage, target, chooser)
-    kernel = LOWERINGS[node.kind, target.family](request)
+    kernel = lower_node(request)
     output = request.output
     arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
     accesses: dict[int, Access] = {}

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from tflgpu.target.cost_model import HOPPER, CostModel
 from tflgpu.target.elements import HOST_DTYPES, ITEM_BYTES, ElementType, VectorType, vector_type
 from tflgpu.target.target import ExecutorName, Target
 
-__all__ = ["HOST_DTYPES", "ITEM_BYTES", "ElementType", "ExecutorName", "Target", "VectorType", "vector_type"]
+__all__ = [
+    "HOPPER",
+    "HOST_DTYPES",
+    "ITEM_BYTES",
+    "CostModel",
+    "ElementType",
+    "ExecutorName",
+    "Target",
+    "VectorType",
+    "vector_type",
+]

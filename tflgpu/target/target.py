@@ -1,16 +1,18 @@
-"""What planning needs to know of a device: plain data, so that a plan can be made where no device is."""
+"""What planning knows of a device."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from tflgpu.target.cost_model import HOPPER, CostModel
 
 ExecutorName = Literal["launch", "persistent", "auto"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The facts of a device that choose kernel variants and tile sizes.
+    """The facts of a device by which planning chooses lowerings and tile configurations.
 
     family: ``"cpu"`` kernels give each work-group to one work-item that computes with explicit 16-lane vectors;
         ``"gpu"`` kernels spread a tile over the work-items of a group.
@@ -19,7 +21,8 @@ class Target:
     executor: what runs the kernels, see :class:`tflgpu.Options`; ``"auto"`` where the device is good for both, and the
         compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
-    matrix_units: whether that includes ``mma.sync.m16n8k16`` of half precision (compute capability 8.0).
+    matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
+    cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     """
 
     family: Literal["cpu", "gpu"]
@@ -27,7 +30,8 @@ class Target:
     storage: Literal["float", "half"]
     executor: ExecutorName = "launch"
     ptx: bool = False
-    matrix_units: bool = False
+    matrix_unit: str | None = None
+    cost_model: CostModel = field(default=HOPPER, repr=False)
 
     @property
     def local_size(self) -> int:

@@ -1,7 +1,9 @@
-"""Kernels for CPUs: a work-group is one work-item that computes with explicit vectors of 16 lanes."""
+"""Kernels for CPUs: a work-group is one work-item, which computes with explicit vectors of 16 lanes."""
 
 from __future__ import annotations
 
-from tflgpu.kernels.cpu import convolution_cpu
+from tflgpu.kernels.architecture import PORTABLE, Architecture
 
-__all__ = ["convolution_cpu"]
+CPU = Architecture("cpu", lambda target: target.family == "cpu", refines=PORTABLE).register()
+
+VECTOR = 16  # lanes of the widest float vectors

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.kernels.gpu import convolution_gpu, excitation
+from tflgpu.kernels.architecture import PORTABLE, Architecture
 
-__all__ = ["convolution_gpu", "excitation"]
+GPU = Architecture("gpu", lambda target: target.family == "gpu", refines=PORTABLE).register()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access, coordinates
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Concatenate
@@ -23,7 +23,7 @@ class ConcatenatedInput:
     shift: int
 
 
-@lowering("concatenate")
+@PORTABLE.lowering("concatenate")
 def concatenate_kernel(request: Request) -> Kernel:
     attributes, node, output = request.node.attributes, request.node, request.output.geometry
     assert isinstance(attributes, Concatenate)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.access import Coordinate, coordinates
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
@@ -46,7 +46,7 @@ class SourceAxis:
     stride: int
 
 
-@lowering("gather")
+@PORTABLE.lowering("gather")
 def gather_kernel(request: Request) -> Kernel:
     attributes, node, g, target = request.node.attributes, request.node, request.output.geometry, request.target
     assert isinstance(attributes, Gather)

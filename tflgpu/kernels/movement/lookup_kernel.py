@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.lookup import Lookup
 
 
-@lowering("lookup")
+@PORTABLE.lowering("lookup")
 def lookup_kernel(request: Request) -> Kernel:
     """One item is an output quad."""
     attributes, vec4s = request.node.attributes, request.output.geometry.vec4s

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tflgpu.kernels.access import access
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 
 
-@lowering("map")
+@PORTABLE.lowering("map")
 def map_kernel(request: Request) -> Kernel:
     target, g, source = request.target, request.output.geometry, request.operand("src", 0)
     linear = source.tensor is not None and request.input(0).linear

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Coordinate, coordinates
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Rearrange
@@ -27,7 +27,7 @@ def _copy_kernel(request: Request, template: str, parameters: dict[str, object])
     )
 
 
-@lowering("reshape")
+@PORTABLE.lowering("reshape")
 def reshape_kernel(request: Request) -> Kernel:
     return _copy_kernel(request, "movement/reshape", {})
 
@@ -43,7 +43,7 @@ class InputAxis:
     stride: int
 
 
-@lowering("rearrange")
+@PORTABLE.lowering("rearrange")
 def rearrange_kernel(request: Request) -> Kernel:
     attributes, source, shape = request.node.attributes, request.input(0).geometry, request.output.geometry.shape
     assert isinstance(attributes, Rearrange)

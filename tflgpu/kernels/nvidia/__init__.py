@@ -1,21 +1,18 @@
-"""Kernels for NVIDIA's matrix units (compute capability 8.0 and newer)."""
+"""Kernels for NVIDIA's GPUs, most of them on matrix units in half precision."""
 
 from __future__ import annotations
 
-from tflgpu.kernels.nvidia import (
-    convolution_choice,
-    depthwise_pointwise,
-    implicit_gemm,
-    implicit_gemm_multistage,
-    pointwise_depthwise,
-    pointwise_mean,
-)
+from tflgpu.kernels.architecture import Architecture
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16
 
-__all__ = [
-    "convolution_choice",
-    "depthwise_pointwise",
-    "implicit_gemm",
-    "implicit_gemm_multistage",
-    "pointwise_depthwise",
-    "pointwise_mean",
-]
+# Whose compiler takes PTX: half storage is read by instructions of its own.
+NVIDIA = Architecture("nvidia", lambda target: target.ptx, refines=GPU, prelude=("nvidia/storage_ptx",)).register()
+
+# Those with matrix units (compute capability 8.0 and newer).
+AMPERE = Architecture(
+    "nvidia with matrix units",
+    lambda target: target.matrix_unit == M16N8K16.name,
+    refines=GPU,
+    prelude=("nvidia/matrix_units_ptx",),
+).register()

@@ -1,114 +1,131 @@
-"""Convolutions in half precision on matrix units."""
+"""Convolutions as implicit GEMM on matrix units: rows are output pixels of all images, columns are output channels.
+
+Operands come from the caches; each warp computes a tile of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+import numpy as np
+
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.packing import SIDE, pack_fragments, padded_bias, taps_as_channels
-from tflgpu.kernels.request import Request, TileConfig
-from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import SPLIT_K, WARP, cycles, fits, workspace
-from tflgpu.ops.image.window import POINTWISE, Window
+from tflgpu.kernels.nvidia.costs import GemmWork, implicit_gemm_cycles
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
+from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
-# Rows and columns of a warp's part, in blocks.
+# Rows and columns of a warp tile, in blocks. Larger ones spill registers.
 WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
 
-# Of a lane, for operands on their way from memory: in batches, and where others are loaded meanwhile.
+# Registers of a lane for operands on their way from memory: with batches of k-steps, and with double buffering.
 BATCH_REGISTERS = 96
-
-PIPELINED_REGISTERS = 64
-
-FEW_WAVES = 2  # of tiles over compute units, in which it is the first load that takes time, and that of the code
-
-# Cycles that one step of one warp takes of the caches for each block of weights, which are 512 bytes in a row, and for
-# each block of pixels, which come from four slices; as seen on an H200.
-COLUMN_CYCLES = 8
-
-ROW_CYCLES = 20
-
-MASK_BITS = 32  # rows and columns of a window, of which kernels keep in a bit each whether they are in the image
-
-
-def suits_matrix_units(request: Request, window: Window = POINTWISE, groups: int = 1) -> bool:
-    """Whether a node of a convolution, or of a fully connected layer, can run on matrix units.
-
-    A float image of one slice, such as a model's input, is rounded to half if the result will be so too.
-    """
-    src, dst, target = request.input(0), request.output, request.target
-    halves = src.type == "half" or (src.type == "float" and src.slices == 1 and dst.type == "half")
-    constant = groups == 1 and request.value(1) is not None and max(window.kernel) <= MASK_BITS
-    return target.matrix_units and target.storage == "half" and halves and constant
+DOUBLE_BUFFER_REGISTERS = 64
+# Waves up to which batches are faster: the first loads take the time, and so does loading the code, which double
+# buffering makes twice as long (ResNet50 on an H200: 3% slower at batch 1, 4 to 5% faster at batch 64).
+FEW_WAVES = 2
 
 
 @dataclass(frozen=True)
 class ImplicitGemmTile:
-    """What one warp computes, in blocks, how many warps share its steps, and roughly how long the kernel takes."""
+    """What one warp computes, in blocks, and how many warps share its k-steps."""
 
     row_blocks: int
     column_blocks: int
     split_k: int
-    tiles: int
-    cycles: float
 
     @property
     def config(self) -> TileConfig:
         return self.row_blocks, self.column_blocks, self.split_k
 
+    @property
+    def accumulators(self) -> int:
+        """vec4s of a lane."""
+        return 2 * self.row_blocks * self.column_blocks
+
+
+def candidates(
+    window: Window, src: Storage, dst: Storage, target: Target
+) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first."""
+    return ranked(
+        _tiles(target),
+        lambda tile: _work(tile, window, src, dst, target),
+        lambda work: implicit_gemm_cycles(work, target),
+    )
+
+
+def _tiles(target: Target) -> Iterator[ImplicitGemmTile]:
+    for (row_blocks, column_blocks), split_k in product(WARP_TILES, SPLIT_K):
+        tile = ImplicitGemmTile(row_blocks, column_blocks, split_k)
+        if can_split(target, split_k, tile.accumulators):
+            yield tile
+
+
+def _work(tile: ImplicitGemmTile, window: Window, src: Storage, dst: Storage, target: Target) -> GemmWork:
+    warps = target.local_size // UNIT.lanes
+    row_blocks = tile_count(dst.geometry.pixels, UNIT.side)
+    column_blocks = tile_count(dst.slices, UNIT.side // LANES)
+    row_tiles = tile_count(row_blocks, tile.row_blocks * (warps // tile.split_k))
+    return GemmWork(
+        tiles=row_tiles * tile_count(column_blocks, tile.column_blocks),
+        k_steps=k_steps_of(window, src),
+        row_blocks=tile.row_blocks,
+        column_blocks=tile.column_blocks,
+        split_k=tile.split_k,
+    )
+
 
 def k_steps_of(window: Window, src: Storage) -> int:
-    """Steps of a convolution: blocks of 16 channels of one tap, or of an image of one slice 4 taps."""
+    """K-steps of a convolution: blocks of 16 channels of one tap, or four taps of an image of one slice."""
     taps = prod(window.kernel)
-    return tile_count(taps, SIDE // LANES) if src.slices == 1 else taps * tile_count(src.slices, SIDE // LANES)
+    if src.slices == 1:
+        return tile_count(taps, UNIT.side // LANES)
+    return taps * tile_count(src.slices, UNIT.side // LANES)
 
 
-def implicit_gemm_tiles(window: Window, src: Storage, dst: Storage, target: Target) -> list[ImplicitGemmTile]:
-    """The parts that suit a convolution of ``src`` that gives ``dst``, the best first."""
-    k_steps = k_steps_of(window, src)
-    rows, columns = tile_count(dst.geometry.pixels, SIDE), tile_count(dst.slices, SIDE // LANES)
-    warps = target.local_size // WARP
-
-    def tile(row_blocks: int, column_blocks: int, split_k: int) -> ImplicitGemmTile:
-        tiles = tile_count(rows, row_blocks * (warps // split_k)) * tile_count(columns, column_blocks)
-        time = cycles(
-            target,
-            tiles=tiles,
-            k_steps=k_steps,
-            k_step_cycles=warps * (ROW_CYCLES * row_blocks + COLUMN_CYCLES * column_blocks),
-            split_k=split_k,
-            vec4s=2 * row_blocks * column_blocks,
-        )
-        return ImplicitGemmTile(row_blocks, column_blocks, split_k, tiles, time)
-
-    choices = (config for config in product(WARP_TILES, SPLIT_K) if fits(target, config[1], 2 * prod(config[0])))
-    return sorted((tile(*blocks, split_k) for blocks, split_k in choices), key=lambda p: p.cycles)
-
-
-def prefetch_depth(k_steps: int, row_blocks: int, column_blocks: int, *, pipelined: bool = False) -> int:
-    """How many of a warp's steps are loaded at once: as many as registers allow, in equal batches."""
-    most = max(1, (PIPELINED_REGISTERS if pipelined else BATCH_REGISTERS) // (4 * (row_blocks + column_blocks)))
+def prefetch_depth(k_steps: int, row_blocks: int, column_blocks: int, *, double_buffered: bool = False) -> int:
+    """How many of a warp's k-steps are loaded at once: as many as registers allow, in equal batches."""
+    registers = DOUBLE_BUFFER_REGISTERS if double_buffered else BATCH_REGISTERS
+    most = max(1, registers // (4 * (row_blocks + column_blocks)))
     return tile_count(k_steps, tile_count(k_steps, most))
 
 
+def taps_as_channels(weights: Array) -> Array:
+    """[out, kh, kw, in], of at most 4 inputs -> [out, 1, 1, 4 * taps]: a window as one pixel of many channels."""
+    out, kh, kw, depth = weights.shape
+    padded = np.zeros((out, kh * kw, LANES), np.float32)
+    padded[..., :depth] = weights.reshape(out, kh * kw, depth)
+    return padded.reshape(out, 1, 1, -1)
+
+
 def implicit_gemm(
-    request: Request, tile: ImplicitGemmTile, window: Window, weights: Array, bias: Array | None
+    request: Request,
+    chosen: Candidate[ImplicitGemmTile, GemmWork],
+    window: Window,
+    weights: Array,
+    bias: Array | None,
 ) -> Kernel:
-    """weights: [out, kh, kw, in]."""
-    src, dst, target = request.input(0), request.output, request.target
-    columns = tile_count(dst.slices, SIDE // LANES)
-    k_steps_per_split = tile_count(k_steps_of(window, src), tile.split_k)
-    input_blocks = tile_count(src.slices, SIDE // LANES)
-    template = "nvidia/implicit_gemm"
+    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    src, dst, target, tile = request.input(0), request.output, request.target, chosen.tile
+    k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
-        template, weights = "nvidia/implicit_gemm_few_channels", taps_as_channels(weights)
-        input_blocks = k_steps_of(window, src)
-    packed = pack_fragments(weights, tile.column_blocks, input_blocks)
-    pipelined = tile_count(tile.tiles, target.compute_units) > FEW_WAVES
+        template, input_blocks = "nvidia/implicit_gemm_few_channels", chosen.work.k_steps
+        weights = taps_as_channels(weights)
+    else:
+        template, input_blocks = "nvidia/implicit_gemm", tile_count(src.slices, UNIT.side // LANES)
+    packed = UNIT.pack_right(weights, tile.column_blocks, input_blocks)
+    double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
+    depth = prefetch_depth(k_steps_per_split, tile.row_blocks, tile.column_blocks, double_buffered=double_buffered)
     return Kernel(
         template,
         {
@@ -117,21 +134,19 @@ def implicit_gemm(
             "column_blocks": tile.column_blocks,
             "split_k": tile.split_k,
             "k_steps_per_split": k_steps_per_split,
-            "prefetch_depth": prefetch_depth(
-                k_steps_per_split, tile.row_blocks, tile.column_blocks, pipelined=pipelined
-            ),
-            "pipelined": pipelined,
+            "prefetch_depth": depth,
+            "pipelined": double_buffered,
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(columns, tile.column_blocks),
+            "column_tiles": tile_count(tile_count(dst.slices, UNIT.side // LANES), tile.column_blocks),
             "src": src,
         },
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("bias", "float", None, padded_bias(bias, len(packed) * SIDE)),
+            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.side)),
         ),
-        tiles=tile.tiles,
+        tiles=chosen.work.tiles,
         local_size=target.local_size,
-        workspace=workspace(target, tile.split_k, 2 * tile.row_blocks * tile.column_blocks),
+        workspace=split_workspace(target, tile.split_k, tile.accumulators),
         macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
     )

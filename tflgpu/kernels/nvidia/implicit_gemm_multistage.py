@@ -1,6 +1,7 @@
-"""Convolutions of large images on matrix units: groups that share their operands in local memory.
+"""Convolutions as implicit GEMM on matrix units, for large images: work-groups share their operands in local memory.
 
-They are for launches: the persistent executor has one group on each compute unit, and all of one size.
+Local memory is a ring of stages: while one is multiplied, the next ones are copied. These kernels are for launches: the
+persistent executor has one work-group on each compute unit, and one size of work-group for all kernels.
 """
 
 from __future__ import annotations
@@ -12,46 +13,26 @@ from math import prod
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.packing import SIDE, pack_left_fragments, padded_bias
-from tflgpu.kernels.request import Request, TileConfig
+from tflgpu.kernels.nvidia.costs import MultistageWork, multistage_cycles
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import WARP
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
-LOCAL_BYTES = 48 << 10  # of a group, on every device with matrix units
-
-BLOCK_CHANNELS = 32
-
-STAGES = {1: 4, 2: 3}  # by the steps of a stage: how many stages a group has, if local memory is large enough
-
-# Float sums of all work-items of a compute unit: half of its registers.
-RESIDENT_SUMS = 32 << 10
-
-# Of a compute unit, a cycle: what kernels reach, fitted to the times of 45 convolutions on an H100.
-MACS_PER_CYCLE = 640
-
-LOCAL_BYTES_PER_CYCLE = 128
-
-L2_BYTES_PER_CYCLE = 24
-
-STORE_BYTES_PER_CYCLE = 12
-
-# Cycles, as in group_work.py, that a group waits while others can compute: of a tile without any step; until a copy is
-# there; of the barrier of a batch.
-STAGED_TILE_LATENCY = 4000
-
-COPY_LATENCY = 1000
-
-BARRIER_LATENCY = 100
-
-POINTWISE = 1.3  # times as long as reckoned take windows of one pixel, side by side: L1 cannot serve a copy twice
+LOCAL_BYTES = 48 << 10  # of a work-group, on every device with matrix units
+HALF_BYTES = 2
+STAGES = {1: 4, 2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
+# Accumulators of all work-items of a compute unit, in floats: half of its registers.
+RESIDENT_ACCUMULATORS = 32 << 10
 
 
 @dataclass(frozen=True)
 class GroupTile:
-    """What a group computes: parts of warps, which are blocks of 16 pixels by blocks of 32 channels."""
+    """What a work-group computes: a grid of warps, each a grid of blocks of 16 pixels by 32 output channels."""
 
     row_warps: int
     column_warps: int
@@ -60,23 +41,25 @@ class GroupTile:
 
     @property
     def rows(self) -> int:
-        return self.row_warps * self.row_blocks * SIDE
+        """Output pixels."""
+        return self.row_warps * self.row_blocks * UNIT.side
 
     @property
     def columns(self) -> int:
-        return self.column_warps * self.column_blocks * BLOCK_CHANNELS
+        """Output channels."""
+        return self.column_warps * self.column_blocks * UNIT.left_columns
 
     @property
     def local_size(self) -> int:
-        return self.row_warps * self.column_warps * WARP
+        return self.row_warps * self.column_warps * UNIT.lanes
 
     @property
     def resident(self) -> int:
-        """Groups that a compute unit has registers for."""
-        return max(1, RESIDENT_SUMS // (self.rows * self.columns))
+        """Work-groups that a compute unit has registers for."""
+        return max(1, RESIDENT_ACCUMULATORS // (self.rows * self.columns))
 
 
-TILES = (
+GROUP_TILES = (
     GroupTile(4, 2, 4, 2),  # 256 x 128
     GroupTile(2, 2, 4, 2),  # 128 x 128
     GroupTile(2, 4, 4, 1),  # 128 x 128
@@ -89,62 +72,79 @@ TILES = (
 
 @dataclass(frozen=True)
 class MultistageTile:
-    """A tile, the steps of one stage of local memory, how many stages there are, and roughly how long all tiles take.
-
-    stage_bytes: of local memory.
-    """
+    """What a work-group computes, the k-steps of one stage, and how many stages local memory has."""
 
     group: GroupTile
     stage_k_steps: int
     stages: int
-    stage_bytes: int
-    tiles: int
-    cycles: float
 
     @property
     def config(self) -> TileConfig:
-        t = self.group
-        return t.row_warps, t.column_warps, t.row_blocks, t.column_blocks, self.stage_k_steps, self.stages
+        group = self.group
+        warps_and_blocks = (group.row_warps, group.column_warps, group.row_blocks, group.column_blocks)
+        return (*warps_and_blocks, self.stage_k_steps, self.stages)
+
+    @property
+    def image_bytes(self) -> int:
+        """Pixels of one stage."""
+        return self.stage_k_steps * UNIT.side * HALF_BYTES * self.group.rows
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weights of one stage."""
+        return self.stage_k_steps * UNIT.side * HALF_BYTES * self.group.columns
+
+    @property
+    def local_bytes(self) -> int:
+        """All stages."""
+        return self.stages * (self.image_bytes + self.weight_bytes)
 
 
-def multistage_tiles(window: Window, src: Storage, dst: Storage, target: Target) -> list[MultistageTile]:
-    """The parts that suit a convolution of ``src`` that gives ``dst``: none unless there are tiles for all units."""
+def candidates(
+    window: Window, src: Storage, dst: Storage, target: Target
+) -> list[Candidate[MultistageTile, MultistageWork]]:
+    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle."""
     if target.executor != "launch" or src.type != "half" or src.slices == 1:
         return []
-    return [tile for tile in _tiles(window, src, dst, target) if tile.tiles >= target.compute_units]
+    found = ranked(_tiles(), lambda tile: _work(tile, window, src, dst), lambda work: multistage_cycles(work, target))
+    return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 
-def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[MultistageTile]:
-    for group, (stage_k_steps, most) in product(TILES, STAGES.items()):
-        image_bytes, weight_bytes = (stage_k_steps * SIDE * 2 * side for side in (group.rows, group.columns))
-        stages = min(most, LOCAL_BYTES // (image_bytes + weight_bytes))
-        batches = prod(window.kernel) * tile_count(src.slices, stage_k_steps * SIDE // LANES)
-        tiles = tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns)
-        waves = tile_count(tiles, target.compute_units)
-        # What warps read of local memory, each its own rows and columns, and what copies write there.
-        read = image_bytes * group.column_warps + weight_bytes * group.row_warps
-        reused = max(1.0, prod(window.kernel) / prod(window.stride))
-        busy = max(
-            stage_k_steps * group.rows * group.columns * SIDE / MACS_PER_CYCLE,
-            (read + image_bytes + weight_bytes) / LOCAL_BYTES_PER_CYCLE,
-            (image_bytes / reused + weight_bytes) / L2_BYTES_PER_CYCLE,
-        )
-        groups = min(group.resident, waves)
-        batch = max(busy, COPY_LATENCY / (stages - 1) / groups) + BARRIER_LATENCY / groups
-        storing = group.rows * group.columns * 2 / STORE_BYTES_PER_CYCLE
-        time = waves * (STAGED_TILE_LATENCY / groups + batches * batch + storing)
-        if window.is_pointwise:
-            time *= POINTWISE
-        yield MultistageTile(group, stage_k_steps, stages, image_bytes + weight_bytes, tiles, time)
+def _tiles() -> Iterator[MultistageTile]:
+    for group, (stage_k_steps, most) in product(GROUP_TILES, STAGES.items()):
+        one_stage = MultistageTile(group, stage_k_steps, 1).local_bytes
+        yield MultistageTile(group, stage_k_steps, min(most, LOCAL_BYTES // one_stage))
+
+
+def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage) -> MultistageWork:
+    group, taps = tile.group, prod(window.kernel)
+    # Taps of neighbouring pixels overlap: L1 has those that a stride does not skip.
+    reused = max(1.0, taps / prod(window.stride))
+    return MultistageWork(
+        tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
+        stages_in_all=taps * tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES),
+        macs=tile.stage_k_steps * group.rows * group.columns * UNIT.side,
+        copied_bytes=tile.image_bytes + tile.weight_bytes,
+        read_bytes=tile.image_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
+        l2_bytes=tile.image_bytes / reused + tile.weight_bytes,
+        stored_bytes=group.rows * group.columns * HALF_BYTES,
+        depth=tile.stages,
+        resident=group.resident,
+        pointwise=window.is_pointwise,
+    )
 
 
 def implicit_gemm_multistage(
-    request: Request, tile: MultistageTile, window: Window, weights: Array, bias: Array | None
+    request: Request,
+    chosen: Candidate[MultistageTile, MultistageWork],
+    window: Window,
+    weights: Array,
+    bias: Array | None,
 ) -> Kernel:
-    """weights: [out, kh, kw, in]."""
-    src, dst, group = request.input(0), request.output, tile.group
-    input_blocks = tile_count(src.slices, tile.stage_k_steps * SIDE // LANES) * tile.stage_k_steps
-    packed = pack_left_fragments(weights, group.column_warps * group.column_blocks, input_blocks)
+    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
+    input_blocks = tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES) * tile.stage_k_steps
+    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0
     return Kernel(
@@ -165,10 +165,10 @@ def implicit_gemm_multistage(
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("bias", "float", None, padded_bias(bias, len(packed) * BLOCK_CHANNELS)),
+            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.left_columns)),
         ),
-        tiles=tile.tiles,
+        tiles=chosen.work.tiles,
         local_size=group.local_size,
-        workspace=tile.stages * tile.stage_bytes // 16,
+        workspace=tile.local_bytes // 16,
         macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
     )

@@ -9,110 +9,118 @@ from math import prod
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.inner_epilogue import inner_epilogue
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import lowering
-from tflgpu.kernels.nvidia.implicit_gemm import COLUMN_CYCLES, prefetch_depth
-from tflgpu.kernels.packing import SIDE, pack_fragments, padded_bias
-from tflgpu.kernels.request import Request, TileConfig
-from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import (
-    K_STEP_LATENCY,
-    LOCAL_VEC4S,
-    SPLIT_K,
-    TILE_LATENCY,
-    WARP,
-    reduction_cycles,
-    workspace,
-)
+from tflgpu.kernels.nvidia import AMPERE
+from tflgpu.kernels.nvidia.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
+from tflgpu.kernels.nvidia.implicit_gemm import prefetch_depth
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, split_workspace, tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
+
+COLUMN_BLOCKS = (1, 2, 3, 4)
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 
 
 @dataclass(frozen=True)
 class PointwiseDepthwise:
-    """A pointwise convolution with ``steps`` of its own, and the depthwise one that alone reads it.
+    """A pointwise convolution with an ``epilogue`` of its own, and the depthwise one that alone reads it.
 
     Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights
-    [1, kh, kw, channels] and bias of the depthwise one; all but the image are constants. Lowering never emits it:
-    planning makes it for devices where that is faster (``plan/fusion.py``).
+    [1, kh, kw, channels] and bias of the depthwise one; all but the image are constants. Made by
+    :mod:`tflgpu.kernels.nvidia.fuse_pairs`.
 
-    window: the depthwise one. steps: functions of their own earlier values.
+    window: of the depthwise convolution. epilogue: ops that read no inputs.
     """
 
     window: Window
     epilogue: tuple[EpilogueOp, ...]
 
 
-COLUMN_BLOCKS = (1, 2, 3, 4)
-
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
-
-# Cycles, as in group_work.py, in which each work-item of a group computes one quad from local memory.
-DEPTHWISE_CYCLES = 500
-
-
 @dataclass(frozen=True)
 class PointwiseDepthwiseTile:
-    """What a group computes: rows of the result by blocks of 16 channels, ``splits`` warps sharing input channels.
-
-    sum_vec4s, workspace: float4 elements of local memory for split sums, and in all. cycles: roughly what all takes.
-    """
+    """What a work-group computes: rows of the result, blocks of 16 channels; ``split_k`` warps share input channels."""
 
     rows: int
     column_blocks: int
     split_k: int
-    tiles: int
-    sum_vec4s: int
-    workspace: int
-    cycles: float
 
     @property
     def config(self) -> TileConfig:
         return self.rows, self.column_blocks, self.split_k
 
 
-def pointwise_depthwise_tiles(
+PointwiseDepthwiseCandidate = Candidate[PointwiseDepthwiseTile, PointwiseDepthwiseWork]
+
+
+def pointwise_depthwise_candidates(
     window: Window, src: Storage, dst: Storage, target: Target
-) -> list[PointwiseDepthwiseTile]:
-    """The parts that local memory is large enough for, the best first.
+) -> list[PointwiseDepthwiseCandidate]:
+    """The tiles that local memory is large enough for, the fastest first.
 
-    window: the depthwise one, of the pixels of ``src``.
+    window: of the depthwise convolution, over the pixels of ``src``. dst: the result of both.
     """
-    fitting = (tile for tile in _tiles(window, src, dst, target) if tile.workspace <= LOCAL_VEC4S)
-    return sorted(fitting, key=lambda tile: tile.cycles)
+    found = ranked(
+        _tiles(window, src, target),
+        lambda tile: _work(tile, window, src, dst, target),
+        lambda work: pointwise_depthwise_cycles(work, target),
+    )
+    return [candidate for candidate in found if candidate.work.workspace <= LOCAL_VEC4S]
 
 
-def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
-    warps, g = target.local_size // WARP, dst.geometry
-    input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
+def _tiles(window: Window, src: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
+    warps, input_blocks = target.local_size // UNIT.lanes, _input_blocks(src)
     for rows, column_blocks, split_k in product(ROWS, COLUMN_BLOCKS, SPLIT_K):
-        pixels = ((rows - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1) * src.width
-        blocks = tile_count(pixels, SIDE)
-        if input_blocks % split_k or (split_k > 1 and blocks * split_k > warps):
-            continue  # split sums are added up once
-        tiles = g.batch * tile_count(g.height, rows) * tile_count(columns, column_blocks)
-        sum_vec4s = workspace(target, split_k, 2 * column_blocks)
-        k_step_cycles = min(warps, blocks * split_k) * COLUMN_CYCLES * (1 + column_blocks)
-        k_steps = tile_count(blocks * split_k, warps) * input_blocks // split_k
-        pointwise = k_steps * max(K_STEP_LATENCY, k_step_cycles) + reduction_cycles(target, split_k, 2 * column_blocks)
-        vec4s = rows * g.width * SIDE // LANES * column_blocks
-        depthwise = tile_count(vec4s, target.local_size) * DEPTHWISE_CYCLES
-        waves = tile_count(tiles, target.compute_units)
-        between = tile_count(pixels * SIDE // LANES * column_blocks, 2)  # a quad of halves is half a float4
-        time = waves * (TILE_LATENCY + pointwise + depthwise)
-        yield PointwiseDepthwiseTile(rows, column_blocks, split_k, tiles, sum_vec4s, sum_vec4s + between, time)
+        row_blocks = tile_count(_pixels(rows, window, src), UNIT.side)
+        # Partial sums are added up once, so the warps of all splits have to run at the same time.
+        if input_blocks % split_k == 0 and (split_k == 1 or row_blocks * split_k <= warps):
+            yield PointwiseDepthwiseTile(rows, column_blocks, split_k)
 
 
-@lowering("pointwise_depthwise", "gpu")
+def _input_blocks(src: Storage) -> int:
+    return tile_count(src.slices, UNIT.side // LANES)
+
+
+def _pixels(rows: int, window: Window, src: Storage) -> int:
+    """Pixels of the pointwise result that ``rows`` rows of the depthwise one need."""
+    span = (rows - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
+    return span * src.width
+
+
+def _work(
+    tile: PointwiseDepthwiseTile, window: Window, src: Storage, dst: Storage, target: Target
+) -> PointwiseDepthwiseWork:
+    warps, columns = target.local_size // UNIT.lanes, tile_count(dst.slices, UNIT.side // LANES)
+    pixels = _pixels(tile.rows, window, src)
+    warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
+    sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
+    vec4s_of_pixel = UNIT.side // LANES * tile.column_blocks
+    between = tile_count(pixels * UNIT.side // LANES * tile.column_blocks, 2)  # two vec4s of halves are one float4
+    return PointwiseDepthwiseWork(
+        tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
+        k_steps=tile_count(warp_tiles, warps) * _input_blocks(src) // tile.split_k,
+        active_warps=min(warps, warp_tiles),
+        column_blocks=tile.column_blocks,
+        split_k=tile.split_k,
+        depthwise_vec4s=tile_count(tile.rows * dst.width * vec4s_of_pixel, target.local_size),
+        sum_vec4s=sum_vec4s,
+        workspace=sum_vec4s + between,
+    )
+
+
+@AMPERE.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseDepthwise)
     window = attributes.window
-    # Planning fuses only what has a part that fits.
-    tile = request.choose_candidate(pointwise_depthwise_tiles(window, src, dst, target))
-    input_blocks, columns = tile_count(src.slices, SIDE // LANES), tile_count(dst.slices, SIDE // LANES)
-    packed = pack_fragments(request.constant(1), tile.column_blocks, input_blocks)
+    # The fusion makes this node only where there is a candidate.
+    chosen = request.choose_candidate(pointwise_depthwise_candidates(window, src, dst, target))
+    tile, work, input_blocks = chosen.tile, chosen.work, _input_blocks(src)
+    packed = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks)
     return Kernel(
         "nvidia/pointwise_depthwise",
         {
@@ -121,21 +129,21 @@ def pointwise_depthwise(request: Request) -> Kernel:
             "rows": tile.rows,
             "column_blocks": tile.column_blocks,
             "split_k": tile.split_k,
-            "sum_vec4s": tile.sum_vec4s,
+            "sum_vec4s": work.sum_vec4s,
             "prefetch_depth": prefetch_depth(input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(columns, tile.column_blocks),
+            "column_tiles": tile_count(tile_count(dst.slices, UNIT.side // LANES), tile.column_blocks),
             "src": src,
         },
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("pointwise_bias", "float", None, padded_bias(request.constant(2), len(packed) * SIDE)),
+            Argument("pointwise_bias", "float", None, padded_bias(request.constant(2), len(packed) * UNIT.side)),
             request.weights("depthwise_weights", pack(request.constant(3))),
             Argument("bias", "float", None, padded_bias(request.constant(4), dst.slices * LANES)),
         ),
-        tiles=tile.tiles,
+        tiles=work.tiles,
         local_size=target.local_size,
-        workspace=tile.workspace,
+        workspace=work.workspace,
         macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
     )

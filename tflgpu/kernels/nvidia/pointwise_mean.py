@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.inner_epilogue import inner_epilogue
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import lowering
-from tflgpu.kernels.nvidia.implicit_gemm import COLUMN_CYCLES, ROW_CYCLES, prefetch_depth
-from tflgpu.kernels.packing import SIDE, pack_fragments, padded_bias
-from tflgpu.kernels.request import Request, TileConfig
-from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import BATCH_LATENCY, SPLIT_K, TILE_LATENCY, WARP, reduction_cycles, workspace
+from tflgpu.kernels.nvidia import AMPERE
+from tflgpu.kernels.nvidia.costs import PointwiseMeanWork, pointwise_mean_cycles
+from tflgpu.kernels.nvidia.implicit_gemm import prefetch_depth
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import SPLIT_K, split_workspace, tile_count
 from tflgpu.target import Target
 
 
 @dataclass(frozen=True)
 class PointwiseMean:
-    """A pointwise convolution with ``steps`` of its own, and the mean over all pixels of an image that alone reads it.
+    """A pointwise convolution with an ``epilogue`` of its own, and the mean of all pixels that alone reads it.
 
-    Inputs: image NHWC, weights [out, 1, 1, in] and bias; all but the image are constants. Made by planning, too.
+    Inputs: image NHWC, weights [out, 1, 1, in] and bias; all but the image are constants. Made by
+    :mod:`tflgpu.kernels.nvidia.fuse_pairs`.
 
-    steps: functions of their own earlier values.
+    epilogue: ops that read no inputs.
     """
 
     epilogue: tuple[EpilogueOp, ...]
@@ -31,49 +35,63 @@ class PointwiseMean:
 
 @dataclass(frozen=True)
 class PointwiseMeanTile:
-    """How many warps share the input channels of 16 pixels by 16 channels, and roughly how long the kernel takes."""
+    """How many warps share the input channels of 16 pixels by 16 channels; a work-group has 16 channels of an image."""
 
     split_k: int
-    tiles: int
-    cycles: float
 
     @property
     def config(self) -> TileConfig:
         return (self.split_k,)
 
 
-def pointwise_mean_tiles(src: Storage, dst: Storage, target: Target) -> list[PointwiseMeanTile]:
-    """The ways to share the work, the best first. A tile is 16 channels of an image."""
-    warps, blocks = target.local_size // WARP, tile_count(src.plane, SIDE)
-    input_blocks = tile_count(src.slices, SIDE // LANES)
-    tiles = dst.geometry.batch * tile_count(dst.slices, SIDE // LANES)
-
-    def tile(split_k: int) -> PointwiseMeanTile:
-        rounds, k_steps = tile_count(blocks * split_k, warps), input_blocks // split_k
-        waiting = tile_count(k_steps, prefetch_depth(k_steps, 1, 1)) * BATCH_LATENCY
-        loading = k_steps * min(warps, blocks * split_k) * (ROW_CYCLES + COLUMN_CYCLES)
-        sharing = reduction_cycles(target, split_k, 2) + reduction_cycles(target, warps, 1)
-        waves = tile_count(tiles, target.compute_units)
-        return PointwiseMeanTile(split_k, tiles, waves * (TILE_LATENCY + rounds * max(waiting, loading) + sharing))
-
-    # Split sums are added up once.
-    choices = (n for n in SPLIT_K if n == 1 or (input_blocks % n == 0 and blocks * n <= warps))
-    return sorted(map(tile, choices), key=lambda p: p.cycles)
+def pointwise_mean_candidates(
+    src: Storage, dst: Storage, target: Target
+) -> list[Candidate[PointwiseMeanTile, PointwiseMeanWork]]:
+    """The tiles of a pointwise convolution of ``src`` whose mean is ``dst``, the fastest first."""
+    return ranked(
+        _tiles(src, target),
+        lambda tile: _work(tile, src, dst, target),
+        lambda work: pointwise_mean_cycles(work, target),
+    )
 
 
-@lowering("pointwise_mean", "gpu")
+def _input_blocks(src: Storage) -> int:
+    return tile_count(src.slices, UNIT.side // LANES)
+
+
+def _tiles(src: Storage, target: Target) -> Iterator[PointwiseMeanTile]:
+    warps, row_blocks = target.local_size // UNIT.lanes, tile_count(src.plane, UNIT.side)
+    for split_k in SPLIT_K:
+        # Partial sums are added up once, so the warps of all splits have to run at the same time.
+        if split_k == 1 or (_input_blocks(src) % split_k == 0 and row_blocks * split_k <= warps):
+            yield PointwiseMeanTile(split_k)
+
+
+def _work(tile: PointwiseMeanTile, src: Storage, dst: Storage, target: Target) -> PointwiseMeanWork:
+    warps, warp_tiles = target.local_size // UNIT.lanes, tile_count(src.plane, UNIT.side) * tile.split_k
+    k_steps = _input_blocks(src) // tile.split_k
+    return PointwiseMeanWork(
+        tiles=dst.geometry.batch * tile_count(dst.slices, UNIT.side // LANES),
+        rounds=tile_count(warp_tiles, warps),
+        batches=tile_count(k_steps, prefetch_depth(k_steps, 1, 1)),
+        blocks=k_steps * min(warps, warp_tiles),
+        split_k=tile.split_k,
+    )
+
+
+@AMPERE.lowering("pointwise_mean")
 def pointwise_mean(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseMean)
-    tile = request.choose_candidate(pointwise_mean_tiles(src, dst, target))
-    input_blocks = tile_count(src.slices, SIDE // LANES)
-    packed = pack_fragments(request.constant(1), 1, input_blocks)
+    chosen = request.choose_candidate(pointwise_mean_candidates(src, dst, target))
+    split_k, input_blocks = chosen.tile.split_k, _input_blocks(src)
+    packed = UNIT.pack_right(request.constant(1), 1, input_blocks)
     return Kernel(
         "nvidia/pointwise_mean",
         {
             "pointwise_epilogue": inner_epilogue(attributes.epilogue),
-            "split_k": tile.split_k,
-            "prefetch_depth": prefetch_depth(input_blocks // tile.split_k, 1, 1),
+            "split_k": split_k,
+            "prefetch_depth": prefetch_depth(input_blocks // split_k, 1, 1),
             "input_blocks": input_blocks,
             "column_tiles": len(packed),
             "src": src,
@@ -81,10 +99,10 @@ def pointwise_mean(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             request.weights("weights", packed),
-            Argument("bias", "float", None, padded_bias(request.constant(2), len(packed) * SIDE)),
+            Argument("bias", "float", None, padded_bias(request.constant(2), len(packed) * UNIT.side)),
         ),
-        tiles=tile.tiles,
+        tiles=chosen.work.tiles,
         local_size=target.local_size,
-        workspace=max(workspace(target, tile.split_k, 2), target.local_size),
+        workspace=max(split_workspace(target, split_k, 2), target.local_size),
         macs=src.geometry.pixels * src.channels * dst.channels,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.normalization import LocalResponse
 
 
-@lowering("local_response")
+@PORTABLE.lowering("local_response")
 def local_response_kernel(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, LocalResponse)

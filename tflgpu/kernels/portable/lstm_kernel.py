@@ -8,8 +8,8 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES, pack
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
 
@@ -39,7 +39,7 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
     return np.ascontiguousarray(streams), Product(chunks, depth, depth * lanes, lanes // LANES)
 
 
-@lowering("lstm")
+@PORTABLE.lowering("lstm")
 def lstm_kernel(request: Request) -> Kernel:
     """One tile a batch row."""
     a, target = request.node.attributes, request.target

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.access import Access, access, coordinates
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 
 
-@lowering("matmul")
+@PORTABLE.lowering("matmul")
 def matmul_kernel(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, MatMul)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.mediapipe import PoolIndex, Unpool
@@ -13,14 +13,14 @@ from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Window
 
 
-@lowering("pool_index")
+@PORTABLE.lowering("pool_index")
 def pool_index_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, PoolIndex)
     return _vec4_kernel(request, "portable/pool_index", attributes.window, ("src",))
 
 
-@lowering("unpool")
+@PORTABLE.lowering("unpool")
 def unpool_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Unpool)
@@ -41,7 +41,7 @@ def _vec4_kernel(request: Request, template: str, window: Window, names: tuple[s
     )
 
 
-@lowering("pool")
+@PORTABLE.lowering("pool")
 def pool_kernel(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Pool)

@@ -7,11 +7,10 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import access
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
-from tflgpu.kernels.work_group import SPLIT_K, WARP, workspace
+from tflgpu.kernels.tiling import SPLIT_K, WARP, items_per_tile, split_workspace, tile_count
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 
 
@@ -39,7 +38,7 @@ COMBINATIONS = {
 }
 
 
-@lowering("reduce")
+@PORTABLE.lowering("reduce")
 def reduce_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, Reduce)
@@ -73,12 +72,12 @@ def reduce_kernel(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        workspace=workspace(request.target, sharers, 1),
+        workspace=split_workspace(request.target, sharers, 1),
         value_type=source_type,
     )
 
 
-@lowering("arg_extreme")
+@PORTABLE.lowering("arg_extreme")
 def arg_extreme_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, ArgExtreme)
@@ -119,7 +118,7 @@ def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
     return 1, tile_count(items, per_tile), per_tile
 
 
-@lowering("softmax")
+@PORTABLE.lowering("softmax")
 def softmax_kernel(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Softmax)
@@ -137,5 +136,5 @@ def softmax_kernel(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tiles,
         local_size=request.target.local_size,
-        workspace=workspace(request.target, sharers, 1),
+        workspace=split_workspace(request.target, sharers, 1),
     )

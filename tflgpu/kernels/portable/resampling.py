@@ -7,14 +7,14 @@ from math import prod
 import numpy as np
 
 from tflgpu.graph.layout import pack
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.resize import Resize
 
 
-@lowering("resampler")
+@PORTABLE.lowering("resampler")
 def resampler_kernel(request: Request) -> Kernel:
     g, target, warp = request.output.geometry, request.target, request.value(1)
     per_tile = items_per_tile(g.vec4s, target, 60)
@@ -35,7 +35,7 @@ def resampler_kernel(request: Request) -> Kernel:
     )
 
 
-@lowering("resize_bilinear")
+@PORTABLE.lowering("resize_bilinear")
 def resize_kernel(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Resize)

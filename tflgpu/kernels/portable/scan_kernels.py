@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tflgpu.kernels.access import coordinates
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
 
-@lowering("cumulative_sum")
+@PORTABLE.lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
     """One item is a line of quads along the axis, or of channels."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
@@ -38,7 +38,7 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
     )
 
 
-@lowering("top_k")
+@PORTABLE.lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, TopK)

@@ -23,6 +23,7 @@ ADVICE = 'install a CPU runtime with `pip install "tflgpu[cpu]"`, or the OpenCL 
 PTX_MEMORY_MODEL = (7, 0)
 
 PTX_HALF_MATRICES = (8, 0)
+MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.nvidia describes it
 
 # Among devices of one type: a compiler that vectorizes well first, simulators last.
 PLATFORM_ORDER = ("Intel(R) OpenCL", "Portable Computing Language", "Oclgrind")
@@ -33,7 +34,7 @@ class Device:
     """One OpenCL device.
 
     memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor (unless the caller chooses), ptx
-    and matrix_units are as in :class:`tflgpu.target.Target`.
+    is as in :class:`tflgpu.target.Target`; matrix_units says whether it has :data:`MATRIX_UNIT`.
     """
 
     index: int
@@ -64,7 +65,7 @@ class Device:
             storage="half" if precision == "fp16" else "float",
             executor=self.executor if options.executor == "auto" else options.executor,
             ptx=self.ptx,
-            matrix_units=self.matrix_units,
+            matrix_unit=MATRIX_UNIT if self.matrix_units else None,
         )
 
 

@@ -1,21 +1,22 @@
-"""Depthwise and transposed convolutions of any window, for both families."""
+"""Depthwise and transposed convolutions of any window."""
 
 from __future__ import annotations
 
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.lowering import lowering
+from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.convolutions import bias_argument, depthwise_arguments, runtime_weights
+from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import RUNTIME_BLOCK, pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
-from tflgpu.kernels.weights import bias_of, depthwise_arguments, runtime_weights
 from tflgpu.ops.image.convolution import Depthwise, TransposeConvolution
 
 
+@PORTABLE.lowering("depthwise")
 def depthwise(request: Request) -> Kernel:
-    """For every window and channel multiplier, on both families."""
+    """For every window and channel multiplier."""
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)
@@ -33,7 +34,7 @@ def depthwise(request: Request) -> Kernel:
     return Kernel("portable/depthwise", parameters, arguments, tiles, target.local_size, macs=macs)
 
 
-@lowering("transpose_convolution")
+@PORTABLE.lowering("transpose_convolution")
 def transpose_convolution(request: Request) -> Kernel:
     attributes, constant, target = request.node.attributes, request.value(1), request.target
     assert isinstance(attributes, TransposeConvolution)
@@ -61,7 +62,7 @@ def transpose_convolution(request: Request) -> Kernel:
         (
             request.activation("src", 0),
             weights,
-            Argument("bias", "float", None, bias_of(request, blocks * block)),
+            bias_argument(request, blocks * block),
         ),
         tiles=tile_count(items, per_tile),
         local_size=target.local_size,

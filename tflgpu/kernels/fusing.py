@@ -1,8 +1,8 @@
-"""What a node of a convolution multiplies its image with, for passes that make one kernel of several such nodes."""
+"""What fusions share that make one kernel of several nodes, and the lowerings of such kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from tflgpu.ops.image.convolution import Convolution
 
 
 def is_pointwise(node: Node) -> bool:
+    """Whether a node is a convolution of single pixels, in one group."""
     attributes = node.attributes
     return isinstance(attributes, Convolution) and attributes.window.is_pointwise and attributes.groups == 1
 
 
 def kernel_inputs(node: Node) -> int:
-    """How many inputs the kernel of a convolution reads; those of its steps come after them."""
+    """How many inputs the kernel of a convolution reads; those of its epilogue come after them."""
     return min(node.epilogue_inputs, default=len(node.inputs))
 
 
@@ -35,9 +36,9 @@ def weights_and_bias(
 
 
 def epilogue_without_inputs(graph: Graph, node: Node) -> tuple[EpilogueOp, ...] | None:
-    """The steps of ``node`` without inputs, for the inside of a kernel: single numbers become parameters.
+    """The epilogue of ``node`` for the inside of a kernel, where ops read no inputs: single numbers become parameters.
 
-    None if that cannot be, or if a step computes no float, or makes anything but zero of the lanes past the last
+    None if that cannot be, if an op computes no float, or if one makes anything but zero of the lanes past the last
     channel.
     """
     padded = graph[node.output].shape[-1] % LANES != 0
@@ -53,3 +54,17 @@ def epilogue_without_inputs(graph: Graph, node: Node) -> tuple[EpilogueOp, ...] 
         constants = tuple(float(n.data.item()) for n in numbers if n.data is not None)
         epilogue.append(EpilogueOp(op.function, values, constants + op.parameters))
     return tuple(epilogue)
+
+
+def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
+    """What templates see of an epilogue between two operators of one kernel: ops on floats that read no input."""
+    return [
+        {
+            "index": k + 1,
+            "function": op.function,
+            "operands": [{"value": o.index} for o in op.operands if isinstance(o, Value)],
+            "parameters": list(op.parameters),
+            "type": "float",
+        }
+        for k, op in enumerate(epilogue)
+    ]

@@ -1,7 +1,7 @@
-"""Make one node of the two layers of a squeeze-and-excitation and the product behind them, for GPUs.
+"""Make one node of the two layers of a squeeze-and-excitation and the product behind them.
 
-Each of the three is a kernel of a few microseconds that waits for the one before. One kernel computes the hidden layer
-in every work-group, which pays as long as its weights are few.
+Each of the three is a kernel of a few microseconds that waits for the one before. The one kernel computes the hidden
+layer in every work-group. It is faster as long as the layers have few weights.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
-from tflgpu.kernels.gpu.excitation import Excite, excite_cycles
+from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work, fits_work_group
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.layers import epilogue_without_inputs, is_pointwise, weights_and_bias
-from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import BATCH_LATENCY, NEXT_KERNEL, TILE_LATENCY
-from tflgpu.plan.boundary import storages
+from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import Target
 
 
@@ -30,11 +29,9 @@ class Excitation:
     attributes: Excite
 
 
-def fuse_excitations(graph: Graph, target: Target) -> Graph:
-    """One node for each squeeze-and-excitation that runs faster so; the conversions of ``graph`` are in place."""
-    if target.family != "gpu":
-        return graph
-    storage = storages(graph, target)
+@GPU.fusion
+def fuse_excitations(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """One node for each squeeze-and-excitation that runs faster so."""
     found = {}
     for node in graph.nodes:
         excitation = _excitation(graph, storage, node)
@@ -99,14 +96,16 @@ def _is_layer(graph: Graph, node: Node) -> bool:
 
 def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation, target: Target) -> bool:
     image, vector = storage[e.product.inputs[0]], storage[e.hidden.inputs[0]]
-    together = excite_cycles(image, vector, graph[e.hidden.output].shape[-1], target)
-    layer = TILE_LATENCY + BATCH_LATENCY + NEXT_KERNEL[target.executor]
-    product = tile_count(tile_count(image.vec4s, target.local_size), target.compute_units) * TILE_LATENCY
-    return together < 2 * layer + product
+    hidden, model = graph[e.hidden.output].shape[-1], target.cost_model
+    if not fits_work_group(hidden, target):
+        return False
+    layer = model.kernel(waves=1, phases=model.batch_latency) + model.next_kernel(target.executor)
+    product = model.kernel(waves(tile_count(image.vec4s, target.local_size), target), phases=0)
+    return excite_cycles(excite_work(image, vector, hidden, target), target) < 2 * layer + product
 
 
 def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
-    """The node for ``inputs`` of its kernel. Behind them come those of the product's other steps."""
+    """The node for ``inputs`` of its kernel. Behind them come those of the product's other epilogue ops."""
     others = [i for i in range(len(e.product.inputs)) if i not in (0, e.gate_input)]
 
     def place(operand: Operand) -> Operand:

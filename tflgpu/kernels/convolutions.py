@@ -1,20 +1,22 @@
-"""Weights and biases of convolutions as arguments of kernels."""
+"""What lowerings of convolutions share: their arguments, and facts that predicates ask for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.kernel import Argument
 from tflgpu.kernels.packing import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped, padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.convolution import Convolution, Depthwise
+
+UNROLLED_TAPS = 25  # of a depthwise window; the weights of larger ones would not stay in registers
 
 
-def bias_of(request: Request, padded: int) -> Array:
-    return padded_bias(request.optional_constant(2), padded)
+def bias_argument(request: Request, size: int) -> Argument:
+    """The bias as ``size`` floats; zeros where there is none."""
+    return Argument("bias", "float", None, padded_bias(request.optional_constant(2), size))
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def packed_weights(request: Request, block: int) -> PackedWeights:
 
 
 def runtime_weights(request: Request) -> Argument:
-    """Weights that ``passes/weights.py`` had packed."""
+    """Weights that the pass :mod:`tflgpu.passes.pack_weights` had packed."""
     assert request.shape(1).shape[1:] == (RUNTIME_BLOCK,), f"the weights of {request.node.kind} are not packed"
     return request.activation("weights", 1)
 
@@ -67,6 +69,17 @@ def convolution_macs(request: Request) -> int:
 
 def depthwise_arguments(request: Request) -> tuple[Argument, Argument, Argument]:
     """Image, weights and bias; weights [1, kh, kw, channels] in PHWC4 are what the kernels want."""
-    g = request.output.geometry
-    bias = bias_of(request, g.slices * LANES)
-    return request.activation("src", 0), request.operand("weights", 1), Argument("bias", "float", None, bias)
+    bias = bias_argument(request, request.output.slices * LANES)
+    return request.activation("src", 0), request.operand("weights", 1), bias
+
+
+def has_unrolled_taps(request: Request) -> bool:
+    """Whether a depthwise convolution has one output a channel, and a window small enough to unroll."""
+    return unrolls(request.node.attributes)
+
+
+def unrolls(attributes: object) -> bool:
+    """:func:`has_unrolled_taps` by the attributes of a node of any kind."""
+    if not isinstance(attributes, Depthwise):
+        return False
+    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS

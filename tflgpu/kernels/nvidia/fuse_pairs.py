@@ -1,30 +1,30 @@
-"""Join neighbours that one kernel computes faster than two, for devices with matrix units.
+"""Make one node of two neighbours that one kernel computes faster, on matrix units.
 
-Neighbours are a node and the only one that reads it, as its first input; so each node has one neighbour at most on
-either side, and belongs to one pair at most. Of all ways to form pairs along a chain the one is taken that saves the
-most, by the model of cycles of ``ops/group_work.py``.
+Neighbours are a node and the only one that reads it, as its first input. So each node has at most one neighbour on
+either side, and belongs to at most one pair. Of all ways to form pairs along a chain, the one that saves the most
+cycles by the target's cost model is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from typing import Any
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, joint_sources
-from tflgpu.kernels.gpu.convolution_gpu import UNROLLED_TAPS, depthwise_tiles
+from tflgpu.kernels.candidates import Candidate
+from tflgpu.kernels.convolutions import unrolls
+from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs, weights_and_bias
+from tflgpu.kernels.gpu.depthwise_kernels import depthwise_candidates
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.layers import epilogue_without_inputs, is_pointwise, kernel_inputs, weights_and_bias
-from tflgpu.kernels.nvidia.convolution_choice import convolution_tiles
-from tflgpu.kernels.nvidia.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_tiles
-from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_tiles
-from tflgpu.kernels.nvidia.pointwise_mean import PointwiseMean, pointwise_mean_tiles
-from tflgpu.kernels.request import Candidate
-from tflgpu.kernels.work_group import NEXT_KERNEL, TILE_LATENCY
+from tflgpu.kernels.nvidia import AMPERE
+from tflgpu.kernels.nvidia.convolution_kernels import convolution_candidates
+from tflgpu.kernels.nvidia.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_candidates
+from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.nvidia.pointwise_mean import PointwiseMean, pointwise_mean_candidates
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window
-from tflgpu.plan.boundary import storages
 from tflgpu.target import Target
 
 Storages = Mapping[TensorId, Storage]
@@ -34,24 +34,20 @@ Storages = Mapping[TensorId, Storage]
 class PairKind:
     """Two kinds of neighbours that one kernel can compute.
 
-    name: the joint node's kind. first, second: whether a node is the one. attributes: of the joint node, from both.
-    parts: of its kernel, the best first, from the second and the storage of image and result; none if local memory is
-    too small.
+    name: the kind of the one node. first, second: whether a node is the one. attributes: of the one node, from both.
+    candidates: of its kernel, the fastest first, from the second node and the storage of image and result; none if
+    local memory is too small.
     """
 
     name: str
     first: Callable[[Node], bool]
     second: Callable[[Node], bool]
     attributes: Callable[[Node, Node], object]
-    parts: Callable[[Node, Storage, Storage, Target], Sequence[Candidate]]
+    candidates: Callable[[Node, Storage, Storage, Target], Sequence[Candidate[Any, Any]]]
 
 
 def _is_depthwise(node: Node) -> bool:
-    """Whether its taps are few enough to be unrolled."""
-    attributes = node.attributes
-    if not isinstance(attributes, Depthwise):
-        return False
-    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= UNROLLED_TAPS
+    return unrolls(node.attributes)
 
 
 def _is_image_mean(node: Node) -> bool:
@@ -70,7 +66,7 @@ PAIR_KINDS = (
         is_pointwise,
         _is_depthwise,
         lambda first, second: PointwiseDepthwise(_depthwise_window(second), first.epilogue),
-        lambda second, image, result, target: pointwise_depthwise_tiles(
+        lambda second, image, result, target: pointwise_depthwise_candidates(
             _depthwise_window(second), image, result, target
         ),
     ),
@@ -79,21 +75,21 @@ PAIR_KINDS = (
         _is_depthwise,
         is_pointwise,
         lambda first, second: DepthwisePointwise(_depthwise_window(first), first.epilogue),
-        lambda second, image, result, target: depthwise_pointwise_tiles(image, result, target),
+        lambda second, image, result, target: depthwise_pointwise_candidates(image, result, target),
     ),
     PairKind(
         "pointwise_mean",
         is_pointwise,
         _is_image_mean,
         lambda first, second: PointwiseMean(first.epilogue),
-        lambda second, image, result, target: pointwise_mean_tiles(image, result, target),
+        lambda second, image, result, target: pointwise_mean_candidates(image, result, target),
     ),
 )
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbours, and the cycles that one kernel of both saves. The first has steps that suit its inside."""
+    """Two neighbours, and the cycles that one kernel of both saves. The first one's epilogue reads no inputs."""
 
     kind: PairKind
     first: Node
@@ -101,11 +97,12 @@ class Pair:
     saved: float
 
 
-def fuse_pairs(graph: Graph, target: Target) -> Graph:
-    """One node for each pair that runs faster so on ``target``; the conversions of ``graph`` are in place."""
-    if not target.matrix_units or target.storage != "half":
+@AMPERE.fusion
+def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
+    """One node for each pair that runs faster so on ``target``."""
+    if target.storage != "half":
         return graph
-    pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, target)})
+    pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, storage, target)})
     dropped = {pair.first.output for pair in pairs.values()}
     fresh = graph.fresh_ids()
     zeros: list[Tensor] = []
@@ -122,20 +119,20 @@ def fuse_pairs(graph: Graph, target: Target) -> Graph:
     return graph.with_nodes(nodes, zeros)
 
 
-def _pairs(graph: Graph, target: Target) -> Iterator[Pair]:
+def _pairs(graph: Graph, storage: Storages, target: Target) -> Iterator[Pair]:
     """Every pair of neighbours that one kernel can compute, and computes faster, in the order of the second."""
-    storage = storages(graph, target)
     for second in graph.nodes:
         first = graph.producer.get(second.inputs[0]) if second.inputs else None
         kind = next((k for k in PAIR_KINDS if first and k.first(first) and k.second(second)), None)
         if first is None or kind is None or not _fusable(graph, storage, first, second):
             continue
         epilogue = epilogue_without_inputs(graph, first)
-        parts = kind.parts(second, storage[first.inputs[0]], storage[second.output], target)
-        alone = _cycles(storage, first, target) + NEXT_KERNEL[target.executor] + _cycles(storage, second, target)
-        if epilogue is not None and parts and parts[0].cycles < alone:
+        together = kind.candidates(second, storage[first.inputs[0]], storage[second.output], target)
+        between = target.cost_model.next_kernel(target.executor)
+        alone = _cycles(storage, first, target) + between + _cycles(storage, second, target)
+        if epilogue is not None and together and together[0].cycles < alone:
             first = replace(first, inputs=first.inputs[: kernel_inputs(first)], epilogue=epilogue)
-            yield Pair(kind, first, second, alone - parts[0].cycles)
+            yield Pair(kind, first, second, alone - together[0].cycles)
 
 
 def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
@@ -172,14 +169,14 @@ def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool
 
 
 def _cycles(storage: Storages, node: Node, target: Target) -> float:
-    """Rough cycles of a kernel of one node of a pair."""
+    """Cycles of a kernel of one node of a pair."""
     result = storage[node.output]
     match node.attributes:
         case Depthwise(window):
-            return depthwise_tiles(window, result, target)[0].cycles
+            return depthwise_candidates(window, result, target)[0].cycles
         case Convolution(window):
-            return convolution_tiles(window, storage[node.inputs[0]], result, target)[0].cycles
-    return TILE_LATENCY  # a mean, which takes little more
+            return convolution_candidates(window, storage[node.inputs[0]], result, target)[0].cycles
+    return target.cost_model.kernel(waves=1, phases=0)  # a mean, which takes little more
 
 
 def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants: tuple[TensorId, ...]) -> Node:

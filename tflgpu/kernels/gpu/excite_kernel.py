@@ -9,27 +9,24 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.inner_epilogue import inner_epilogue
+from tflgpu.kernels.fusing import inner_epilogue
+from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.lowering import lowering
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count
-from tflgpu.kernels.work_group import BATCH_LATENCY, TILE_LATENCY
+from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import ITEM_BYTES, Target
-
-WEIGHT_BYTES_PER_CYCLE = 32  # of a compute unit, while all of them read the same
 
 
 @dataclass(frozen=True)
 class Excite:
-    """``image * gate(hidden(vector))`` of two fully connected layers with steps of their own, for GPUs.
+    """``image * gate(hidden(vector))`` of two fully connected layers with epilogues of their own.
 
     Inputs: image NHWC, vector [batch, 1, 1, in], weights [hidden, 1, 1, in] and bias of the hidden layer, weights
-    [channels, 1, 1, hidden] and bias of the gates; weights and biases are constants. Made by planning
-    (``plan/excitation.py``).
+    [channels, 1, 1, hidden] and bias of the gates; weights and biases are constants. Made by
+    :mod:`tflgpu.kernels.gpu.fuse_excitations`.
 
-    hidden_steps, gate_steps: functions of their own earlier values.
+    hidden_epilogue, gate_epilogue: ops that read no inputs.
     """
 
     hidden_epilogue: tuple[EpilogueOp, ...]
@@ -37,40 +34,47 @@ class Excite:
 
 
 @dataclass(frozen=True)
-class Division:
-    """How groups divide the work: each slice of an image in ``chunks`` of ``per_tile`` pixels."""
+class ExciteWork:
+    """How work-groups divide the work: each slice of an image in ``chunks`` of ``per_tile`` pixels.
+
+    weight_bytes: of both layers, which each work-group reads.
+    """
 
     chunks: int
     per_tile: int
     tiles: int
+    weight_bytes: int
 
 
-def division(image: Storage, target: Target) -> Division:
-    """As many tiles as there are compute units, if that leaves a pixel for each work-item."""
+def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) -> ExciteWork:
+    """As many tiles as there are compute units, if that leaves a pixel for each work-item. hidden: channels."""
     slices = image.batch * image.slices
     most = tile_count(image.plane, target.local_size)
     chunks = max(1, min(most, target.compute_units // slices))
-    return Division(chunks, tile_count(image.plane, chunks), slices * chunks)
+    weights = tile_count(hidden, LANES) * (vector.slices + 1) * LANES * LANES
+    return ExciteWork(chunks, tile_count(image.plane, chunks), slices * chunks, weights * ITEM_BYTES[target.storage])
 
 
-def excite_cycles(image: Storage, vector: Storage, hidden: int, target: Target) -> float:
-    """Rough cycles of the kernel, as in group_work.py; infinite if the hidden layer is too large for a work-group."""
-    hidden_slices = tile_count(hidden, LANES)
-    if hidden_slices * LANES > target.local_size:
-        return float("inf")
-    weights = hidden_slices * (vector.slices + 1) * LANES * LANES * ITEM_BYTES[target.storage]
-    waves = tile_count(division(image, target).tiles, target.compute_units)
-    return waves * (TILE_LATENCY + 2 * BATCH_LATENCY + weights / WEIGHT_BYTES_PER_CYCLE)
+def fits_work_group(hidden: int, target: Target) -> bool:
+    """Whether a work-group has a work-item for each channel of the hidden layer."""
+    return tile_count(hidden, LANES) * LANES <= target.local_size
 
 
-@lowering("excite", "gpu")
+def excite_cycles(work: ExciteWork, target: Target) -> float:
+    """Cycles of the kernel: two batches of loads, one for each layer, and the weights."""
+    model = target.cost_model
+    loading = work.weight_bytes / model.shared_weight_bytes
+    return model.kernel(waves(work.tiles, target), 2 * model.batch_latency + loading)
+
+
+@GPU.lowering("excite")
 def excite(request: Request) -> Kernel:
     attributes, src, squeezed, dst = request.node.attributes, request.input(0), request.input(1), request.output
     assert isinstance(attributes, Excite)
     target = request.target
     hidden_weights, gate_weights = request.constant(2), request.constant(4)
     hidden_slices = tile_count(len(hidden_weights), LANES)
-    work = division(dst, target)
+    work = excite_work(dst, squeezed, len(hidden_weights), target)
     return Kernel(
         "gpu/excite",
         {

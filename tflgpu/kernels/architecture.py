@@ -1,0 +1,108 @@
+"""Architectures of devices, and the lowerings, fusions and preludes that each of them registers.
+
+An architecture is a folder beside this module. It may refine another: its lowerings come first, and the other's serve
+where it has none. Importing :mod:`tflgpu.kernels` imports every folder, so that a new one needs no edit elsewhere.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.request import Request
+from tflgpu.target import Target
+
+Lower = Callable[[Request], Kernel]
+Fuse = Callable[[Graph, Mapping[TensorId, Storage], Target], Graph]
+
+
+@dataclass(frozen=True, eq=False)
+class Architecture:
+    """Devices that kernels are written for.
+
+    includes: whether a device is of it, given that it is of the refined one. prelude: templates with which programs
+    for it begin.
+    """
+
+    name: str
+    has: Callable[[Target], bool]
+    refines: Architecture | None = None
+    prelude: tuple[str, ...] = ()
+
+    def includes(self, target: Target) -> bool:
+        """Whether a device is of this architecture."""
+        return self.has(target) and (self.refines is None or self.refines.includes(target))
+
+    @property
+    def depth(self) -> int:
+        """How many architectures it refines, one through another."""
+        return 0 if self.refines is None else 1 + self.refines.depth
+
+    def register(self) -> Architecture:
+        """Make it known to :func:`prelude_templates`; returns itself."""
+        insort(ARCHITECTURES, self, key=lambda architecture: architecture.depth)
+        return self
+
+    def lowering(self, kind: str, when: Callable[[Request], bool] | None = None) -> Callable[[Lower], Lower]:
+        """Register the decorated function for nodes of ``kind``. when: what must be true of a request as well."""
+
+        def register(lower: Lower) -> Lower:
+            insort(LOWERINGS, Lowering(kind, self, when, lower), key=Lowering.precedence)
+            return lower
+
+        return register
+
+    def fusion(self, fuse: Fuse) -> Fuse:
+        """Register the decorated function, which makes one node of several that one kernel computes faster."""
+        insort(FUSIONS, (self, fuse), key=lambda entry: entry[0].depth)
+        return fuse
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """How nodes of one kind become kernels, on one architecture. when: what else must be true; None for nothing."""
+
+    kind: str
+    architecture: Architecture
+    when: Callable[[Request], bool] | None
+    lower: Lower
+
+    def precedence(self) -> tuple[int, bool]:
+        """Refining architectures before refined ones, conditions before none."""
+        return -self.architecture.depth, self.when is None
+
+    def applies(self, request: Request) -> bool:
+        fits = self.kind == request.node.kind and self.architecture.includes(request.target)
+        return fits and (self.when is None or self.when(request))
+
+
+ARCHITECTURES: list[Architecture] = []
+LOWERINGS: list[Lowering] = []  # the first that applies is taken
+FUSIONS: list[tuple[Architecture, Fuse]] = []  # in the order in which they run
+
+PORTABLE = Architecture("portable", lambda _: True).register()
+
+
+def lower_node(request: Request) -> Kernel:
+    """The kernel of a node, by the first lowering that applies."""
+    return next(lowering for lowering in LOWERINGS if lowering.applies(request)).lower(request)
+
+
+def fuse_nodes(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """The graph with one node for several wherever an architecture of ``target`` computes them faster so.
+
+    storage: of every activation; nodes that are made keep the tensors that they write.
+    """
+    for architecture, fuse in FUSIONS:
+        if architecture.includes(target):
+            graph = fuse(graph, storage, target)
+    return graph
+
+
+def prelude_templates(target: Target) -> tuple[str, ...]:
+    """What programs for ``target`` begin with."""
+    included = (architecture for architecture in ARCHITECTURES if architecture.includes(target))
+    return tuple(template for architecture in included for template in architecture.prelude)

@@ -1,0 +1,49 @@
+"""Candidates: the tile configurations that a kernel could have, ranked by what the target's cost model says of them.
+
+Three things are kept apart. A kernel *enumerates* its tiles. It *counts* the work of each: tiles, k-steps, loads and
+bytes. The *cost model* turns counts into cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+TileConfig = tuple[int, ...]  # the numbers that tell one tile of a kernel from the others
+
+
+class Tile(Protocol):
+    """What a work-group, a warp or a work-item computes at once."""
+
+    @property
+    def config(self) -> TileConfig: ...
+
+
+class Work(Protocol):
+    """What the tiles of a kernel have to do."""
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles there are."""
+
+
+AnyTile = TypeVar("AnyTile", bound=Tile)
+AnyWork = TypeVar("AnyWork", bound=Work)
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[AnyTile, AnyWork]):
+    """A tile, its work, and the cycles that the kernel takes with it."""
+
+    tile: AnyTile
+    work: AnyWork
+    cycles: float
+
+
+def ranked(
+    tiles: Iterable[AnyTile], count: Callable[[AnyTile], AnyWork], cycles: Callable[[AnyWork], float]
+) -> list[Candidate[AnyTile, AnyWork]]:
+    """The candidates of all ``tiles``, the fastest first; of equal ones the first stays first."""
+    counted = ((tile, count(tile)) for tile in tiles)
+    return sorted((Candidate(tile, work, cycles(work)) for tile, work in counted), key=lambda c: c.cycles)

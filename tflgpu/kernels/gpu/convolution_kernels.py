@@ -1,0 +1,104 @@
+"""Convolutions on GPUs: each work-item computes some pixels of some output slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.packing import RUNTIME_BLOCK, block_inputs
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.ops.image.convolution import Convolution
+
+# Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
+TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
+RUNTIME_TILES = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
+
+
+@dataclass(frozen=True)
+class ConvolutionTile:
+    """Pixels and output slices of one work-item, and how many work-items share the input slices."""
+
+    pixels: int
+    slices: int
+    split_k: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.pixels, self.slices, self.split_k
+
+    @property
+    def accumulators(self) -> int:
+        """vec4s of a work-item."""
+        return self.pixels * self.slices
+
+
+def candidates(request: Request) -> list[Candidate[ConvolutionTile, KLoopWork]]:
+    """The tiles of a convolution, the fastest first."""
+    return ranked(_tiles(request), lambda tile: _work(tile, request), lambda work: k_loop_cycles(work, request.target))
+
+
+def _tiles(request: Request) -> Iterator[ConvolutionTile]:
+    src, dst = request.input(0), request.output
+    shapes = RUNTIME_TILES if request.value(1) is None else [tile for tile in TILES if tile[1] <= dst.slices]
+    for (pixels, slices), split_k in product(shapes, SPLIT_K):
+        if split_k <= src.slices and can_split(request.target, split_k, pixels * slices):
+            yield ConvolutionTile(pixels, slices, split_k)
+
+
+def _work(tile: ConvolutionTile, request: Request) -> KLoopWork:
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, Convolution)
+    read = block_inputs(g.channels, attributes.groups, tile.slices * LANES, request.input(0).geometry)
+    items = g.batch * len(read.first) * tile_count(g.plane, tile.pixels)
+    return KLoopWork(
+        tiles=tile_count(items * tile.split_k, request.target.local_size),
+        k_steps=prod(attributes.window.kernel) * read.slices,
+        loads=tile.pixels + tile.slices,
+        products=tile.accumulators,
+        accumulators=tile.accumulators,
+        split_k=tile.split_k,
+    )
+
+
+@GPU.lowering("convolution")
+def convolution(request: Request) -> Kernel:
+    attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
+    assert isinstance(attributes, Convolution)
+    tile = request.choose_candidate(candidates(request)).tile
+    weights = packed_weights(request, tile.slices * LANES)
+    items = g.batch * weights.blocks * tile_count(g.plane, tile.pixels)
+    per_tile = target.local_size // tile.split_k
+    return Kernel(
+        "gpu/convolution",
+        {
+            "window": attributes.window,
+            "pixels": tile.pixels,
+            "slices_out": tile.slices,
+            "slices": weights.read.slices,
+            "split_k": tile.split_k,
+            "slices_per_split": tile_count(weights.read.slices, tile.split_k),
+            "first_slice": weights.read.expression,
+            "out_blocks": weights.blocks,
+            "per_tile": per_tile,
+            "src": src,
+            "weights_type": weights.argument.type,
+        },
+        (
+            request.activation("src", 0),
+            weights.argument,
+            bias_argument(request, weights.blocks * tile.slices * LANES),
+        ),
+        tiles=tile_count(items, per_tile),
+        local_size=target.local_size,
+        workspace=split_workspace(target, tile.split_k, tile.accumulators),
+        macs=convolution_macs(request),
+    )

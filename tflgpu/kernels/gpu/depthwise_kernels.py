@@ -1,0 +1,86 @@
+"""Depthwise convolutions on GPUs: each work-item computes some pixels of a column, which share input rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.image.convolution import Depthwise
+from tflgpu.ops.image.window import Window
+from tflgpu.target import Target
+
+PIXELS = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class DepthwiseTile:
+    """Pixels of a work-item, one below the other."""
+
+    pixels: int
+
+    @property
+    def config(self) -> TileConfig:
+        return (self.pixels,)
+
+
+def depthwise_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DepthwiseTile, KLoopWork]]:
+    """The tiles of a depthwise convolution that gives ``dst``, the fastest first."""
+    tiles = (DepthwiseTile(pixels) for pixels in PIXELS if pixels <= dst.height)
+    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: k_loop_cycles(work, target))
+
+
+def _work(tile: DepthwiseTile, window: Window, dst: Storage, target: Target) -> KLoopWork:
+    """All taps are one k-step: their loads are under way at once."""
+    taps = prod(window.kernel)
+    items = dst.batch * dst.slices * tile_count(dst.height, tile.pixels) * dst.width
+    return KLoopWork(
+        tiles=tile_count(items, target.local_size),
+        k_steps=1,
+        loads=taps + window.kernel[1] * len(_rows(window, tile.pixels)),
+        products=taps * tile.pixels / LANES,
+        accumulators=tile.pixels,
+    )
+
+
+def _rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The input rows that ``pixels`` outputs of a column need, from the first tap of the first one on.
+
+    Each comes with its uses: the output and the tap that it is for.
+    """
+    uses: dict[int, list[tuple[int, int]]] = {}
+    for j, ky in product(range(pixels), range(window.kernel[0])):
+        uses.setdefault(j * window.stride[0] + ky * window.dilation[0], []).append((j, ky))
+    return sorted(uses.items())
+
+
+@GPU.lowering("depthwise", when=has_unrolled_taps)
+def depthwise_columns(request: Request) -> Kernel:
+    attributes, g, target = request.node.attributes, request.output.geometry, request.target
+    assert isinstance(attributes, Depthwise)
+    window = attributes.window
+    chosen = request.choose_candidate(depthwise_candidates(window, request.output, target))
+    arguments = depthwise_arguments(request)
+    return Kernel(
+        "gpu/depthwise_columns",
+        {
+            "window": window,
+            "pixels": chosen.tile.pixels,
+            "rows": _rows(window, chosen.tile.pixels),
+            "per_tile": target.local_size,
+            "src": request.input(0),
+            "weights_type": arguments[1].type,
+        },
+        arguments,
+        tiles=chosen.work.tiles,
+        local_size=target.local_size,
+        macs=prod(window.kernel) * g.pixels * g.channels,
+    )

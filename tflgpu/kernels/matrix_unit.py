@@ -1,0 +1,29 @@
+"""What kernels of implicit GEMM need to know of a matrix unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Array
+
+# Weights [out, kh, kw, in], blocks of columns that divide the result, blocks of K -> fragments in the order in which
+# lanes load them; channels that the weights do not have are zero.
+PackFragments = Callable[[Array, int, int], Array]
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """A matrix unit, as kernels use it: products of square blocks of half precision with sums in float.
+
+    name: as :class:`tflgpu.target.Target` has it. side: rows, columns and K of a block. lanes: work-items that hold the
+    fragments of a block together. left_columns: output channels of a block of weights on the left side of a product.
+    pack_right, pack_left: weights as the right and as the left side of products.
+    """
+
+    name: str
+    side: int
+    lanes: int
+    left_columns: int
+    pack_right: PackFragments
+    pack_left: PackFragments

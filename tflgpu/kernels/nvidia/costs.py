@@ -1,0 +1,158 @@
+"""How long kernels on matrix units take: from the counts of their work to cycles, by the target's cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.kernels.gpu.costs import split_cycles
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.tiling import tile_count, waves
+from tflgpu.target import Target
+
+
+@dataclass(frozen=True)
+class GemmWork:
+    """Implicit GEMM: each warp loads ``row_blocks`` blocks of pixels and ``column_blocks`` of weights in a k-step.
+
+    k_steps: of a warp tile, which ``split_k`` warps share.
+    """
+
+    tiles: int
+    k_steps: int
+    row_blocks: int
+    column_blocks: int
+    split_k: int
+
+
+def implicit_gemm_cycles(work: GemmWork, target: Target) -> float:
+    """Cycles of the kernel: the caches serve one warp of a work-group after another."""
+    model, costs = target.cost_model, target.cost_model.matrix_unit
+    warps = target.local_size // UNIT.lanes
+    loads = costs.pixel_block_cycles * work.row_blocks + costs.weight_block_cycles * work.column_blocks
+    loop = model.k_loop(tile_count(work.k_steps, work.split_k), warps * loads)
+    accumulators = 2 * work.row_blocks * work.column_blocks
+    return model.kernel(waves(work.tiles, target), loop + split_cycles(work.split_k, accumulators, target))
+
+
+@dataclass(frozen=True)
+class MultistageWork:
+    """Implicit GEMM with operands in local memory: what one work-group does in one stage, and in all.
+
+    stages_in_all: how many stages it computes. macs: of one stage. copied_bytes, read_bytes: of one stage, to local
+    memory and from there. l2_bytes: of those copied, what L1 does not have yet. stored_bytes: of the result.
+    depth: stages of local memory. resident: work-groups that a compute unit has registers for.
+    """
+
+    tiles: int
+    stages_in_all: int
+    macs: int
+    copied_bytes: int
+    read_bytes: int
+    l2_bytes: float
+    stored_bytes: int
+    depth: int
+    resident: int
+    pointwise: bool
+
+
+def multistage_cycles(work: MultistageWork, target: Target) -> float:
+    """Cycles of the kernel: latencies are hidden by the other stages, and by other work-groups of the compute unit."""
+    costs, in_turn = target.cost_model.multistage, waves(work.tiles, target)
+    busy = max(
+        work.macs / costs.macs,
+        (work.read_bytes + work.copied_bytes) / costs.local_bytes,
+        work.l2_bytes / costs.l2_bytes,
+    )
+    groups = min(work.resident, in_turn)
+    stage = max(busy, costs.copy_latency / (work.depth - 1) / groups) + costs.barrier_latency / groups
+    storing = work.stored_bytes / costs.stored_bytes
+    cycles = in_turn * (costs.tile_latency / groups + work.stages_in_all * stage + storing)
+    return cycles * costs.pointwise_factor if work.pointwise else cycles
+
+
+@dataclass(frozen=True)
+class PointwiseDepthwiseWork:
+    """A pointwise convolution to local memory, then a depthwise one from there.
+
+    k_steps: that a warp computes one after another. active_warps: that load in a k-step, one block of pixels and
+    ``column_blocks`` of weights each. depthwise_vec4s: of the result, that a work-item computes.
+    workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
+    """
+
+    tiles: int
+    k_steps: int
+    active_warps: int
+    column_blocks: int
+    split_k: int
+    depthwise_vec4s: int
+    sum_vec4s: int
+    workspace: int
+
+
+def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> float:
+    """Cycles of the kernel: the two convolutions come one after the other."""
+    model, costs = target.cost_model, target.cost_model.matrix_unit
+    # A block of pixels counts as much as one of weights here.
+    loads = work.active_warps * costs.weight_block_cycles * (1 + work.column_blocks)
+    pointwise = model.k_loop(work.k_steps, loads) + split_cycles(work.split_k, 2 * work.column_blocks, target)
+    depthwise = work.depthwise_vec4s * costs.depthwise_row_vec4_cycles
+    return model.kernel(waves(work.tiles, target), pointwise + depthwise)
+
+
+@dataclass(frozen=True)
+class DepthwisePointwiseWork:
+    """A depthwise convolution to local memory, then a pointwise one from there.
+
+    depthwise_vec4s: that a work-item computes. rounds: of warp tiles that a warp computes one after another.
+    k_steps: of one round. batches: of k-steps whose weights are loaded at once, in one round.
+    weight_blocks: that active warps load in all rounds.
+    workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
+    """
+
+    tiles: int
+    depthwise_vec4s: int
+    rounds: int
+    k_steps: int
+    batches: int
+    weight_blocks: int
+    column_blocks: int
+    split_k: int
+    sum_vec4s: int
+    workspace: int
+
+
+def depthwise_pointwise_cycles(work: DepthwisePointwiseWork, target: Target) -> float:
+    """Cycles of the kernel: weights that fit into registers are loaded while the depthwise convolution computes."""
+    model, costs = target.cost_model, target.cost_model.matrix_unit
+    depthwise = work.depthwise_vec4s * costs.depthwise_vec4_cycles
+    loading = work.weight_blocks * costs.weight_block_cycles
+    if work.rounds == 1 and work.batches == 1:
+        both = max(depthwise, loading) + work.k_steps * costs.local_k_step_latency
+    else:
+        both = depthwise + max(work.rounds * work.batches * model.batch_latency, loading)
+    reduction = split_cycles(work.split_k, 2 * work.column_blocks, target)
+    return model.kernel(waves(work.tiles, target), both + reduction)
+
+
+@dataclass(frozen=True)
+class PointwiseMeanWork:
+    """A pointwise convolution of a whole image for 16 channels, and the mean of its pixels.
+
+    rounds: of blocks of 16 pixels that a warp computes one after another. batches: of k-steps that are loaded at once,
+    in one round. blocks: of pixels, and as many of weights, that active warps load in one round.
+    """
+
+    tiles: int
+    rounds: int
+    batches: int
+    blocks: int
+    split_k: int
+
+
+def pointwise_mean_cycles(work: PointwiseMeanWork, target: Target) -> float:
+    """Cycles of the kernel: partial sums of K first, then those of the warps' pixels."""
+    model, costs = target.cost_model, target.cost_model.matrix_unit
+    waiting = work.batches * model.batch_latency
+    loading = work.blocks * (costs.pixel_block_cycles + costs.weight_block_cycles)
+    sharing = split_cycles(work.split_k, 2, target) + split_cycles(target.local_size // UNIT.lanes, 1, target)
+    return model.kernel(waves(work.tiles, target), work.rounds * max(waiting, loading) + sharing)
