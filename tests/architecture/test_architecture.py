@@ -98,7 +98,7 @@ OWNERS = {
 
 
 def part_of(module: Path) -> str:
-    return module.relative_to(PACKAGE).partitions[0].removesuffix(".py")
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 WARP_TILES = set(map(part_of, MODULES))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tflgpu.ops
+import tflgpu.kernels
 from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.support.templates import kernel_templates
@@ -22,7 +22,7 @@ from tflgpu.ops import REGISTRY
 from tflgpu.ops.epilogue_ops import ACTIVATIONS, FUNCTIONS
 
 FAMILIES = ("cpu", "gpu")
-OPS = Path(tflgpu.ops.__file__).parent
+KERNELS = Path(tflgpu.kernels.__file__).parent
 
 
 def test_every_operator_has_a_row() -> None:
@@ -35,14 +35,15 @@ def test_row_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_step_function_has_a_macro() -> None:
+def test_every_epilogue_function_has_a_macro() -> None:
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(template_folder()))
-    module = environment.get_template("access/epilogue_ops.cl.j2").module
+    template = environment.get_template("access/epilogue_ops.cl.j2")
+    module = template.module
     macros = {name for name in dir(module) if isinstance(getattr(module, name), jinja2.runtime.Macro)}
-    assert FUNCTIONS.keys() - macros == set(), "step functions without a macro in templates/access/epilogue_ops.cl.j2"
+    assert FUNCTIONS.keys() - macros == set(), f"epilogue functions without a macro in {template.name}"
 
 
-def test_activations_are_step_functions() -> None:
+def test_activations_are_epilogue_functions() -> None:
     assert set(ACTIVATIONS.values()) - {""} <= FUNCTIONS.keys()
 
 
@@ -62,10 +63,10 @@ def test_every_emitted_kind_has_a_kernel(row: Row, data: st.DataObject) -> None:
 
 
 def test_every_template_belongs_to_a_kernel() -> None:
-    """Variants name their template in a literal."""
+    """Lowerings name their template in a literal."""
     literals = {
         node.value
-        for module in OPS.glob("*.py")
+        for module in KERNELS.rglob("*.py")
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

@@ -44,9 +44,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    expected = {f"tflgpu/templates/{path.name}" for path in (ROOT / "templates").iterdir()}
-    expected |= {f"tflgpu/cache_format/{path.name}" for path in (ROOT / "cache_format").iterdir() if path.is_file()}
-    expected |= {f"tflgpu/cache_format/golden/{path.name}" for path in (ROOT / "cache_format" / "golden").iterdir()}
+    folders = ("templates", "cache_format")
+    expected = {
+        f"tflgpu/{p.relative_to(ROOT)}" for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file()
+    }
     expected |= {"tflgpu/py.typed", "tflgpu/examples/digits/digits.tflite", "tflgpu/examples/digits/held_out.npz"}
     assert expected - names == set()
 
@@ -64,4 +65,4 @@ def test_an_installed_wheel_runs_a_model(wheel: Path, tmp_path: Path) -> None:
     Path(own, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     inner = prefix / "bin" / "python"
     python("-m", "pip", "--python", inner, "install", "--quiet", "--no-deps", wheel, cwd=tmp_path)
-    python("-c", READS_DIGITS.format(prefix=str(prefix)), cwd=tmp_path, executable=inner)
+    python("-E", "-c", READS_DIGITS.format(prefix=str(prefix)), cwd=tmp_path, executable=inner)

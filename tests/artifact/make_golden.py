@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors.numpy import save_file
 
 from tests.artifact.entries import metadata_of, model_key, tensors_of
-from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.key import canonical_json
 
 FOLDER = Path(__file__).parents[2] / "cache_format" / "golden"
@@ -23,7 +23,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     tensors = tensors_of(KEY, SIZE)
     current = FOLDER / "version1.safetensors"
-    artifact.write(current, KEY.text, tensors, metadata_of(KEY))
+    payload.write(current, KEY.text, tensors, metadata_of(KEY))
 
     damaged = bytearray(current.read_bytes())
     damaged[-200] ^= 0x10  # one bit of the binary
@@ -31,7 +31,7 @@ def main() -> None:
 
     # Format 0 was never released. It has no checksum, and only a hash for a key.
     description = canonical_json({"version": 0, "key": KEY.content})
-    save_file(tensors, FOLDER / "version0.safetensors", {artifact.DESCRIPTION: description})
+    save_file(tensors, FOLDER / "version0.safetensors", {payload.DESCRIPTION: description})
 
 
 if __name__ == "__main__":

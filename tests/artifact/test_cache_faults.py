@@ -28,8 +28,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.artifact.entries import metadata_of, model_key, same, tensors_of
 from tests.artifact.killing import MODELS, SIZE, compile_all
-from tflgpu.artifact.cache import Cache, evict, faults, pack, survey, verify
-from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache import Cache, evict, faults, pack, payload, survey, verify
 from tflgpu.artifact.cache.index import LedgerDisk, open_index
 from tflgpu.artifact.cache.store import STALE_SECONDS
 from tflgpu.errors import CacheWarning
@@ -126,10 +125,10 @@ def test_every_flipped_bit_is_found(folder: Path) -> None:
     cache = Cache([folder])
     cache.store(KEY, {"weights": np.arange(5, dtype=np.float32)}, {})
     good = entry(folder).read_bytes()
-    assert artifact.read(memoryview(good), KEY.text).key == KEY.text
+    assert payload.read(memoryview(good), KEY.text).key == KEY.text
     for place in range(8 * len(good)):
-        with pytest.raises(artifact.UnreadableError):
-            artifact.read(memoryview(flip(good, place)), KEY.text)
+        with pytest.raises(payload.UnreadableError):
+            payload.read(memoryview(flip(good, place)), KEY.text)
 
 
 def test_a_sound_entry_in_the_place_of_another_is_a_miss(folder: Path) -> None:

@@ -17,7 +17,6 @@ from tflgpu.artifact.artifact import Artifact, DevicePartition
 from tflgpu.artifact.records import LONG, Blob, decode, encode
 from tflgpu.compiler import compile_model
 from tflgpu.options import Options
-from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Target
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
@@ -85,7 +84,7 @@ def test_arrays_come_back_as_views(dtype: str) -> None:
 
 def test_an_artifact_comes_back_equal() -> None:
     target = Target(family="cpu", compute_units=2, storage="float")
-    artifact = compile_model(DIGITS.read_bytes(), Options(), target, Stopwatch())
+    artifact = compile_model(DIGITS.read_bytes(), Options(), target)
     data, blobs = through_json(artifact)
     restored = decode(Artifact, data, blobs)
     assert restored == artifact

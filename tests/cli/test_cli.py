@@ -15,8 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 import tflgpu
-from tflgpu.cli import app
-from tflgpu.cli import litert_peer as litert
+from tflgpu.cli import app, litert_peer
 from tflgpu.cli.accuracy import Deviation
 from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.cli.console import console
@@ -341,7 +340,7 @@ def test_benchmark_beside_litert(device: tflgpu.Device) -> None:
 
 
 def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(litert, "is_installed", lambda: False)
+    monkeypatch.setattr(litert_peer, "is_installed", lambda: False)
     assert "tflgpu[fallback]" in fail("benchmark", MODEL, "--litert")
     assert "tflgpu[fallback]" in fail("diff", MODEL)
 

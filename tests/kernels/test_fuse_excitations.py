@@ -15,7 +15,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.runtime.test_persistent import H200
 from tests.support.simulated import image_and_gates
 from tflgpu.compiler import plan_model
-from tflgpu.kernels import work_group as group_work
+from tflgpu.kernels import work_group
 from tflgpu.target import Target
 
 
@@ -40,7 +40,7 @@ def test_the_kernel_is_right(
     device_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(group_work.NEXT_KERNEL, executor, 1e9)
+    monkeypatch.setitem(work_group.NEXT_KERNEL, executor, 1e9)
     net = Net(pytest.fail, seed=hidden)
     x, gates = image_and_gates(net, shape, hidden)
     y = product(net, x, gates)
@@ -59,13 +59,13 @@ def test_it_pays_while_the_hidden_layer_is_small() -> None:
     for channels, hidden, joined in ((96, 24, True), (480, 120, True), (960, 240, False), (16, 1200, False)):
         net = Net(pytest.fail, seed=0)
         net.output(product(net, *image_and_gates(net, (1, 14, 14, channels), hidden)))
-        assert ("excite" in templates(net, H200)) == joined
+        assert ("gpu/excite" in templates(net, H200)) == joined
 
 
 def test_cpus_compute_each_layer_once() -> None:
     net = Net(pytest.fail, seed=0)
     net.output(product(net, *image_and_gates(net, (1, 14, 14, 96), 24)))
-    assert "excite" not in templates(net, Target(family="cpu", compute_units=8, storage="float"))
+    assert "gpu/excite" not in templates(net, Target(family="cpu", compute_units=8, storage="float"))
 
 
 def gates_are_read_again(net: Net) -> Tensor:
@@ -99,4 +99,4 @@ def gates_past_the_last_channel(net: Net) -> Tensor:
 def test_others_stay_as_they_are(build: Callable[[Net], Tensor]) -> None:
     net = Net(pytest.fail, seed=0)
     net.output(build(net))
-    assert "excite" not in templates(net, H200)
+    assert "gpu/excite" not in templates(net, H200)

@@ -12,14 +12,13 @@ import tflgpu
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Node
-from tflgpu.kernels.nvidia import depthwise_pointwise as separable_kernels
-from tflgpu.kernels.nvidia import pointwise_depthwise as fused_kernels
+from tflgpu.kernels.nvidia import depthwise_pointwise, pointwise_depthwise
 from tflgpu.kernels.nvidia.pointwise_depthwise import pointwise_depthwise_tiles
 from tflgpu.kernels.work_group import LOCAL_VEC4S
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.plan import Plan
-from tflgpu.plan import fuse_pairs as fusion
+from tflgpu.plan import Plan, fuse_pairs
 from tflgpu.plan.barrier_intervals import barrier_intervals
+from tflgpu.plan.fuse_pairs import PAIR_KINDS, Pair
 from tflgpu.target import Target
 
 KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
@@ -71,7 +70,7 @@ class Net:
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fuses here is all that can."""
-    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
+    monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", 1e9)
 
 
 def plan_of(model: bytes, target: Target = H200) -> Plan:
@@ -115,13 +114,13 @@ def test_a_mean_joins_the_convolution_before_it() -> None:
 def test_a_chain_pairs_up_to_save_the_most(saved: list[float], expected: list[int]) -> None:
     """Node n and the one before it would save ``saved[n - 1]``."""
     nodes = [Node("convolution", (n - 1,), n) for n in range(len(saved) + 1)]
-    pairs = {n + 1: fusion.Pair(fusion.PAIR_KINDS[0], nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
-    assert sorted(fusion.best_pairs(pairs)) == expected
+    pairs = {n + 1: Pair(PAIR_KINDS[0], nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
+    assert sorted(fuse_pairs.best_pairs(pairs)) == expected
 
 
 def test_chains_pair_up_by_themselves() -> None:
-    pairs = {n: fusion.Pair(fusion.PAIR_KINDS[0], Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
-    assert fusion.best_pairs(pairs) == pairs
+    pairs = {n: Pair(PAIR_KINDS[0], Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
+    assert fuse_pairs.best_pairs(pairs) == pairs
 
 
 def test_a_residual_joins_the_pair() -> None:
@@ -211,14 +210,14 @@ def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
 
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", -1e9)
+    monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", -1e9)
     net = Net()
     assert fused(net, net.depthwise(net.pointwise())) == []
 
 
 def test_rows_that_no_local_memory_can_hold_do_not_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_kernels, "LOCAL_QUADS", 8)
-    monkeypatch.setattr(separable_kernels, "LOCAL_QUADS", 8)
+    monkeypatch.setattr(pointwise_depthwise, "LOCAL_VEC4S", 8)
+    monkeypatch.setattr(depthwise_pointwise, "LOCAL_VEC4S", 8)
     net = Net()
     assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24)) == []
 

@@ -19,16 +19,18 @@ from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.nvidia import convolution_choice as matrix_unit_convolution
-from tflgpu.kernels.nvidia import depthwise_pointwise as separable_kernels
-from tflgpu.kernels.nvidia import implicit_gemm as matrix_kernels
-from tflgpu.kernels.nvidia import implicit_gemm_multistage as multistage
-from tflgpu.kernels.nvidia import pointwise_depthwise as fused_kernels
-from tflgpu.kernels.nvidia import pointwise_mean as mean_kernels
-from tflgpu.kernels.nvidia.implicit_gemm_multistage import Tile
+from tflgpu.kernels.nvidia import (
+    convolution_choice,
+    depthwise_pointwise,
+    implicit_gemm,
+    implicit_gemm_multistage,
+    pointwise_depthwise,
+    pointwise_mean,
+)
+from tflgpu.kernels.nvidia.implicit_gemm_multistage import GroupTile
 from tflgpu.kernels.packing import SIDE, pack_fragments
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.plan import fuse_pairs as fusion
+from tflgpu.plan import fuse_pairs
 from tflgpu.target import Target
 
 Floats = NDArray[np.float64]
@@ -49,9 +51,9 @@ def mma(a: Floats, b: Floats) -> Floats:
     )
 
 
-@pytest.mark.parametrize(("out", "prefetch_depth"), [(16, 16), (20, 24), (33, 5)])
+@pytest.mark.parametrize(("out", "depth"), [(16, 16), (20, 24), (33, 5)])
 def test_vec4s_are_operands_and_sums(out: int, depth: int) -> None:
-    """A pointwise convolution of 16 pixels as the kernel computes it: whole quads in, whole quads out."""
+    """A pointwise convolution of 16 pixels as the kernel computes it: whole vec4s in, whole vec4s out."""
     random = np.random.default_rng(0)
     pixels, weights = random.normal(size=(1, 1, 16, depth)), random.normal(size=(out, 1, 1, depth))
     k_steps, blocks = -(-depth // SIDE), -(-out // SIDE)
@@ -112,7 +114,7 @@ def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
     assert [k.kernel.template for k in plan.kernels] == ["gpu/convolution"]
 
 
-def test_every_part_and_split_covers_the_output() -> None:
+def test_every_tile_and_split_covers_the_output() -> None:
     _, plan = plan_model(convolutions(20), tflgpu.Options(), H200)
     kernel = plan.kernels[1].kernel
     rows, columns, split_k, k_steps, per_split = (
@@ -131,22 +133,22 @@ def test_every_part_and_split_covers_the_output() -> None:
 class Division:
     """How kernels are to divide their work, on an image of ``shape`` and a depthwise ``window``.
 
-    part: blocks of rows, blocks of columns, and splits of a convolution. pair: rows of the result, blocks of columns,
-    and splits of a pointwise convolution together with the depthwise one that reads it.
+    tile: blocks of rows, blocks of columns, and split-K of a convolution. pair: rows of the result, blocks of columns,
+    and split-K of a pointwise convolution together with the depthwise one that reads it.
     """
 
     shape: tuple[int, int, int, int]
     channels: int
     window: Window
-    part: tuple[int, int, int]
+    tile: tuple[int, int, int]
     pair: tuple[int, int, int]
 
 
 DIVISIONS = (
-    Division((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1), pair=(5, 1, 1)),
-    Division((2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2), pair=(2, 3, 1)),
-    Division((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 4, 4), pair=(1, 2, 2)),
-    Division((1, 6, 13, 128), 13, Window((5, 5), padding="SAME"), part=(4, 2, 1), pair=(3, 1, 1)),
+    Division((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), tile=(1, 1, 1), pair=(5, 1, 1)),
+    Division((2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2), pair=(2, 3, 1)),
+    Division((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 4, 4), pair=(1, 2, 2)),
+    Division((1, 6, 13, 128), 13, Window((5, 5), padding="SAME"), tile=(4, 2, 1), pair=(3, 1, 1)),
 )
 
 
@@ -193,17 +195,17 @@ def emulation() -> None:
 @pytest.mark.parametrize("case", DIVISIONS, ids=str)
 def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
-    monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
-    monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
-    for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLITS"), case.pair, strict=True):
-        monkeypatch.setattr(fused_kernels, name, (value,))
+    monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
+    monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
+    for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLIT_K"), case.pair, strict=True):
+        monkeypatch.setattr(pointwise_depthwise, name, (value,))
     net = Net(pytest.fail, seed=1)  # it draws nothing
     net.output(network(net, case))
     model = net.case(ARITHMETIC)
     results = []
     for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
-        monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", saved)
-        monkeypatch.setattr(matrix_kernels, "FEW_WAVES", waves)
+        monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", saved)
+        monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
         (got,) = emulated.run(plan, model.inputs)
@@ -213,38 +215,38 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
 
 
 @dataclass(frozen=True)
-class Ends:
+class Pairs:
     """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
 
-    part: blocks of rows, blocks of columns, parts of columns, and splits of the first pair; quads: of its
-    depthwise result that each work-item computes. splits: of the second.
+    tile: blocks of rows, blocks of columns, parts of columns, and split-K of the first pair; vec4s: of its depthwise
+    result that each work-item computes. split_k: of the second.
     """
 
     shape: tuple[int, int, int, int]
     channels: int
     window: Window
-    part: tuple[int, int, int, int]
+    tile: tuple[int, int, int, int]
     vec4s: int
     split_k: int
 
 
-ENDS = (
-    Ends((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), part=(1, 1, 1, 1), vec4s=1, split_k=1),
-    Ends((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), part=(2, 2, 2, 1), vec4s=3, split_k=2),
-    Ends((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), part=(1, 1, 1, 4), vec4s=2, split_k=1),
-    Ends((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), part=(8, 1, 5, 1), vec4s=8, split_k=1),
+PAIRS = (
+    Pairs((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), tile=(1, 1, 1, 1), vec4s=1, split_k=1),
+    Pairs((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2, 1), vec4s=3, split_k=2),
+    Pairs((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
+    Pairs((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), tile=(8, 1, 5, 1), vec4s=8, split_k=1),
 )
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.parametrize("case", ENDS, ids=str)
-def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", PAIRS, ids=str)
+def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
-    names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLITS")
-    for name, value in zip(names, case.part, strict=True):
-        monkeypatch.setattr(separable_kernels, name, (value,))
-    monkeypatch.setattr(mean_kernels, "SPLITS", (case.split_k,))
-    monkeypatch.setitem(fusion.NEXT_KERNEL, "persistent", 1e9)
+    names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLIT_K")
+    for name, value in zip(names, case.tile, strict=True):
+        monkeypatch.setattr(depthwise_pointwise, name, (value,))
+    monkeypatch.setattr(pointwise_mean, "SPLIT_K", (case.split_k,))
+    monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", 1e9)
     net = Net(pytest.fail, seed=1)  # it draws nothing
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
     x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
@@ -258,40 +260,40 @@ def test_emulated_pairs_give_the_right_result(case: Ends, monkeypatch: pytest.Mo
     assert "pointwise_mean" in kernels
     slices = kernels["depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
-    assert slices * SIDE * case.part[0] == case.vec4s * emulated.TARGET.local_size
+    assert slices * SIDE * case.tile[0] == case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         check(got, expected, replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
 
 
 @dataclass(frozen=True)
-class Shallow:
-    """Two convolutions of few channels, the first of the host's image, and the part that a warp computes of each.
+class FewChannels:
+    """Two convolutions of few channels, the first of the host's image, and the tile that a warp computes of each.
 
-    ahead: whether it loads steps while it multiplies others.
+    pipelined: whether it loads k-steps while it multiplies others.
     """
 
     shape: tuple[int, int, int, int]
     between: int
     window: Window
-    part: tuple[int, int, int]
-    ahead: bool
+    tile: tuple[int, int, int]
+    pipelined: bool
 
 
-SHALLOW = (
-    Shallow((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), part=(1, 2, 4), ahead=False),
-    Shallow((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), part=(2, 1, 1), ahead=True),
-    Shallow((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), part=(1, 1, 2), ahead=True),
-    Shallow((2, 5, 6, 4), 2, Window((1, 1)), part=(2, 2, 1), ahead=False),
+FEW_CHANNELS = (
+    FewChannels((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), tile=(1, 2, 4), pipelined=False),
+    FewChannels((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), tile=(2, 1, 1), pipelined=True),
+    FewChannels((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), tile=(1, 1, 2), pipelined=True),
+    FewChannels((2, 5, 6, 4), 2, Window((1, 1)), tile=(2, 2, 1), pipelined=False),
 )
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.parametrize("case", SHALLOW, ids=str)
-def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", FEW_CHANNELS, ids=str)
+def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
-    monkeypatch.setattr(matrix_kernels, "PARTS", (case.part[:2],))
-    monkeypatch.setattr(matrix_kernels, "SPLITS", (case.part[2],))
-    monkeypatch.setattr(matrix_kernels, "FEW_WAVES", 0 if case.ahead else 1000)
+    monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
+    monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
+    monkeypatch.setattr(implicit_gemm, "FEW_WAVES", 0 if case.pipelined else 1000)
     net = Net(pytest.fail, seed=2)
     image = net.normal(case.shape)
     image[0, 0, 0] = np.nan
@@ -306,7 +308,7 @@ def test_emulated_kernels_of_few_channels(case: Shallow, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.parametrize("prefetch_depth", [3, 20])
+@pytest.mark.parametrize("depth", [3, 20])
 def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     """A window of one tap that may be outside the image: where it is, the result is the bias."""
     net = Net(pytest.fail, seed=4)
@@ -317,12 +319,12 @@ def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
     net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
-    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.endswith("mma")
+    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.startswith("nvidia/implicit_gemm")
     check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")
 
 
 @dataclass(frozen=True)
-class Staged:
+class Multistage:
     """A convolution of an image of ``shape``, the tile of a group, and how its operands lie in local memory.
 
     late: whether they are there only once a work-item has waited for them.
@@ -331,33 +333,42 @@ class Staged:
     shape: tuple[int, int, int, int]
     channels: int
     window: Window
-    tile: Tile
+    tile: GroupTile
     k_steps: int
     stages: int
     late: bool
 
 
-STAGED = (
-    Staged((2, 9, 8, 40), 50, Window((1, 1)), Tile(2, 2, 2, 1), k_steps=2, stages=3, late=True),
-    Staged((1, 8, 9, 100), 70, Window((1, 1)), Tile(2, 2, 4, 1), k_steps=1, stages=4, late=False),
-    Staged((2, 13, 10, 48), 40, Window((1, 1)), Tile(4, 2, 4, 1), k_steps=1, stages=4, late=True),
-    Staged((3, 7, 7, 16), 130, Window((1, 1)), Tile(2, 2, 2, 2), k_steps=1, stages=4, late=True),
-    Staged(
-        (2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), Tile(2, 2, 2, 1), k_steps=2, stages=2, late=False
+PADDED = Window((3, 3), padding="SAME")
+STRIDED = Window((3, 3), (2, 2), padding="SAME")
+DILATED = Window((2, 3), dilation=(2, 1))
+MULTISTAGE = (
+    Multistage((2, 9, 8, 40), 50, Window((1, 1)), GroupTile(2, 2, 2, 1), k_steps=2, stages=3, late=True),
+    Multistage((1, 8, 9, 100), 70, Window((1, 1)), GroupTile(2, 2, 4, 1), k_steps=1, stages=4, late=False),
+    Multistage((2, 13, 10, 48), 40, Window((1, 1)), GroupTile(4, 2, 4, 1), k_steps=1, stages=4, late=True),
+    Multistage((3, 7, 7, 16), 130, Window((1, 1)), GroupTile(2, 2, 2, 2), k_steps=1, stages=4, late=True),
+    Multistage(
+        (2, 9, 7, 40),
+        50,
+        Window((3, 3), (2, 2), padding="SAME"),
+        GroupTile(2, 2, 2, 1),
+        k_steps=2,
+        stages=2,
+        late=False,
     ),
-    Staged((2, 13, 12, 36), 64, Window((3, 3), padding="SAME"), Tile(4, 2, 4, 2), k_steps=1, stages=3, late=True),
-    Staged((3, 8, 9, 20), 96, Window((2, 3), dilation=(2, 1)), Tile(2, 4, 4, 1), k_steps=1, stages=2, late=True),
-    Staged((2, 9, 9, 64), 33, Window((1, 1), (2, 2)), Tile(2, 2, 4, 2), k_steps=2, stages=2, late=False),
+    Multistage((2, 13, 12, 36), 64, PADDED, GroupTile(4, 2, 4, 2), k_steps=1, stages=3, late=True),
+    Multistage((3, 8, 9, 20), 96, DILATED, GroupTile(2, 4, 4, 1), k_steps=1, stages=2, late=True),
+    Multistage((2, 9, 9, 64), 33, Window((1, 1), (2, 2)), GroupTile(2, 2, 4, 2), k_steps=2, stages=2, late=False),
 )
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.parametrize("case", STAGED, ids=str)
-def test_emulated_staged_kernels(case: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", MULTISTAGE, ids=str)
+def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, through local memory."""
-    monkeypatch.setattr(multistage, "TILES", (case.tile,))
-    monkeypatch.setattr(multistage, "STAGES", {case.epilogue: case.stages})
-    monkeypatch.setattr(matrix_unit_convolution, "matrix_parts", lambda *_: [])
+    monkeypatch.setattr(implicit_gemm_multistage, "TILES", (case.tile,))
+    monkeypatch.setattr(implicit_gemm_multistage, "STAGES", {case.k_steps: case.stages})
+    monkeypatch.setattr(convolution_choice, "implicit_gemm_tiles", lambda *_: [])
     net = Net(pytest.fail, seed=5)  # it draws nothing
     x = net.input(net.normal(case.shape))
     x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
@@ -373,15 +384,15 @@ def test_emulated_staged_kernels(case: Staged, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("pixels_at_once", [1, 2])
-@pytest.mark.parametrize("steps", multistage.STAGES)
-@pytest.mark.parametrize("tile", multistage.TILES, ids=str)
-def test_work_items_share_copies_evenly(tile: Tile, k_steps: int, pixels_at_once: int) -> None:
+@pytest.mark.parametrize("k_steps", implicit_gemm_multistage.STAGES)
+@pytest.mark.parametrize("tile", implicit_gemm_multistage.TILES, ids=str)
+def test_work_items_share_copies_evenly(tile: GroupTile, k_steps: int, pixels_at_once: int) -> None:
     """Each copies one row of several slices, and the same lane of several blocks of weights, to one of two stages."""
-    assert 2 * k_steps * SIDE * 2 * (tile.rows + tile.columns) <= multistage.LOCAL_BYTES
+    assert 2 * k_steps * SIDE * 2 * (tile.rows + tile.columns) <= implicit_gemm_multistage.LOCAL_BYTES
     items = tile.rows // pixels_at_once
     assert tile.local_size % items == 0
     assert tile.local_size // items in (1, 2, 4)  # of the slices of one step
-    assert tile.local_size % (multistage.BLOCK_CHANNELS * SIDE * 2 // 16 * k_steps) == 0
+    assert tile.local_size % (implicit_gemm_multistage.BLOCK_CHANNELS * SIDE * 2 // 16 * k_steps) == 0
 
 
 @pytest.mark.parametrize(
@@ -407,4 +418,4 @@ def test_large_images_go_through_local_memory(
     _, plan = plan_model(builder.finish([z]), tflgpu.Options(), replace(H200, executor=executor))
     kernel = plan.kernels[-1].kernel
     assert kernel.template == template
-    assert kernel.workspace * 16 <= multistage.LOCAL_BYTES
+    assert kernel.workspace * 16 <= implicit_gemm_multistage.LOCAL_BYTES

@@ -44,7 +44,7 @@ def test_what_lies_between_kernels_is_half() -> None:
 def test_copies_of_inputs_are_as_precise_as_the_host_gave_them() -> None:
     builder = ModelBuilder()
     plan = plan_of(builder, softmax(builder, builder.input(SHAPE)))
-    assert [k.kernel.template for k in plan.kernels] == ["map", "softmax"]
+    assert [k.kernel.template for k in plan.kernels] == ["movement/map", "portable/softmax"]
     assert inner_types(plan) == {"float"}
 
 
@@ -55,7 +55,7 @@ def test_a_place_is_chosen_among_unrounded_numbers() -> None:
     place = builder.tensor(SHAPE[:-1], "int32")
     builder.op("ARG_MAX", [x, builder.constant(np.array([3], np.int32))], [place])
     plan = plan_of(builder, place)
-    (node,) = (k.node for k in plan.kernels if k.kernel.template == "arg_extreme")
+    (node,) = (k.node for k in plan.kernels if k.kernel.template == "portable/arg_extreme")
     assert plan.storage[node.inputs[0]].type == "float"
 
 

@@ -15,6 +15,7 @@ from tflgpu.plan import Plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import Target
 
+CONCATENATE = "movement/concatenate"
 GPU = Target(family="gpu", compute_units=4, storage="float")
 Floats = NDArray[np.float32]
 
@@ -68,7 +69,7 @@ def templates(plan: Plan) -> list[str]:
 def test_channels_of_an_image_are_computed_in_place(device_name: str) -> None:
     m = Model(1, 3, 5, 8)
     plan = m.check(device_name, m.softmax(m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)))))
-    assert "concatenate" not in templates(plan)
+    assert CONCATENATE not in templates(plan)
     *parts, reader = (k.node for k in plan.kernels)
     begins = [plan.offsets[p.output] for p in parts if plan.roots[p.output] == reader.inputs[0]]
     assert begins == [plan.offsets[reader.inputs[0]], plan.offsets[reader.inputs[0]] + 3 * 5 * 8 * 4]
@@ -83,21 +84,21 @@ def test_parts_of_parts(device_name: str) -> None:
     for _ in range(3):
         x = m.concatenate(x, m.softmax(m.exp(x)))
     plan = m.check(device_name, m.softmax(x))
-    assert "concatenate" not in templates(plan)
+    assert CONCATENATE not in templates(plan)
     assert len({plan.roots[k.node.output] for k in plan.kernels[:-1]} - set(plan.graph.given)) <= 4
 
 
 def test_images_of_a_batch_are_computed_in_place(device_name: str) -> None:
     m = Model(2, 3, 5, 7)
     both = m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)), axis=0)
-    assert "concatenate" not in templates(m.check(device_name, m.softmax(both)))
+    assert CONCATENATE not in templates(m.check(device_name, m.softmax(both)))
 
 
 def test_the_last_part_may_end_within_a_slice(device_name: str) -> None:
     m = Model(1, 3, 5, 6)
     few = m.op("SLICE", lambda v, *_: v[..., :4], m.input, *m.indices([0, 0, 0, 0], [1, 3, 5, 4]))
     plan = m.check(device_name, m.softmax(m.concatenate(m.softmax(few), m.softmax(m.input))))
-    assert "concatenate" not in templates(plan)
+    assert CONCATENATE not in templates(plan)
 
 
 def test_a_part_that_others_read_stays_as_it_is(device_name: str) -> None:
@@ -107,7 +108,7 @@ def test_a_part_that_others_read_stays_as_it_is(device_name: str) -> None:
     whole = m.softmax(m.concatenate(first, second))
     other = m.op("MUL", np.multiply, m.exp(second), first)
     plan = m.check(device_name, m.concatenate(whole, other))
-    assert templates(plan).count("concatenate") == 1  # of the output
+    assert templates(plan).count(CONCATENATE) == 1  # of the output
 
 
 def inside_a_slice(m: Model) -> int:
@@ -138,10 +139,10 @@ def part_of_two(m: Model) -> int:
 @pytest.mark.parametrize("build", [inside_a_slice, rows, constant_part, same_part_twice, part_of_two])
 def test_others_are_copied(build: Callable[[Model], int], device_name: str) -> None:
     m = Model(1, 3, 5, 8)
-    assert templates(m.check(device_name, m.softmax(build(m)))).count("concatenate") == 1
+    assert templates(m.check(device_name, m.softmax(build(m)))).count(CONCATENATE) == 1
 
 
 def test_channels_of_several_images_are_copied(device_name: str) -> None:
     m = Model(2, 3, 5, 8)
     both = m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)))
-    assert templates(m.check(device_name, m.softmax(both))).count("concatenate") == 1
+    assert templates(m.check(device_name, m.softmax(both))).count(CONCATENATE) == 1

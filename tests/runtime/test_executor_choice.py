@@ -14,7 +14,7 @@ from tflgpu.compiler import compile_rivals, plan_model
 from tflgpu.errors import DeviceError
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
-from tflgpu.plan import executor_heuristics as waves
+from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime import instance
 from tflgpu.runtime.executor import Executor
@@ -63,11 +63,11 @@ def test_rivals_are_what_their_executors_alone_would_be() -> None:
 def test_waves_are_counted_on_the_devices_compute_units() -> None:
     for units, expected in ((1, "launch"), (20, None), (1000, "persistent")):
         _, plan = plan_model(network(160), Options(), replace(H200, compute_units=units))
-        assert waves.clear_choice([plan]) == expected
+        assert executor_heuristics.clear_choice([plan]) == expected
 
 
 def test_a_model_without_kernels_needs_no_choice() -> None:
-    assert waves.clear_choice([]) == "persistent"
+    assert executor_heuristics.clear_choice([]) == "persistent"
 
 
 class Clock:
@@ -101,8 +101,8 @@ def both(monkeypatch: pytest.MonkeyPatch, device_name: str) -> str:
     """The name of a device on which only measuring can tell, which a CPU is not."""
     found = [replace(d, executor="auto") for d in devices.devices()]
     monkeypatch.setattr(devices, "devices", lambda: found)
-    monkeypatch.setattr(waves, "FEW", 0.0)
-    monkeypatch.setattr(waves, "MANY", np.inf)
+    monkeypatch.setattr(executor_heuristics, "FEW", 0.0)
+    monkeypatch.setattr(executor_heuristics, "MANY", np.inf)
     return device_name
 
 

@@ -17,7 +17,7 @@ from tflgpu.artifact import serializer
 from tflgpu.compiler import plan_model
 from tflgpu.errors import CacheWarning
 from tflgpu.kernels.request import Request, TileConfig
-from tflgpu.measure import tuner as tuning
+from tflgpu.measure import tuner
 from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
@@ -109,7 +109,7 @@ def test_a_plan_takes_what_it_is_given() -> None:
     for choice in ranked:
         plan = make_plan(graph, H200, lambda _, candidates: choice if choice in candidates else candidates[0])  # noqa: B023
         parameters = plan.kernels[1].kernel.parameters
-        assert tuple(parameters[name] for name in ("row_blocks", "column_blocks", "splits")) == choice
+        assert tuple(parameters[name] for name in ("row_blocks", "column_blocks", "split_k")) == choice
 
 
 def test_equal_layers_of_different_models_have_one_signature() -> None:
@@ -137,7 +137,7 @@ def test_every_candidate_computes_the_same(family: str, device_name: str, monkey
     monkeypatch.setattr(DeviceTuner, "_open", lambda _self, plan: FakeExecutor([1.0] * len(plan.kernels)))
     for rank in range(max(map(len, candidates.values()))):
         last = {s: ranked[min(rank, len(ranked) - 1)] for s, ranked in candidates.items()}
-        monkeypatch.setattr(tuning, "best_choices", lambda found, _: {s: last[s] for s in found})  # noqa: B023
+        monkeypatch.setattr(tuner, "best_choices", lambda found, _: {s: last[s] for s in found})  # noqa: B023
         got = answer(tflgpu.compile(data, replace(options, tuning="exhaustive")))
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
