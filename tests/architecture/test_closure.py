@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Literal
 
 import jinja2
 import pytest
@@ -16,12 +17,13 @@ from tests.ops.table import ROWS
 from tests.support.templates import kernel_templates
 from tflgpu.codegen.environment import template_folder
 from tflgpu.frontend.lower import lower
-from tflgpu.kernels.lowering import LOWERINGS
+from tflgpu.kernels.architecture import LOWERINGS
 from tflgpu.model.reader import read_model
 from tflgpu.ops import REGISTRY
 from tflgpu.ops.epilogue_ops import ACTIVATIONS, FUNCTIONS
+from tflgpu.target import Target
 
-FAMILIES = ("cpu", "gpu")
+FAMILIES: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
 KERNELS = Path(tflgpu.kernels.__file__).parent
 
 
@@ -47,11 +49,20 @@ def test_activations_are_epilogue_functions() -> None:
     assert set(ACTIVATIONS.values()) - {""} <= FUNCTIONS.keys()
 
 
-def test_every_kind_has_a_kernel_for_both_families() -> None:
-    kinds = {kind for kind, _ in LOWERINGS}
-    # Planning makes pairs for GPUs only.
-    fused = {(kind, "cpu") for kind in ("excite", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean")}
-    assert {(kind, family) for kind in kinds for family in FAMILIES} - fused == set(LOWERINGS)
+def test_every_kind_has_a_kernel_on_both_families() -> None:
+    """A lowering without a condition, at the end of the list."""
+    unconditional = [lowering for lowering in LOWERINGS if lowering.when is None]
+    for family in FAMILIES:
+        target = Target(family=family, compute_units=4, storage="half")
+        kinds = {lowering.kind for lowering in unconditional if lowering.architecture.includes(target)}
+        # Fusions make these nodes, each for the architecture that has the kernel.
+        fused = {"excite", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
+        assert {lowering.kind for lowering in LOWERINGS} - kinds <= fused
+
+
+def test_lowerings_of_refining_architectures_come_first() -> None:
+    depths = [lowering.architecture.depth for lowering in LOWERINGS]
+    assert depths == sorted(depths, reverse=True)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -59,7 +70,7 @@ def test_every_kind_has_a_kernel_for_both_families() -> None:
 def test_every_emitted_kind_has_a_kernel(row: Row, data: st.DataObject) -> None:
     lowered = lower(read_model(data.draw(row.case(fused=False)).model))
     assert lowered.obstacles == ()
-    assert {node.kind for node in lowered.graph.nodes} <= {kind for kind, _ in LOWERINGS}
+    assert {node.kind for node in lowered.graph.nodes} <= {lowering.kind for lowering in LOWERINGS}
 
 
 def test_every_template_belongs_to_a_kernel() -> None:

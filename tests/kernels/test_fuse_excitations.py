@@ -15,8 +15,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.runtime.test_persistent import H200
 from tests.support.simulated import image_and_gates
 from tflgpu.compiler import plan_model
-from tflgpu.kernels import work_group
-from tflgpu.target import Target
+from tflgpu.target import CostModel, Target
 
 
 def templates(net: Net, target: Target) -> list[str]:
@@ -40,7 +39,7 @@ def test_the_kernel_is_right(
     device_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(work_group.NEXT_KERNEL, executor, 1e9)
+    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(pytest.fail, seed=hidden)
     x, gates = image_and_gates(net, shape, hidden)
     y = product(net, x, gates)

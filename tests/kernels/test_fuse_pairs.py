@@ -13,13 +13,13 @@ from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Node
 from tflgpu.kernels.nvidia import depthwise_pointwise, pointwise_depthwise
-from tflgpu.kernels.nvidia.pointwise_depthwise import pointwise_depthwise_tiles
-from tflgpu.kernels.work_group import LOCAL_VEC4S
+from tflgpu.kernels.nvidia.fuse_pairs import PAIR_KINDS, Pair, best_pairs
+from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.tiling import LOCAL_VEC4S
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.plan import Plan, fuse_pairs
+from tflgpu.plan import Plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
-from tflgpu.plan.fuse_pairs import PAIR_KINDS, Pair
-from tflgpu.target import Target
+from tflgpu.target import CostModel, Target
 
 KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
 
@@ -70,7 +70,7 @@ class Net:
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fuses here is all that can."""
-    monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", 1e9)
+    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
 
 
 def plan_of(model: bytes, target: Target = H200) -> Plan:
@@ -115,12 +115,12 @@ def test_a_chain_pairs_up_to_save_the_most(saved: list[float], expected: list[in
     """Node n and the one before it would save ``saved[n - 1]``."""
     nodes = [Node("convolution", (n - 1,), n) for n in range(len(saved) + 1)]
     pairs = {n + 1: Pair(PAIR_KINDS[0], nodes[n], nodes[n + 1], value) for n, value in enumerate(saved)}
-    assert sorted(fuse_pairs.best_pairs(pairs)) == expected
+    assert sorted(best_pairs(pairs)) == expected
 
 
 def test_chains_pair_up_by_themselves() -> None:
     pairs = {n: Pair(PAIR_KINDS[0], Node("a", (), n - 1), Node("b", (n - 1,), n), 1.0) for n in (11, 21)}
-    assert fuse_pairs.best_pairs(pairs) == pairs
+    assert best_pairs(pairs) == pairs
 
 
 def test_a_residual_joins_the_pair() -> None:
@@ -200,7 +200,7 @@ def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"storage": "float"}, {"matrix_units": False}, {"family": "cpu", "ptx": False, "matrix_units": False}],
+    [{"storage": "float"}, {"matrix_unit": None}, {"family": "cpu", "ptx": False, "matrix_unit": None}],
     ids=str,
 )
 def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
@@ -210,7 +210,7 @@ def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
 
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", -1e9)
+    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
     net = Net()
     assert fused(net, net.depthwise(net.pointwise())) == []
 
@@ -222,16 +222,15 @@ def test_rows_that_no_local_memory_can_hold_do_not_fuse(monkeypatch: pytest.Monk
     assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24)) == []
 
 
-def test_parts_cover_the_result_within_local_memory() -> None:
+def test_tiles_cover_the_result_within_local_memory() -> None:
     net = Net(channels=100)
     plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
     kernel, node = plan.kernels[-1].kernel, plan.kernels[-1].node
-    part, *_ = pointwise_depthwise_tiles(
-        node.attributes.window, plan.storage[node.inputs[0]], plan.storage[node.output], H200
-    )  # type: ignore[attr-defined]
-    assert part is not None
-    assert part.rows * part.column_blocks * 16 * part.tiles >= 8 * 100
-    assert part.workspace == kernel.workspace <= LOCAL_VEC4S
+    assert isinstance(node.attributes, PointwiseDepthwise)
+    src, dst = plan.storage[node.inputs[0]], plan.storage[node.output]
+    first, *_ = pointwise_depthwise_candidates(node.attributes.window, src, dst, H200)
+    assert first.tile.rows * first.tile.column_blocks * 16 * first.work.tiles >= 8 * 100
+    assert first.work.workspace == kernel.workspace <= LOCAL_VEC4S
 
 
 REAL = [("mobilenet_v1_0.25_224_1_default_1", 17), ("deeplabv3_257_mv_gpu", 42), ("face_landmark", 34)]

@@ -1,4 +1,4 @@
-"""Kernels for matrix units, without such a device: layouts, the choice of the variant, and whole kernels emulated."""
+"""Kernels for matrix units, without such a device: layouts, the choice of the kernel, and whole kernels emulated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.nvidia import (
-    convolution_choice,
     depthwise_pointwise,
     implicit_gemm,
     implicit_gemm_multistage,
@@ -28,10 +27,9 @@ from tflgpu.kernels.nvidia import (
     pointwise_mean,
 )
 from tflgpu.kernels.nvidia.implicit_gemm_multistage import GroupTile
-from tflgpu.kernels.packing import SIDE, pack_fragments
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16, SIDE, pack_fragments
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.plan import fuse_pairs
-from tflgpu.target import Target
+from tflgpu.target import CostModel, Target
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +101,7 @@ def templates(target: Target) -> list[str]:
 def test_matrix_units_take_half_precision_only() -> None:
     assert templates(H200) == ["nvidia/implicit_gemm_few_channels", "nvidia/implicit_gemm"]
     assert templates(replace(H200, storage="float")) == ["gpu/convolution"] * 2
-    assert templates(replace(H200, matrix_units=False)) == ["gpu/convolution"] * 2
+    assert templates(replace(H200, matrix_unit=None)) == ["gpu/convolution"] * 2
 
 
 def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
@@ -204,7 +202,7 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
     model = net.case(ARITHMETIC)
     results = []
     for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
-        monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", saved)
+        monkeypatch.setattr(CostModel, "next_kernel", lambda *_, saved=saved: saved)
         monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
@@ -218,7 +216,8 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
 class Pairs:
     """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
 
-    tile: blocks of rows, blocks of columns, parts of columns, and split-K of the first pair; vec4s: of its depthwise
+    tile: blocks of rows, blocks of columns, warp tiles side by side, and split-K of the first pair; vec4s: of its
+    depthwise
     result that each work-item computes. split_k: of the second.
     """
 
@@ -242,11 +241,11 @@ PAIRS = (
 @pytest.mark.parametrize("case", PAIRS, ids=str)
 def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
-    names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_PARTS", "SPLIT_K")
+    names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_TILES", "SPLIT_K")
     for name, value in zip(names, case.tile, strict=True):
         monkeypatch.setattr(depthwise_pointwise, name, (value,))
     monkeypatch.setattr(pointwise_mean, "SPLIT_K", (case.split_k,))
-    monkeypatch.setitem(fuse_pairs.NEXT_KERNEL, "persistent", 1e9)
+    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(pytest.fail, seed=1)  # it draws nothing
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
     x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
@@ -366,9 +365,9 @@ MULTISTAGE = (
 @pytest.mark.parametrize("case", MULTISTAGE, ids=str)
 def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, through local memory."""
-    monkeypatch.setattr(implicit_gemm_multistage, "TILES", (case.tile,))
+    monkeypatch.setattr(implicit_gemm_multistage, "GROUP_TILES", (case.tile,))
     monkeypatch.setattr(implicit_gemm_multistage, "STAGES", {case.k_steps: case.stages})
-    monkeypatch.setattr(convolution_choice, "implicit_gemm_tiles", lambda *_: [])
+    monkeypatch.setattr(implicit_gemm, "candidates", lambda *_: [])
     net = Net(pytest.fail, seed=5)  # it draws nothing
     x = net.input(net.normal(case.shape))
     x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
@@ -385,14 +384,14 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("pixels_at_once", [1, 2])
 @pytest.mark.parametrize("k_steps", implicit_gemm_multistage.STAGES)
-@pytest.mark.parametrize("tile", implicit_gemm_multistage.TILES, ids=str)
+@pytest.mark.parametrize("tile", implicit_gemm_multistage.GROUP_TILES, ids=str)
 def test_work_items_share_copies_evenly(tile: GroupTile, k_steps: int, pixels_at_once: int) -> None:
     """Each copies one row of several slices, and the same lane of several blocks of weights, to one of two stages."""
     assert 2 * k_steps * SIDE * 2 * (tile.rows + tile.columns) <= implicit_gemm_multistage.LOCAL_BYTES
     items = tile.rows // pixels_at_once
     assert tile.local_size % items == 0
     assert tile.local_size // items in (1, 2, 4)  # of the slices of one step
-    assert tile.local_size % (implicit_gemm_multistage.BLOCK_CHANNELS * SIDE * 2 // 16 * k_steps) == 0
+    assert tile.local_size % (M16N8K16.left_columns * SIDE * 2 // 16 * k_steps) == 0
 
 
 @pytest.mark.parametrize(

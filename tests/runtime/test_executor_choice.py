@@ -12,6 +12,7 @@ import pytest
 import tflgpu
 from tflgpu.compiler import compile_rivals, plan_model
 from tflgpu.errors import DeviceError
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.plan import executor_heuristics
@@ -24,7 +25,7 @@ from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import ENOUGH_SECONDS, ROUNDS, fastest
 from tflgpu.target import Target
 
-H200 = Target(family="gpu", compute_units=132, storage="half", executor="auto", ptx=True, matrix_units=True)
+H200 = Target(family="gpu", compute_units=132, storage="half", executor="auto", ptx=True, matrix_unit=M16N8K16.name)
 
 
 def network(size: int) -> bytes:

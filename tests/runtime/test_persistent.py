@@ -16,6 +16,7 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
@@ -26,7 +27,9 @@ from tflgpu.runtime.opencl.session import open_session
 from tflgpu.runtime.persistent_executor import PATIENCE, PersistentExecutor
 from tflgpu.target import Target
 
-H200 = Target(family="gpu", compute_units=132, storage="half", executor="persistent", ptx=True, matrix_units=True)
+H200 = Target(
+    family="gpu", compute_units=132, storage="half", executor="persistent", ptx=True, matrix_unit=M16N8K16.name
+)
 
 
 def chain() -> bytes:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import prelude, render
+from tflgpu.kernels.nvidia.matrix_unit import M16N8K16
 from tflgpu.plan import Plan
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
@@ -22,7 +23,10 @@ from tflgpu.target import Target
 
 DEVICE = "Intel(R) OpenCL"
 # As for an H200, but for portable access to storage.
-TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_units=True)
+TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_unit=M16N8K16.name)
+
+# Without the functions in assembly, in place of which come those below.
+PORTABLE = replace(TARGET, matrix_unit=None)
 
 # By the fragment layouts of the PTX ISA: row m and inner index n are in lane 4 (m % 8) + n % 8 / 2, register
 # m / 8 + 2 (n / 8); inner index n and column c in lane 4c + n % 8 / 2, register n / 8; lane 4g + t has the sums of rows
@@ -88,7 +92,7 @@ TILE_BEGIN = "int tile, __local float4 *workspace) {"
 def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> list[NDArray[Any]]:
     """The outputs of a plan for :data:`TARGET`. late: when copies to local memory are made."""
     source = render(plan)
-    begin = prelude(ptx=False, matrix_units=False) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
+    begin = prelude(PORTABLE) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
     text = replace(source, prelude=begin).text
     text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
     text = text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")
