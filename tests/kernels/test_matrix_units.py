@@ -217,8 +217,7 @@ class Pairs:
     """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
 
     tile: blocks of rows, blocks of columns, warp tiles side by side, and split-K of the first pair; vec4s: of its
-    depthwise
-    result that each work-item computes. split_k: of the second.
+    depthwise result that each work-item computes. split_k: of the second.
     """
 
     shape: tuple[int, int, int, int]

@@ -1,4 +1,4 @@
-"""How the place of an output element leads to an element of another tensor: strides in quads along each axis.
+"""Where a kernel reads an operand for an element of its output: strides in vec4s along each axis.
 
 A kernel knows the place as image ``b``, slice ``s`` and pixel ``p = y * width + x`` of its output. Logical axes before
 the height are folded into ``b``, so their coordinates are divided out of it again.
@@ -36,7 +36,7 @@ def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
 
 @dataclass(frozen=True)
 class BatchTerm:
-    """``b / divisor % extent * stride`` quads."""
+    """``b / divisor % extent * stride`` vec4s."""
 
     divisor: int
     extent: int
@@ -83,8 +83,8 @@ def access(
 ) -> Access:
     """Access to a tensor of ``shape`` from kernels that write ``output``; axes are aligned at the last one.
 
-    fixed: the axes along which the output does not lead through the tensor. By default those of size 1, as in numpy's
-    broadcasting; a reduction names its own, a concatenation none.
+    fixed: the axes along which the operand does not follow the output. By default those of size 1, as in numpy's
+    broadcasting; a reduction names the reduced ones, a concatenation none.
     """
     source, target = Geometry(shape), Geometry(output)
     rank = len(output)

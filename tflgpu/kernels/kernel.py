@@ -1,4 +1,4 @@
-"""A node made concrete: the template, its parameters, its arguments and how many tiles there are."""
+"""Kernels: the template, its parameters, its arguments and how many tiles there are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Storage:
     linear: bool = False
 
     def __getattr__(self, name: str) -> int:
-        """Templates ask for ``channels``, ``slices``, ``plane`` and the like."""
+        """The geometry's ``channels``, ``slices``, ``plane`` and so on, which templates read."""
         if name.startswith("_"):
             raise AttributeError(name)
         value: int = getattr(self.geometry, name)
@@ -32,7 +32,7 @@ class Storage:
 
     @property
     def bytes(self) -> int:
-        """Size with room for a 16-lane access at any quad, the last included."""
+        """Size with room for a 16-lane access at any vec4, the last included."""
         return (self.geometry.elements + 3 * LANES) * ITEM_BYTES[self.type]
 
     @property
@@ -60,13 +60,18 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A node made concrete. ``parameters`` are what the template sees besides the step machinery."""
+    """What a node is lowered to.
+
+    template: its path below ``templates/``, without the suffix. parameters: what the template sees besides epilogue and
+    destination. tiles: work-groups of a launch. local_size: work-items of a work-group. workspace: float4 elements of
+    local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of the kernel's own result.
+    """
 
     template: str
     parameters: Mapping[str, object]
     arguments: tuple[Argument, ...]
     tiles: int
     local_size: int
-    workspace: int = 0  # float4 elements of local memory
+    workspace: int = 0
     macs: int = 0
-    value_type: VectorType = "float"  # of the kernel's own result
+    value_type: VectorType = "float"

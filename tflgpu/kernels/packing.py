@@ -1,7 +1,8 @@
-"""How kernels want the weights of a convolution: [block][kh][kw][slice][lane][output channel of the block].
+"""The layout of a convolution's weights: [block][kh][kw][slice][lane][output channel of the block].
 
-A block is the output channels that one work-item computes together. Constants are packed in numpy; weights that are
-computed at run time by gather nodes whose result, a matrix with a block's channels in each row, is the same bytes.
+A block is the output channels that one work-item computes together. Constants are packed in numpy. Weights that are
+computed at run time are packed by gather nodes; their result is a matrix with the channels of a block in each row,
+which is the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def padded_bias(bias: Array | None, size: int) -> Array:
     return values
 
 
-RUNTIME_BLOCK = 16  # the block of weights packed at run time, which the kernels of both families can take
+RUNTIME_BLOCK = 16  # output channels of a block of weights packed at run time; kernels of all architectures take it
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def _shifts(read: BlockInputs, out: int, groups: int, depth: int, block: int) ->
 
 
 def pack_dense(weights: Array, block: int, inputs: int) -> Array:
-    """[out, kh, kw, in] -> packed; ``inputs`` channels, those that ``weights`` does not have are zero."""
+    """[out, kh, kw, in] -> packed, with ``inputs`` input channels; those past ``in`` are zero."""
     out, kh, kw, depth = weights.shape
     blocks = tile_count(out, block)
     packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)

@@ -36,7 +36,7 @@ Array = NDArray[Any]
 class Result:
     """What one kernel has written.
 
-    tensor: the name in the file, ``""`` for a step within an operator. operators: those that the kernel computes.
+    tensor: the name in the file, ``""`` for a result within an operator. operators: those that the kernel computes.
     value: of the tensor's shape, in the element type that the device stores; quantized tensors as real numbers.
     """
 
@@ -68,7 +68,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
 def _run_partition(
     lowered: Lowered, inputs: Sequence[Array], target: Target, session: Session, found: list[Result]
 ) -> list[Array]:
-    """Run a piece on the device, append its kernels' results to ``found``, return its outputs."""
+    """Run a partition on the device, append its kernels' results to ``found``, return its outputs."""
     plan = make_plan(optimize(lowered.graph), target)
     source = render(plan)
     executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])

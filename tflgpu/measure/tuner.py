@@ -35,7 +35,8 @@ RUNS = 7
 
 TICK = 1e-9  # seconds; a device's clock may not see a small kernel at all
 
-# The part of the first candidate's time that another must not take to be preferred: less of a gain is noise.
+# Another configuration is preferred only if it takes less than this share of the first one's time: a smaller gain may
+# be noise.
 WORTHWHILE = 0.97
 
 Candidates = dict[str, Sequence[TileConfig]]  # by Request.signature
@@ -115,7 +116,7 @@ def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[
 
 
 class _Trial:
-    """A chooser that takes the candidate of a given rank where there is one, and notes who asked.
+    """A chooser that takes the candidate of a given rank where there is one, and notes which requests asked.
 
     candidates: of every kernel that asked, by its signature. nodes: the outputs of the nodes that have it.
     """

@@ -14,7 +14,7 @@ ALIGNMENT = 256  # at least the base address alignment of every OpenCL device kn
 
 @dataclass(frozen=True)
 class Lifetime:
-    """``size`` bytes that must stay from step ``first`` to step ``last``, both included."""
+    """``size`` bytes that must stay from kernel ``first`` to kernel ``last``, both included."""
 
     size: int
     first: int
@@ -29,7 +29,7 @@ def aligned(size: int) -> int:
 
 
 def place(lifetimes: Mapping[int, Lifetime]) -> tuple[dict[int, int], int]:
-    """Offsets for all, such that none that live at the same time overlap; and the bytes of the arena."""
+    """Offsets at which no two that live at the same time overlap; and the size of the arena in bytes."""
     offsets: dict[int, int] = {}
     placed: list[tuple[int, int, Lifetime]] = []  # (begin, end, lifetime), by begin
     for key, life in sorted(lifetimes.items(), key=lambda item: -item[1].size):
@@ -50,6 +50,6 @@ def _lowest_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def lower_bound(lifetimes: Mapping[int, Lifetime]) -> int:
-    """The largest sum of bytes alive at one step: no placement can be smaller."""
-    steps = {life.first for life in lifetimes.values()}
-    return max((sum(aligned(o.size) for o in lifetimes.values() if o.first <= s <= o.last) for s in steps), default=0)
+    """The largest sum of bytes alive at one kernel: no placement can be smaller."""
+    times = {life.first for life in lifetimes.values()}
+    return max((sum(aligned(o.size) for o in lifetimes.values() if o.first <= t <= o.last) for t in times), default=0)

@@ -1,4 +1,4 @@
-"""Which kernels of a plan may run at the same time."""
+"""Barrier intervals: which kernels of a plan may run at the same time, without a barrier between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ARENA: TensorId = -1
 
 @dataclass(frozen=True)
 class _Use:
-    """Bytes ``begin`` to ``end`` of the arena, or of a tensor outside of it, as a kernel of ``level`` uses them."""
+    """Bytes ``begin`` to ``end`` of the arena, or of a tensor outside of it, as a kernel of ``interval`` uses them."""
 
     memory: TensorId
     begin: int
@@ -27,10 +27,10 @@ class _Use:
 
 
 def barrier_intervals(plan: Plan) -> tuple[int, ...]:
-    """The level of each kernel: the least above those of all earlier kernels that it must not run beside.
+    """Each kernel's barrier interval: the least number above those of earlier kernels that it conflicts with.
 
-    It must not where one of the two writes bytes that the other uses, be it as a tensor's value or because the arena
-    gives them to one tensor after another. Kernels of one level are therefore independent.
+    Two kernels conflict if one writes bytes that the other uses. The bytes may be those of one tensor, or of two
+    tensors to which the arena gives them one after the other. Kernels of one interval are therefore independent.
     """
     uses: list[_Use] = []
     result = []

@@ -1,7 +1,7 @@
-"""Where the graph meets the host: inputs and outputs are in the host's order, everything between is PHWC4.
+"""Where the graph meets the host: inputs and outputs are in the host's row-major order, all between is PHWC4.
 
-Conversions are ordinary ``map`` nodes, and most of them are not needed: many shapes have the same bytes either way,
-a convolution reads images of up to 4 channels as they come, and every kernel can store its result in the host's order.
+Conversions are ordinary ``map`` nodes. Most of them are not needed: many shapes have the same bytes in both orders, a
+convolution reads images of up to 4 channels in the host's order, and every kernel can store its result in it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
 from tflgpu.target import ElementType, Target
 
-# Integers of 64 bits are indices and sizes: 32 bits hold them, and not every device has more. Nor has every device
-# doubles. Kernels that read a uint32 as a number say so themselves.
+# 64-bit integers are indices and sizes, which 32 bits hold; not every device has 64-bit vectors, or doubles. Kernels
+# that read a uint32 as a number say so themselves.
 _ELEMENTS: dict[str, ElementType] = {
     "int64": "int",
     "int32": "int",
@@ -29,13 +29,13 @@ _ELEMENTS: dict[str, ElementType] = {
     "float64": "float",
 }
 
-# Kinds of nodes that say where the greatest (or the least) of their first input lies. Rounded to half, different
-# numbers become equal, and the place that is found another one.
+# Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
+# become equal when rounded to half, and then the place is another one.
 CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
 
 
 def add_conversions(graph: Graph) -> Graph:
-    """Insert the conversions that are needed, so that graph inputs and outputs are only touched by who can do so."""
+    """Insert the conversions that are needed: nodes that cannot read or write the host's order get PHWC4."""
     fresh = graph.fresh_ids()
     new: list[Tensor] = []
     renamed: dict[TensorId, TensorId] = {}
@@ -58,7 +58,7 @@ def add_conversions(graph: Graph) -> Graph:
 
 
 def _readable(graph: Graph, tensor: TensorId) -> bool:
-    """Whether all readers of a graph input take it as the host gives it."""
+    """Whether all readers of a graph input can read the host's order."""
     return Geometry(graph[tensor].shape).is_linear or all(
         _reads_linear(graph, n, tensor) for n in graph.consumers[tensor]
     )
@@ -87,7 +87,7 @@ def _writable(graph: Graph, tensor: TensorId) -> bool:
 
 
 def roots(graph: Graph) -> dict[TensorId, TensorId]:
-    """Every activation -> the tensor whose memory it shares: views have their source's."""
+    """Every activation -> the tensor whose memory it has; a view has its source's."""
     root = {t: t for t in graph.given}
     for node in graph.nodes:
         root[node.output] = root[node.inputs[0]] if node.kind == "view" else node.output
@@ -97,8 +97,8 @@ def roots(graph: Graph) -> dict[TensorId, TensorId]:
 def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     """The storage of every activation of a graph whose conversions are in place.
 
-    In half precision, floats stay float where they meet the host, in copies of what the host gave, where a place is
-    chosen by comparing them, and where the graph asks for it.
+    In half precision these stay float: graph inputs and outputs, copies of inputs, tensors in which a node looks for a
+    place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise.
     """
     root = roots(graph)
     copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}

@@ -1,7 +1,7 @@
-"""Concatenations that cost nothing: their inputs are computed where the result has them.
+"""Concatenation elimination: inputs are computed at the place that they have in the result, and no kernel copies them.
 
-In PHWC4 the coordinates of an axis lie one behind the other if no axis outside of it has more than one coordinate:
-those of the first batch axis, and the channels of a single image in whole slices.
+In PHWC4 an input is one range of the result's bytes if all axes outside of the concatenated one have size 1. That is so
+for the first batch axis, and for the channels of a single image if each input has whole slices.
 """
 
 from __future__ import annotations
@@ -26,31 +26,33 @@ class Place:
 
 
 def eliminate_concatenations(graph: Graph, storage: Mapping[TensorId, Storage]) -> Graph:
-    """Make a ``join`` of each concatenation whose inputs can be parts of its result from the beginning."""
-    parts: set[TensorId] = set()
+    """Change the kind of each concatenation whose inputs can be computed inside its result to :data:`ELIMINATED`."""
+    inputs_inside: set[TensorId] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
-        if _is_contiguous(graph, node) and all(_can_eliminate(graph, storage, parts, node, t) for t in node.inputs):
-            parts.update(node.inputs)
+        if _is_contiguous(graph, node) and all(
+            _can_eliminate(graph, storage, inputs_inside, node, t) for t in node.inputs
+        ):
+            inputs_inside.update(node.inputs)
             node = replace(node, kind=ELIMINATED)
         nodes.append(node)
     return graph.with_nodes(nodes)
 
 
 def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
-    """Where the inputs of every ``join`` lie."""
+    """Where the inputs of every eliminated concatenation lie."""
     places: dict[TensorId, Place] = {}
-    for node in reversed(graph.nodes):  # what is a part itself has its place by then
+    for node in reversed(graph.nodes):  # a result that is itself an input has its place by then
         if node.kind == ELIMINATED:
             whole, offset = places.get(node.output, Place(node.output)), 0
-            for part in node.inputs:
-                places[part] = replace(whole, offset=whole.offset + offset)
-                offset += storage[part].content_bytes
+            for tensor in node.inputs:
+                places[tensor] = replace(whole, offset=whole.offset + offset)
+                offset += storage[tensor].content_bytes
     return places
 
 
 def _is_contiguous(graph: Graph, node: Node) -> bool:
-    """Whether a node does nothing but put its inputs one behind the other, in memory as well."""
+    """Whether a node only puts its inputs one behind the other, and does so in memory as well."""
     if not isinstance(node.attributes, Concatenate) or node.epilogue:
         return False
     axis, shape = node.attributes.axis, graph[node.output].shape
@@ -66,18 +68,18 @@ def _is_contiguous(graph: Graph, node: Node) -> bool:
 
 
 def _can_eliminate(
-    graph: Graph, storage: Mapping[TensorId, Storage], parts: Collection[TensorId], node: Node, part: TensorId
+    graph: Graph, storage: Mapping[TensorId, Storage], inputs_inside: Collection[TensorId], node: Node, tensor: TensorId
 ) -> bool:
-    """Whether a kernel computes ``part`` in the format of the result, and only kernels see either."""
-    producer, output = graph.producer.get(part), node.output
+    """Whether a kernel computes ``tensor`` in the storage of the result, and both are inner tensors of the graph."""
+    producer, output = graph.producer.get(tensor), node.output
     return (
         producer is not None
         and producer.kind != "view"
-        and part not in parts
-        and node.inputs.count(part) == 1
-        and not {part, output} & graph.wanted
-        and storage[part].type == storage[output].type
-        and not storage[part].linear
+        and tensor not in inputs_inside
+        and node.inputs.count(tensor) == 1
+        and not {tensor, output} & graph.wanted
+        and storage[tensor].type == storage[output].type
+        and not storage[tensor].linear
         and not storage[output].linear
-        and graph[part].size > 0
+        and graph[tensor].size > 0
     )

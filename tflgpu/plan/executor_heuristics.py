@@ -1,4 +1,4 @@
-"""Which executor suits a plan, as far as its tiles tell."""
+"""Executor heuristics: which executor runs a plan faster, as far as the number of its tiles tells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.tiling import waves
 from tflgpu.plan.plan import Plan
 
 # Waves of a kernel on average. Below FEW a launch costs more than a kernel. Above MANY kernels are so long that
@@ -16,12 +16,12 @@ FEW, MANY = 2.0, 8.0
 
 
 def clear_choice(plans: Sequence[Plan]) -> Literal["launch", "persistent"] | None:
-    """The executor that surely runs plans for the persistent one faster; None if only measuring can tell.
+    """The executor that is surely faster for these plans, made for the persistent one; None if only measuring can tell.
 
-    The persistent executor has one work-group on each compute unit, which takes one tile after another. These are the
-    kernel's *waves*. A launch has as many groups on each unit as fit.
+    The persistent executor has one work-group on each compute unit, which takes one tile after another: the kernel's
+    *waves*. A launch has as many work-groups on each compute unit as fit.
     """
-    waves = [tile_count(k.kernel.tiles, plan.target.compute_units) for plan in plans for k in plan.kernels]
-    if not waves or fmean(waves) < FEW:
+    found = [waves(planned.kernel.tiles, plan.target) for plan in plans for planned in plan.kernels]
+    if not found or fmean(found) < FEW:
         return "persistent"
-    return "launch" if fmean(waves) > MANY else None
+    return "launch" if fmean(found) > MANY else None

@@ -13,7 +13,7 @@ from tflgpu.target import Target, VectorType
 
 @dataclass(frozen=True)
 class EpilogueOperand:
-    """An earlier value by number, or an input by how it is read."""
+    """An earlier value by its number, or an input by its access."""
 
     value: int | None
     access: Access | None
@@ -21,7 +21,7 @@ class EpilogueOperand:
 
 @dataclass(frozen=True)
 class PlannedEpilogueOp:
-    """A step as templates see it: value ``index`` of vector type ``type``; ``parameters`` are numbers."""
+    """An epilogue op as templates see it: value ``index`` of vector type ``type``; ``parameters`` are numbers."""
 
     index: int
     function: str
@@ -53,11 +53,11 @@ class PlannedKernel:
 class Plan:
     """Kernels in order, and where every activation lives.
 
-    roots: the tensor whose memory each one has: views their source's, parts of a concatenation that of the whole, a
-    state's next value that of its last where no kernel needs both.
-    shifts: where in that memory parts begin, in bytes; others at 0.
-    offsets: arena offset in bytes of each tensor that is neither input, output nor state; views share their source's.
-    arena_bytes, arena_lower_bound: the arena, and the largest sum of tensors alive at once.
+    roots: the tensor whose memory each one has. A view has its source's, an input of an eliminated concatenation that
+        of the result, a state's next value that of its last one where no kernel needs both.
+    shifts: where in that memory inputs of eliminated concatenations begin, in bytes; all others begin at 0.
+    offsets: arena offset in bytes of each tensor that is neither input, output nor state; a view has its source's.
+    arena_bytes: size of the arena. arena_lower_bound: the largest sum of tensors alive at once.
     """
 
     graph: Graph

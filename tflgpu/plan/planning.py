@@ -77,7 +77,7 @@ def _operand_type(operand: EpilogueOperand, types: list[VectorType]) -> VectorTy
 
 
 def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: Storage) -> bool:
-    """Whether the lanes past the last channel could hold anything but zero after the steps."""
+    """Whether the lanes past the last channel could hold anything but zero after the epilogue."""
     if output.geometry.channels % 4 == 0:
         return False
     clean = [not kernel.parameters.get("dirty", False)]
@@ -142,8 +142,8 @@ def _can_overwrite(state: State, kernels: tuple[PlannedKernel, ...], root: Mappi
 def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
     """The inputs that the kernel reads only at the element it is about to write: the result may take their memory.
 
-    Such are the step operands of the output's own shape, and the primary of a map, unless the kernel reads the same
-    memory in any other way as well.
+    Such are the epilogue's operands of the output's own shape, and the primary of a map, unless the kernel reads the
+    same memory in any other way as well.
     """
     readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
     elementwise = {s.access.name for op in planned.epilogue for s in op.operands if s.access and s.access.same}

@@ -1,4 +1,4 @@
-"""The bytes that a kernel has to move, by which its bandwidth is counted."""
+"""The bytes that a kernel has to move; its bandwidth is counted by them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tflgpu.plan.plan import Plan, PlannedKernel
 def traffic(plan: Plan, planned: PlannedKernel) -> int:
     """Bytes of all that a kernel reads, once each, and of what it writes.
 
-    Memory never sees less, but for kernels that read a part of a tensor (a slice, a lookup): they count as if they read
-    all of it. Of what a kernel reads twice, or from a cache, the count knows nothing.
+    A kernel that reads only some elements of a tensor (a slice, a lookup) counts as if it read all. What a kernel reads
+    twice counts once, wherever it comes from.
     """
     tensors = (a.tensor for a in planned.arguments if a.tensor is not None and not a.written)
     read = {(plan.roots[t], plan.shifts.get(t, 0)): t for t in tensors}

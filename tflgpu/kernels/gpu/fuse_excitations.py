@@ -71,7 +71,7 @@ def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node
 
 
 def _gate_input(node: Node) -> int | None:
-    """Which input of a map its first step multiplies its image with, if nothing else reads either."""
+    """Which input of a map its first epilogue op multiplies its image with, if nothing else reads either."""
     if node.kind != "map" or not node.epilogue or node.epilogue[0].function != "mul":
         return None
     factors = [o.index for o in node.epilogue[0].operands if isinstance(o, Input)]

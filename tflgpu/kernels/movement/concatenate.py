@@ -15,7 +15,7 @@ from tflgpu.ops.movement.shaping import Concatenate
 
 @dataclass(frozen=True)
 class ConcatenatedInput:
-    """One input of a concatenation: ``size`` coordinates from ``start`` on, which is ``shift`` quads in its strides."""
+    """One input of a concatenation: ``size`` coordinates from ``start`` on, which is ``shift`` vec4s in its strides."""
 
     access: Access
     start: int

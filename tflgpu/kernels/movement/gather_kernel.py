@@ -17,7 +17,7 @@ from tflgpu.target import vector_type
 
 @dataclass(frozen=True)
 class Stride:
-    """One axis of a tensor that is read: the index along it, ``coordinate`` of the output scaled, and its quads."""
+    """One axis of a tensor that is read: the index along it, ``coordinate`` of the output scaled, and its vec4s."""
 
     follows: Coordinate
     start: int
@@ -94,12 +94,12 @@ def _strides(maps: tuple[AxisMap, ...], table: Geometry, places: tuple[Coordinat
 
 
 def _moves_vec4s(attributes: Gather, source: Shape, output: Shape) -> bool:
-    """Whether the four channels of an output quad are always four channels of one source quad, in order."""
+    """Whether the four channels of a vec4 of the output are always four channels of one source vec4, in order."""
     channel, last = len(output) - 1, attributes.positions[-1]
     own = next((t for t in last.terms if isinstance(t, Digit) and t.axis == channel and t.divisor == 1), None)
     if own is None or own.step != 1 or own.shift % LANES or own.modulus % LANES or last.start % LANES:
         return False
-    # A quad at the end of the source mixes channels with lanes that are none.
+    # A vec4 at the end of the source mixes channels with lanes that are none.
     cut = attributes.background is not None or bool(attributes.fill)
     if cut and (last != follow(channel) or source[-1] != output[-1]):
         return False
@@ -110,7 +110,7 @@ def _moves_vec4s(attributes: Gather, source: Shape, output: Shape) -> bool:
 
 
 def _still(term: Digit | Lookup, channel: int) -> bool:
-    """Whether a term is the same for all channels of a quad."""
+    """Whether a term is the same for all channels of a vec4."""
     if isinstance(term, Digit):
         return term.axis != channel or (term.divisor % LANES == 0 and term.shift % LANES == 0)
     return all(m.axis != channel for m in term.places)

@@ -11,7 +11,7 @@ from tflgpu.ops.arithmetic.lookup import Lookup
 
 @PORTABLE.lowering("lookup")
 def lookup_kernel(request: Request) -> Kernel:
-    """One item is an output quad."""
+    """A work-item computes a vec4 of the output."""
     attributes, vec4s = request.node.attributes, request.output.geometry.vec4s
     assert isinstance(attributes, Lookup)
     source, per_tile = request.operand("src", 0), items_per_tile(vec4s, request.target, 40)

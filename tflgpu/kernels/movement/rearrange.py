@@ -14,7 +14,7 @@ from tflgpu.ops.movement.shaping import Rearrange
 
 
 def _copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
-    """A kernel of one input, ``src``, with one item an output quad."""
+    """A kernel of one input, ``src``, whose work-items compute a vec4 of the output each."""
     g, target = request.output.geometry, request.target
     per_tile = items_per_tile(g.vec4s, target, 30)
     return Kernel(
@@ -54,7 +54,7 @@ def rearrange_kernel(request: Request) -> Kernel:
     ]
     last = axes[-1] if axes else InputAxis(still, 0, 1, 1, 0)
     whole_vec4s = last.follows.kind == "c" and last.step == 1 and last.start % LANES == 0
-    if attributes.fill:  # a quad at the end of the input mixes channels with padding, which is not the fill value
+    if attributes.fill:  # a vec4 at the end of the input mixes channels with padding, which is not the fill value
         whole_vec4s &= last.start == 0 and shape[-1] == last.size
     parameters: dict[str, object] = {
         "axes": axes or [last],

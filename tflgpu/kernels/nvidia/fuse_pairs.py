@@ -156,7 +156,7 @@ def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
 
 
 def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
-    """Whether two neighbours read halves and constants only, and nobody else needs what is between them."""
+    """Whether two neighbours read only halves and constants, and no other node reads what is between them."""
     between, image = first.output, storage[first.inputs[0]]
     return (
         graph[first.inputs[1]].is_constant

@@ -20,7 +20,7 @@ def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Arr
     The number of output blocks is a multiple of ``column_blocks``; channels that ``weights`` does not have are zero.
     A block of 16 x 16 weights is the right side of two products of mma.sync.m16n8k16. Lane 4g + t holds, for product j,
     column g of the inner indices 2t, 2t + 1, 2t + 8 and 2t + 9. Those are the input channels 4t to 4t + 3 here, and
-    the column is output channel 4 * (g // 2) + 2j + g % 2, so that operands and sums are quads of PHWC4.
+    the column is output channel 4 * (g // 2) + 2j + g % 2, so that operands and sums are vec4s of PHWC4.
     """
     out, kh, kw, depth = weights.shape
     blocks = tile_count(out, SIDE * column_blocks) * column_blocks

@@ -16,7 +16,7 @@ from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
 
 @dataclass(frozen=True)
 class Product:
-    """How a kernel walks through packed weights: chunks of rows by quads of columns; strides count quads."""
+    """How a kernel walks through packed weights: chunks of rows by vec4s of columns; strides count vec4s."""
 
     chunks: int
     depth: int
@@ -27,7 +27,7 @@ class Product:
 def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
     """Weights [rows, columns] for a product by chunks of ``lanes`` rows.
 
-    On a CPU each chunk is a stream of its own; on a GPU neighbouring work-items read neighbouring quads.
+    On a CPU each chunk is a stream of its own; on a GPU neighbouring work-items read neighbouring vec4s.
     """
     rows, columns = matrix.shape
     chunks, depth = -(-rows // lanes), -(-columns // LANES)

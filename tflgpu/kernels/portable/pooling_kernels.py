@@ -28,7 +28,7 @@ def unpool_kernel(request: Request) -> Kernel:
 
 
 def _vec4_kernel(request: Request, template: str, window: Window, names: tuple[str, ...]) -> Kernel:
-    """A kernel with one item an output quad; its inputs are activations under ``names``."""
+    """A kernel whose work-items compute a vec4 of the output each; its inputs are activations under ``names``."""
     g, target = request.output.geometry, request.target
     per_tile = items_per_tile(g.vec4s, target, 8 * window.kernel[0] * window.kernel[1])
     inputs = {name: request.input(i) for i, name in enumerate(names)}

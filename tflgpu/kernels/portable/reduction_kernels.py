@@ -103,9 +103,10 @@ def arg_extreme_kernel(request: Request) -> Kernel:
 
 
 def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
-    """How many work-items share one item of ``length`` elements, the number of tiles, and items of a tile.
+    """How many work-items share one result of ``length`` elements; the number of tiles; results of a tile.
 
-    Long items are shared, and short ones where there are few: by as many as one tile for each compute unit allows.
+    Work-items share a long reduction, and a short one where there are few results: as many as leave one tile for each
+    compute unit. items: the number of results.
     """
     target = request.target
     size = target.local_size

@@ -12,7 +12,7 @@ from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
 @PORTABLE.lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
-    """One item is a line of quads along the axis, or of channels."""
+    """A work-item computes a line of vec4s along the axis, or of channels."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, CumulativeSum)
     along = coordinates(g.shape)[attributes.axis]
