@@ -39,7 +39,7 @@ class Launch:
 
     operators: indices of the model's operators that it computes.
     macs: multiplications of convolutions and matrix products.
-    bytes: of what it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
+    bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
     interval: number of its barrier interval. It depends only on launches with lower numbers, also through memory that
     several tensors use in turn.
     """

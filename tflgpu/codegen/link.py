@@ -113,7 +113,7 @@ class _Memory:
         return len(self.buffers) - 1
 
     def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
-        """The number of a new buffer, used from byte ``begin`` on, for the ``tensors`` that have no place and no state."""
+        """A new buffer, from byte ``begin`` on, for the ``tensors`` without place or state. Returns its number."""
         number, end = len(self.buffers), begin
         for root in dict.fromkeys(self.plan.roots[t] for t in tensors):
             if root not in self._places and root not in self._states:

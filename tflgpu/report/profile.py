@@ -12,7 +12,7 @@ class KernelTime:
     kernel: name of its function, which equal launches share. operators: codes of the operators that it computes.
     begin: seconds after the first launch began; the CPU's time between two partitions on the device is left out.
     seconds: from its begin to its end.
-    macs: multiplications of convolutions and matrix products. bytes: of what it reads and writes, each counted once.
+    macs: multiplications of convolutions and matrix products. bytes: that it reads and writes, each counted once.
     level: number of its barrier interval; launches with the same number do not depend on each other.
     """
 

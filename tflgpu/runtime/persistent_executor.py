@@ -1,4 +1,4 @@
-"""The persistent executor: one launch an inference, whose work-groups wait for each other between dependent kernels."""
+"""The persistent executor: one launch for each inference; work-groups wait for each other between dependent kernels."""
 
 from __future__ import annotations
 

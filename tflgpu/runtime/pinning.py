@@ -30,8 +30,8 @@ class ArrayPins:
 
     Pinning takes as long as three or four copies to pinned memory: on an H200 130 us for 602 KB, which saves 38 us in
     each run. So an array is pinned when it is used for the fourth time. A caller who fills one array again and again
-    then runs as fast as with :meth:`tflgpu.CompiledModel.pinned_array`; one who makes a new array for each run loses
-    no time.
+    then runs as fast as with :meth:`tflgpu.CompiledModel.pinned_array`; a caller who makes a new array for each run
+    loses no time.
 
     No array is kept alive: it is no longer pinned when its memory is freed.
     """
