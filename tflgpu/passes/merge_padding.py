@@ -17,9 +17,9 @@ NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
 def merge_padding(graph: Graph) -> Graph:
     """Merge PAD (height and width, zeros) into the convolutions and maximum poolings that read it.
 
-    Pooling does not treat the zeros of PAD and those of its own padding alike: the former count in an average and as
-    a maximum, the latter do not. For a maximum this makes no difference if each window holds a pixel of the image
-    and the image has no negative values; only then is PAD merged.
+    The zeros of PAD count in an average and as a maximum; the zeros of a pooling's own padding do not. For a maximum
+    this makes no difference if every window holds a pixel of the image and the image has no negative values. Only then
+    is PAD merged.
     """
     merged: dict[TensorId, Node] = {}
     for node in graph.nodes:

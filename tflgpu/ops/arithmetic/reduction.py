@@ -148,10 +148,10 @@ def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
         x, axis = site.input(0), single_axis(site)
         assert axis is not None
-        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        before, after = x.shape[:axis], x.shape[axis + 1 :]
         attributes = ArgExtreme(axis, greatest)
-        y = emit.node("arg_extreme", [x], (*before, 1, *behind), attributes, dtype=site.output_types[0])
-        return reshape_node(emit, y, before + behind)
+        y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, dtype=site.output_types[0])
+        return reshape_node(emit, y, before + after)
 
     return emit_arg_extreme
 

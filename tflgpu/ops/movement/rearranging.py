@@ -46,10 +46,10 @@ def _pack_reasons(site: Site) -> Iterator[str]:
 
 @declare("PACK", versions=5, inputs=(1, 120), types=ANY, reasons=_pack_reasons)
 def pack(site: Site, emit: Emitter) -> Tensor:
-    parts, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
+    inputs, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
     assert axis is not None
-    shape = parts[0].shape
-    layers = [emit.node("reshape", [t], (*shape[:axis], 1, *shape[axis:])) for t in parts]
+    shape = inputs[0].shape
+    layers = [emit.node("reshape", [t], (*shape[:axis], 1, *shape[axis:])) for t in inputs]
     if len(layers) == 1:
         return layers[0]
     return emit.node("concatenate", layers, (*shape[:axis], len(layers), *shape[axis:]), Concatenate(axis))

@@ -124,13 +124,13 @@ def _concat_reasons(site: Site) -> Iterator[str]:
 
 @declare("CONCATENATION", versions=7, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
-    axis, parts = _concat_axis(site), [t for t in site.inputs if t is not None]
+    axis, inputs = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None
-    if len(parts) == 1:
-        return emit.node("map", parts, parts[0].shape, None, emit.activation(site))
-    shape = list(parts[0].shape)
-    shape[axis] = sum(t.shape[axis] for t in parts)
-    return emit.node("concatenate", parts, tuple(shape), Concatenate(axis), emit.activation(site))
+    if len(inputs) == 1:
+        return emit.node("map", inputs, inputs[0].shape, None, emit.activation(site))
+    shape = list(inputs[0].shape)
+    shape[axis] = sum(t.shape[axis] for t in inputs)
+    return emit.node("concatenate", inputs, tuple(shape), Concatenate(axis), emit.activation(site))
 
 
 def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
