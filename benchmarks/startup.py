@@ -110,7 +110,7 @@ class Start:
 
 
 def environment(bytecode: Path) -> dict[str, str]:
-    """The environment of all processes: no driver caches, and an own folder for Python's bytecode."""
+    """The environment of all processes: no driver caches, and a separate folder for Python's bytecode."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return own | CACHE_SWITCHES | {"PYTHONPYCACHEPREFIX": str(bytecode)}
 

@@ -225,6 +225,6 @@ class SignatureRunner:
 
 
 def _compile(source: ModelSource, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
-    """The model for these input shapes. Shapes that the file declares are no option: so the cache finds the model."""
+    """The model for these input shapes. The file's own shapes are not an option: so the cache finds the model."""
     as_declared = shapes == {name: tensor.shape for name, tensor in entry.inputs}
     return compile(source, options if as_declared else replace(options, input_shapes=shapes))

@@ -40,8 +40,8 @@ class Launch:
     operators: indices of the model's operators that it computes.
     macs: multiplications of convolutions and matrix products.
     bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
-    interval: number of its barrier interval. It depends only on launches with lower numbers, also through memory that
-    several tensors use in turn.
+    interval: number of its barrier interval. It depends only on launches of lower intervals, also through memory
+    that several tensors use in turn.
     """
 
     function: str

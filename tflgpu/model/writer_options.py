@@ -39,7 +39,7 @@ _OPTIONS_BY_OP: dict[str, str] = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
 }
 
-# The generated code has only the width of an enum field. A field's name has the same enum in all tables.
+# The generated code has only the width of an enum field. Fields of one name have one enum in all tables.
 _ENUM_BY_FIELD: dict[str, Any] = {
     "algorithm": tflite.RngAlgorithm,
     "combiner": tflite.CombinerType,

@@ -13,7 +13,7 @@ from tflgpu.ops.movement.gather import evaluate as gathered
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange
 from tflgpu.ops.movement.shaping import evaluate as rearranged
 
-# Elements of a result that is larger than all inputs: a larger one is not folded, because storing it takes memory.
+# A result larger than all inputs is folded only up to so many elements, because a constant takes memory.
 MAX_GROWTH_ELEMENTS = 1 << 20
 
 

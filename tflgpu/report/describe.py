@@ -49,7 +49,7 @@ def make_report(
 
 
 def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelInfo:
-    """What the file declares. inputs, outputs: as the model was compiled for."""
+    """What the file declares. inputs, outputs: with the shapes that the model was compiled for."""
     subgraphs = tuple(SubgraphInfo(s.name, len(s.operators), len(s.tensors)) for s in model.subgraphs)
     signatures = tuple(SignatureInfo(s.key, s.subgraph, tuple(s.inputs), tuple(s.outputs)) for s in model.signatures)
     data = [t.data for s in model.subgraphs for t in s.tensors if t.data is not None]

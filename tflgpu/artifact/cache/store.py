@@ -24,7 +24,7 @@ STALE_SECONDS = 3600.0
 class Entry(NamedTuple):
     """An entry of a directory or a bundle.
 
-    place: of the directory or bundle. used: when it was stored or last read, in seconds since 1970; 0 in a bundle.
+    place: path of the directory or bundle. used: when it was stored or last read, in seconds since 1970; 0 in a bundle.
     """
 
     place: Path

@@ -1,4 +1,4 @@
-"""CUMSUM and TOPK_V2: each result depends on the elements before it along one axis."""
+"""CUMSUM and TOPK_V2: each result depends on many elements along one axis, and on their order."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from tflgpu.ops.declaration import Emitter, Site, declare, static
 
 @dataclass(frozen=True)
 class Resize:
-    """Output pixel i samples input position ``i * scale + offset``, clamped to the image. Both are (height, width)."""
+    """Output pixel i samples input position ``i * scale + offset``, clamped to the image.
+
+    scale, offset: for height and width.
+    """
 
     scale: tuple[float, float]
     offset: tuple[float, float]

@@ -115,7 +115,10 @@ def _one_hot_reasons(site: Site) -> Iterator[str]:
 
 @declare("ONE_HOT", versions=1, inputs=4, integers=(0, 1), types=ANY, reasons=_one_hot_reasons)
 def one_hot(site: Site, emit: Emitter) -> Tensor:
-    """The source has one element, the on value. All positions but ``coordinate - index == 0`` lie outside: off."""
+    """The source has one element, the on value; the off value is the fill.
+
+    The position is ``coordinate - index``: it lies inside of the source only if it is 0.
+    """
     indices, depth, off, axis = site.input(0), site.constant(1), site.constant(3), _one_hot_axis(site)
     assert depth is not None and off is not None and axis is not None
     shape = (*indices.shape[:axis], int(depth.reshape(-1)[0]), *indices.shape[axis:])

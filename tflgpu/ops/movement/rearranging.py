@@ -193,7 +193,7 @@ def resize_nearest_neighbor(site: Site, emit: Emitter) -> Tensor:
 
 
 def _nearest(old: int, new: int, corners: bool, centers: bool) -> Array:
-    """For each of ``new`` pixels the nearest of ``old``; in single precision, because rounding matters."""
+    """For each of ``new`` pixels the nearest of ``old``; in float32 as in TFLite, because rounding matters."""
     scale = _FLOAT32(old - 1) / _FLOAT32(new - 1) if corners and new > 1 else _FLOAT32(old) / _FLOAT32(new)
     place = (np.arange(new, dtype=_FLOAT32) + _FLOAT32(0.5 if centers else 0)) * scale
     nearest = np.floor(place + _FLOAT32(0.5)) if corners else np.floor(place)
