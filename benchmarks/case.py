@@ -1,4 +1,4 @@
-"""What is measured: a model at one batch size in one precision, and LiteRT's answers for it."""
+"""A case of a benchmark: a model at one batch size in one precision, and LiteRT's results for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks import zoo
 
-# Of an output's range: what a measured run may be off by.
+# The largest allowed error of an output, relative to its range.
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 
@@ -22,7 +22,7 @@ def load(model: str) -> bytes:
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference, relative to the range of the expected values, zero included."""
+    """The largest difference, relative to the range of the expected values and zero."""
     return float(np.abs(got - expected).max() / max(np.ptp(expected), np.abs(expected).max(), 1e-30))
 
 
@@ -58,13 +58,13 @@ class Case:
 
     @cached_property
     def expected(self) -> dict[int, np.ndarray]:
-        """What LiteRT's CPU interpreter makes of the inputs, by the outputs' indices in the file."""
+        """The outputs of LiteRT's CPU interpreter, by their indices in the file."""
         for index, array in self.inputs.items():
             self._interpreter.set_tensor(index, array)
         self._interpreter.invoke()
         return {d["index"]: self._interpreter.get_tensor(d["index"]) for d in self._interpreter.get_output_details()}
 
     def error(self, outputs: Sequence[np.ndarray]) -> float:
-        """The largest error of outputs in the order of the model's."""
+        """The largest relative error of outputs, given in the model's order."""
         pairs = zip(outputs, self.expected.values(), strict=True)
         return max(relative_error(got, expected.reshape(got.shape)) for got, expected in pairs)

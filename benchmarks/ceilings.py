@@ -1,4 +1,4 @@
-"""What a device can do at most, measured in OpenCL: the roofs that kernels are held against."""
+"""The ceilings of a roofline model: what a device can do at most, measured in OpenCL."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tflgpu.runtime.opencl.session import open_session, profiling_queue
 ROUNDS = 10
 LAUNCHES = 200
 GROUP = 256
-CHAINS = 8  # of independent sums in each work-item or warp, to hide the latency of each
-STEPS = 2048  # of each sum
+CHAINS = 8  # independent sums in each work-item or warp, to hide their latency
+ITERATIONS = 2048  # of each sum
 MMA_FLOPS = 2 * 16 * 8 * 16
 
 KERNELS = """
@@ -30,7 +30,7 @@ __kernel void multiply_add(__global float *dst) {
   const float x = 0.999f + 1e-6f * (float)get_local_id(0);
   float sum[%(chains)d];
   for (int i = 0; i < %(chains)d; ++i) sum[i] = (float)i;
-  for (int step = 0; step < %(steps)d; ++step)
+  for (int n = 0; n < %(iterations)d; ++n)
     for (int i = 0; i < %(chains)d; ++i) sum[i] = sum[i] * x + x;
   float total = 0.0f;
   for (int i = 0; i < %(chains)d; ++i) total += sum[i];
@@ -42,7 +42,7 @@ __kernel void multiply_matrices(__global float *dst) {
   const uint x = 0x3c003c00u + (uint)get_local_id(0);
   float4 sum[%(chains)d];
   for (int i = 0; i < %(chains)d; ++i) sum[i] = (float4)(0.0f);
-  for (int step = 0; step < %(steps)d; ++step)
+  for (int n = 0; n < %(iterations)d; ++n)
     for (int i = 0; i < %(chains)d; ++i)
       asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%0, %%1, %%2, %%3}, {%%4, %%4, %%4, %%4}, {%%4, %%4}, {%%0, %%1, %%2, %%3};"
           : "+f"(sum[i].x), "+f"(sum[i].y), "+f"(sum[i].z), "+f"(sum[i].w) : "r"(x));
@@ -55,7 +55,7 @@ __kernel void multiply_matrices(__global float *dst) {
 
 @dataclass(frozen=True)
 class Ceilings:
-    """bytes_per_second: of a copy between buffers too large for any cache, reads and writes together.
+    """bytes_per_second: of a copy between buffers that no cache can hold, reads and writes together.
 
     flops: operations a second by precision; in fp16 those of mma.sync, where the device has matrix units.
     launch_seconds: of one launch among many, from pyopencl.
@@ -66,21 +66,21 @@ class Ceilings:
     launch_seconds: float
 
     def attainable(self, work: Iterable[tuple[int, int]], precision: str) -> float:
-        """Seconds that kernels of so many bytes and multiply-adds take at least, one after another.
+        """The least seconds for kernels with this work, (bytes, multiply-adds) each, one after another.
 
-        Not a bound for data that stay in a cache, as those of small models at batch 1 can.
+        It is no bound if data stay in a cache, as for small models at batch 1.
         """
         rate = self.flops[precision]
         return sum(max(size / self.bytes_per_second, 2 * macs / rate) for size, macs in work)
 
 
 def measure_ceilings(index: int) -> Ceilings:
-    """Of the OpenCL device with this index."""
+    """The ceilings of the OpenCL device with this index."""
     device = choose(index)
     gpu = device.type == "gpu"
     session = open_session(device)
     queue = profiling_queue(session)
-    sizes = {"chains": CHAINS, "steps": STEPS}
+    sizes = {"chains": CHAINS, "iterations": ITERATIONS}
     program = compile_program(session.context, (KERNELS + (MATRIX_KERNEL if device.matrix_units else "")) % sizes)
     block = (1 << 30) if gpu else (1 << 26)
     source, target = (cl.Buffer(session.context, cl.mem_flags.READ_WRITE, block) for _ in range(2))
@@ -97,10 +97,10 @@ def measure_ceilings(index: int) -> Ceilings:
         return best
 
     items = GROUP * device.compute_units * (16 if gpu else 4)
-    operations = 2 * items * CHAINS * STEPS
+    operations = 2 * items * CHAINS * ITERATIONS
     fp32 = fp16 = operations / seconds("multiply_add", items, target)
     if device.matrix_units:
-        fp16 = MMA_FLOPS * items // 32 * CHAINS * STEPS / seconds("multiply_matrices", items, target)
+        fp16 = MMA_FLOPS * items // 32 * CHAINS * ITERATIONS / seconds("multiply_matrices", items, target)
     copied = 2 * block / seconds("copy", block // 16, source, target)
 
     empty = cl.Kernel(program, "nothing")

@@ -1,4 +1,4 @@
-"""Something that runs a case, and the clock by which it is timed."""
+"""A contender runs a case; its metric is the clock that times it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal
 
 from tflgpu.cli.timing import seconds_of
 
-# By the device's clock; from launching to the end, all data being on the device; from host arrays to host arrays.
+# By the device's clock; from launch to end with all data on the device; from host arrays to host arrays.
 Metric = Literal["device", "launch", "host"]
 
 
 class Skipped(Exception):
-    """Why a contender cannot run."""
+    """A contender cannot run; the text says why."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """sample: seconds of at most so many runs, one after another, without those that warm up.
+    """sample: takes a number of runs; returns the seconds of at most so many, without those that warm up.
 
-    error: of its outputs, against LiteRT's CPU interpreter; None for networks with weights of their own.
-    work: bytes and multiply-adds of each kernel in one run, where they are known.
+    error: largest error against LiteRT's CPU interpreter; None for networks with other weights.
+    work: bytes and multiply-adds of each kernel in one run; None if unknown.
     """
 
     name: str
@@ -32,13 +32,13 @@ class Contender:
     work: Callable[[], list[tuple[int, int]]] | None = None
 
 
-# A turn ends after so many seconds, if it has not had all its runs by then, but not before it has had some.
+# A turn ends after so many seconds even without all its runs, but not before the fewest runs.
 TURN = 0.1
 FEWEST_RUNS = 4
 
 
 def timed(call: Callable[[], object]) -> Callable[[int], list[float]]:
-    """Samples of a call's wall time. The first half of each turn warms up: a GPU takes its time to change contexts."""
+    """Samples of a call's wall time. The first half of each turn warms up: a GPU is slow to change contexts."""
 
     def sample(runs: int) -> list[float]:
         times: list[float] = []

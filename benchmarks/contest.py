@@ -1,4 +1,4 @@
-"""Cases measured by contenders in turns."""
+"""Measures the contenders of a case in turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNS = 20  # of a contender in one turn
 
 @dataclass
 class Result:
-    """What a contender has come to. reason: why it has no time. error, work: as in Contender, once it is finished."""
+    """Times of a contender. reason: why it has none. error, work: results of the functions of Contender."""
 
     name: str
     metric: str
@@ -32,7 +32,7 @@ class Result:
 
 
 class _Entry:
-    """A contender of a worker, and its result; after its first failure it is not asked again."""
+    """A contender of a worker, and its result; after its first failure it is not called again."""
 
     def __init__(self, worker: Worker, number: int) -> None:
         self._worker, self._number = worker, number
@@ -54,7 +54,7 @@ class _Entry:
 
 
 def prepare(workers: Iterable[Worker], jobs: int) -> dict[Worker, str]:
-    """Start all workers, so many at a time: why those that could not were."""
+    """Start all workers, ``jobs`` at a time. Returns the reason for each that cannot run."""
     reasons: dict[Worker, str] = {}
 
     def start(worker: Worker) -> None:
@@ -69,7 +69,7 @@ def prepare(workers: Iterable[Worker], jobs: int) -> dict[Worker, str]:
 
 
 def measure(workers: Sequence[Worker], failed: dict[Worker, str], rounds: int) -> list[Result]:
-    """All contenders of one case, in turns by each metric; every round begins with another of them."""
+    """The results of all contenders of a case. They take turns by metric; every round begins with another one."""
     entries = [_Entry(worker, number) for worker in workers for number in range(len(worker.labels))]
     for metric in get_args(Metric):
         turns = [entry for entry in entries if entry.result.metric == metric]

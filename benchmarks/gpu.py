@@ -3,22 +3,23 @@
     python -m benchmarks.gpu MODEL... [--batch 1,64] [--precision fp16,fp32] [--peers torch,litert-gpu,tinygrad-opencl]
                              [--rounds 10] [--jobs 8] [--device D] [--out FILE]
 
-A MODEL is a .tflite file, which runs at the batch size that it has, or a name of benchmarks.zoo, which runs at every
---batch. Metrics: ``device`` is the sum of all kernels by the device's clock, ``launch`` from the launch to the end with
-all data on the device, ``host`` from host array to host array, the same one every time. tflgpu runs with the executor
-that it chooses by itself; each of the two is among its peers, and so is itself with a new array every time. All that
-have a metric take turns at some calls; medians are compared.
+A MODEL is a .tflite file, which runs at its own batch size, or a name of benchmarks.zoo, which runs at every --batch.
+
+Metrics: ``device`` is the sum of all kernels by the device's clock; ``launch`` is from the launch to the end with all
+data on the device; ``host`` is from host array to host array, with the same array every time. tflgpu runs with the
+executor that it chooses. Its peers include each of the two executors, and tflgpu with a new array for every run. The
+contenders of a metric take turns; medians are compared.
 
 Every contender is a process (benchmarks/worker.py). Those of one model are prepared, --jobs at a time, then measured
-one case after another while nothing else runs. A peer that fails gives a row with the reason, ``skipped``.
+one case after another while nothing else runs. A peer that fails gives a row with the reason in ``skipped``.
 
 max_error and peer_max_error are relative to the output's range, against LiteRT's CPU interpreter, on random inputs;
-null for networks with weights of their own. If tflgpu is off by more than the precision allows, or fails, so does the
-script.
+null for networks with other weights. The script fails if tflgpu fails, or if its error is larger than the precision
+allows.
 
-roofline, of metric ``device``: the part of tflgpu's time that its kernels need for their bytes and operations at the
-ceilings measured in the same run (benchmarks/ceilings.py). The peer ``launch-cost`` is what the launch executor is held
-against: as many empty launches, and the device time of its kernels.
+roofline, of metric ``device``: the share of tflgpu's time that its kernels need for their bytes and operations at the
+ceilings measured in the same run (benchmarks/ceilings.py). The peer ``launch-cost`` is a lower bound for the launch
+executor: as many empty launches, and the device time of its kernels.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from benchmarks.worker import Worker
 from tflgpu.cli.processes import in_own_process
 from tflgpu.runtime.opencl.devices import choose
 
-# By the names that --peers takes, in the order in which they are prepared: the longest first.
+# Names for --peers -> modules, in the order of preparation: the slowest first.
 PEERS = {"torch": "pytorch", "tinygrad-opencl": "tinygrad_opencl", "litert-gpu": "litert_gpu"}
 PEER_PACKAGES = ("torch", "timm", "tinygrad")
 
@@ -65,10 +66,10 @@ def workers_of(cases: Sequence[Case], peers: Sequence[str]) -> list[Worker]:
 
 
 def rows(case: Case, results: Sequence[Result], ceilings: Ceilings) -> Iterator[dict[str, object]]:
-    """Each peer beside tflgpu, by the same clock."""
+    """A row for each peer and metric, with tflgpu's time by the same clock."""
     found = {(r.name, r.metric): r for r in results}
     for metric in get_args(Metric):
-        # If its process has failed there is one result only.
+        # If tflgpu's process has failed, there is only one result.
         own = found.get((OWN, metric)) or Result(OWN, metric, reason=found[OWN, "device"].reason)
         ideal = 1e3 * ceilings.attainable(own.work, case.precision) if own.work else None
         peers = [r for r in results if r.metric == metric and r.name != OWN]
@@ -102,7 +103,7 @@ def rounded(number: float | None) -> float | None:
 
 
 def fault(result: Result, precision: str) -> str | None:
-    """What tflgpu did wrong, if it did."""
+    """The fault of a result of tflgpu; None if there is none, or for other engines."""
     if result.name == OWN and result.reason is not None:
         return result.reason
     if result.name.startswith(OWN) and result.error is not None and not result.error <= TOLERANCE[precision]:
@@ -113,7 +114,7 @@ def fault(result: Result, precision: str) -> str | None:
 def measured(
     cases: Sequence[Case], peers: Sequence[str], rounds: int, jobs: int, ceilings: Ceilings, faults: list[str]
 ) -> Iterator[Mapping[str, object]]:
-    """The rows of one model, one case after another; ``faults`` takes in what tflgpu did wrong."""
+    """The rows of one model, one case after another. Faults of tflgpu are appended to ``faults``."""
     with ExitStack() as stack:
         workers = workers_of(cases, peers)
         for worker in workers:

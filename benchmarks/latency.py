@@ -2,8 +2,8 @@
 
     python -m benchmarks.latency MODEL... [--device D] [--precision fp32,fp16] [--threads 2] [--out FILE]
 
-A MODEL is a .tflite file or a name of benchmarks.zoo. Rounds of the two alternate, medians are compared. Run with every
-driver cache off (CUDA_CACHE_DISABLE=1 POCL_KERNEL_CACHE=0 PYOPENCL_NO_CACHE=1), or ``cold_s`` means nothing.
+A MODEL is a .tflite file or a name of benchmarks.zoo. Rounds of the two alternate; medians are compared. ``cold_s`` is
+valid only with all caches of drivers off (CUDA_CACHE_DISABLE=1 POCL_KERNEL_CACHE=0 PYOPENCL_NO_CACHE=1).
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     python -m benchmarks.models MODEL... [--device D] [--executor launch,persistent] [--precision fp16,fp32] [--jobs 1]
                                 [--out FILE]
 
-Each run is a process of its own, so that none can harm another. With several --jobs the times are only rough: they
-share the device. ``max_error`` is the largest of all outputs, relative to the range of LiteRT's values and zero, on
-random inputs; 0 for quantized outputs within two quanta, null where LiteRT does not run the model. It knows nothing of
-a model's task: a detector that finds the same boxes of noise in another order is far off. ``error`` says why a model
-did not run; the script then fails.
+Each run is a process of its own, so that a crash affects no other run. With several --jobs the runs share the device,
+and the times are rough. ``max_error`` is the largest of all outputs, relative to the range of LiteRT's values and zero,
+on random inputs. It is 0 for quantized outputs within two quanta, and null if LiteRT does not run the model. It ignores
+a model's task: if a detector finds the same boxes in another order, the error is large. ``error`` says why a model did
+not run; the script then fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUNS = 20
 
 
 def measured(model: str, device: int, executor: str, precision: str) -> dict[str, object]:
-    """What one process finds out. Raises what compiling and running the model raise."""
+    """The measurements of one process. Raises the errors of compiling and running the model."""
     warnings.simplefilter("ignore", tflgpu.FallbackWarning)
     options = tflgpu.Options(device=device, executor=executor, precision=precision, cache="off")
     start = time.perf_counter()
@@ -45,7 +45,7 @@ def measured(model: str, device: int, executor: str, precision: str) -> dict[str
         compile_s = time.perf_counter() - start
         random = np.random.default_rng(0)
         inputs = [random_input(info, random) for info in compiled.inputs]
-        outputs = compiled.run(inputs)  # the model's first, so that its state is as LiteRT's
+        outputs = compiled.run(inputs)  # the model's first run, so that its state is that of LiteRT
         run_s = median(timed(lambda: compiled.run(inputs))(RUNS))
         on_cpu = sum(o.device == "cpu" for o in compiled.report.operators)
         return {
@@ -76,7 +76,7 @@ def _error(
 def rows(
     models: Sequence[str], device: int, executors: Sequence[str], precisions: Sequence[str], jobs: int
 ) -> Iterator[dict[str, object]]:
-    """As they come: a row for each model, precision and executor."""
+    """A row for each model, precision and executor, in the order in which they are finished."""
     names = ("model", "precision", "executor")
     with ThreadPoolExecutor(jobs) as pool:
         runs = {

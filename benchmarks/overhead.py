@@ -1,9 +1,9 @@
-"""What ``CompiledModel.run`` adds to a run by hand: its time less that of the same transfers and launch.
+"""The overhead of ``CompiledModel.run``: its time minus that of the same transfers and launch by hand.
 
     python -m benchmarks.overhead [--device D] [--runs 4000] [--out FILE]
 
-The model is ABS of four floats, so that little is left but the way there and back. By hand it is a write, a launch
-and a read with pyopencl, everything else prepared. LiteRT's peer is ``set_tensor``, ``invoke`` and ``get_tensor``.
+The model is ABS of four floats, so that transfers and launch take nearly all the time. By hand means a write, a launch
+and a read with pyopencl, with all else prepared. LiteRT's peer is ``set_tensor``, ``invoke`` and ``get_tensor``.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def tiny() -> bytes:
     return builder.finish([y])
 
 
-def by_hand(part: DevicePartition, session: Session, x: np.ndarray) -> Callable[[], np.ndarray]:
-    """The least that pyopencl needs for one run of a part with one launch."""
-    executable, queue = part.executable, session.queue
+def by_hand(partition: DevicePartition, session: Session, x: np.ndarray) -> Callable[[], np.ndarray]:
+    """The least calls of pyopencl for one run of a partition with one launch."""
+    executable, queue = partition.executable, session.queue
     buffers = [_buffer(b, session) for b in executable.buffers]
     (launch,), (source,), (target,) = executable.launches, executable.inputs, executable.outputs
-    kernel = cl.Kernel(build(part.source, session)[0], launch.function)
+    kernel = cl.Kernel(build(partition.source, session)[0], launch.function)
     kernel.set_args(*(a for s in launch.arguments for a in (buffers[s.buffer], np.uint64(s.offset))))
     size, local = (launch.groups * launch.local_size,), (launch.local_size,)
 
     def run() -> np.ndarray:
-        # Without a name for it, the write would be waited for.
+        # The event has a name, because deleting it would wait for the write.
         write = cl.enqueue_copy(queue, buffers[source.buffer], x, dst_offset=source.offset, is_blocking=False)
         cl.enqueue_nd_range_kernel(queue, kernel, size, local)
         result = np.empty(SHAPE, np.float32)
@@ -70,11 +70,11 @@ def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     data, x = tiny(), np.array([[1, -2, 3, -4]], np.float32)
     options = tflgpu.Options(device=device.index, precision="fp32", executor="launch", cache="off")
     session = open_session(device)
-    # One queue for both: GPUs take long to change from one context to another.
+    # One queue for both: GPUs are slow to change contexts.
     model = tflgpu.compile(data, options, queue=session.queue)
-    (part,) = compile_model(data, options, device.target(options), Stopwatch()).partitions
-    assert isinstance(part, DevicePartition)
-    bare = by_hand(part, session, x)
+    (partition,) = compile_model(data, options, device.target(options), Stopwatch()).partitions
+    assert isinstance(partition, DevicePartition)
+    bare = by_hand(partition, session, x)
     interpreter = Interpreter(model_content=data)
     interpreter.allocate_tensors()
     source, target = (d[0]["index"] for d in (interpreter.get_input_details(), interpreter.get_output_details()))
@@ -87,7 +87,8 @@ def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     calls = {"run": partial(model.run, x), "by hand": bare, "litert": litert}
     for result in (*model.run(x).values(), bare(), litert()):
         np.testing.assert_array_equal(result, np.abs(x))
-    found = [[seconds_of(call) for call in calls.values()] for _ in range(runs)][runs // 4 :]  # the first ones warm up
+    # The first quarter warms up.
+    found = [[seconds_of(call) for call in calls.values()] for _ in range(runs)][runs // 4 :]
     times = dict(zip(calls, (1e6 * median(column) for column in zip(*found, strict=True)), strict=True))
     overhead = times["run"] - times["by hand"]
     yield {

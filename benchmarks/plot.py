@@ -1,4 +1,4 @@
-"""Results of benchmarks.gpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib, of the extra ``dev``.
+"""Results of benchmarks.gpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib (extra ``dev``).
 
 python -m benchmarks.plot benchmarks/results/gpu-DATE.json docs/gpu.svg [--precision fp16]
 """
@@ -16,7 +16,7 @@ import matplotlib as mpl
 mpl.use("svg")  # needs no screen
 from matplotlib import pyplot
 
-# What is shown by each metric, and its colour; peers that lie far outside of the others' range are left to the table.
+# Metric -> title, and colour of each engine. Peers far outside of the others' range are only in the table.
 PANELS = {
     "launch": (
         "launch to finish, data on the device",
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp16")
     arguments = parser.parse_args()
     result = json.loads(arguments.results.read_text())
-    # Text as text, and the same bytes for the same results.
+    # Text stays text, and equal results give equal files.
     mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "tflgpu"}
     figure, panels = pyplot.subplots(1, len(PANELS), figsize=(9, 4.2), layout="constrained")
     for axes, metric in zip(panels, PANELS, strict=True):

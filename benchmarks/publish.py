@@ -1,4 +1,4 @@
-"""Rows of measurements -> JSON lines on the terminal, and a file that says how they were taken."""
+"""Rows of measurements -> JSON lines on the terminal, and a file that also says how they were measured."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def publish(
     packages: Sequence[str] = PACKAGES,
     **facts: object,
 ) -> None:
-    """Print each row as it comes, and write ``out`` again with it: a benchmark that is cut off leaves what it has.
+    """Print each row as it comes, and write ``out`` anew with it, so that a benchmark that is cut off leaves its rows.
 
-    packages: the installed packages whose versions count. facts: what else belongs beside device, driver and command.
+    packages: installed packages whose versions are noted. facts: further facts, beside device, driver and command.
     """
     # Under `python -m` the first argument is the module's file.
     module = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}"

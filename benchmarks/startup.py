@@ -1,16 +1,16 @@
-"""How long a first answer takes, cold and warm, beside LiteRT's CPU interpreter, in one run, as rows of JSON.
+"""Time to the first output, cold and warm, beside LiteRT's CPU interpreter, in one run, as rows of JSON.
 
     python -m benchmarks.startup MODEL... [--device D] [--precision fp32,fp16] [--threads 2] [--rounds 5] [--out FILE]
 
 A MODEL is a .tflite file or a name of benchmarks.zoo. Every start is a process of its own that compiles the model and
-runs it once; its wall time is from before the process is made until its first output has arrived here. Rounds of all
-kinds of start alternate, and medians are compared. The caches of drivers and of pyopencl are off in all of them;
-Python's own cache of bytecode is on, as it is for installed packages.
+runs it once. Its wall time is from before the process is made until it reports its first output. Rounds of all kinds of
+start alternate, and medians are compared. The caches of drivers and of pyopencl are off in all of them; Python's cache
+of bytecode is on, as for installed packages.
 
 A cold start compiles into an empty cache directory, a warm one reads it. ``compile_ms`` is the sum of the stages of
-``tflgpu.compile`` without those that are no work of the cache: ``device`` and ``context`` (the drivers' own start),
-and ``store``. Peak memory is VmHWM: it counts the pages of shared libraries, of which OpenCL drivers have many, so
-the peak of a process that has only opened the device is given as well.
+``tflgpu.compile`` that the cache can save: without ``device`` and ``context`` (the drivers' own start), and without
+``store``. Peak memory is VmHWM. It counts the pages of shared libraries, and OpenCL drivers have many, so the peak of
+a process that only opens the device is given as well.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.latency import CACHE_SWITCHES
 from benchmarks.publish import publish
 from tflgpu.runtime.opencl.devices import choose
 
-# Each prints "ready" once it has what it is about, then what it knows of itself.
+# Each program prints "ready" when it is done, then its facts.
 REPORT = """
 print("ready", flush=True)
 import json, re, time
@@ -89,12 +89,12 @@ from tflgpu.runtime.opencl.session import open_session
 session = open_session(choose(sys.argv[1]))
 facts = {}
 """
-# Stages of tflgpu.compile that the cache can do nothing about.
+# Stages of tflgpu.compile that the cache cannot save.
 NOT_THE_CACHES = ("device", "context", "store")
 
 
 class ChildError(Exception):
-    """A process did not come to its end."""
+    """A process failed."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,13 @@ class Start:
 
 
 def environment(bytecode: Path) -> dict[str, str]:
-    """Of all processes: no driver caches, and Python's bytecode in a folder of its own, whatever the caller's has."""
+    """The environment of all processes: no driver caches, and a separate folder for Python's bytecode."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return own | CACHE_SWITCHES | {"PYTHONPYCACHEPREFIX": str(bytecode)}
 
 
 def start(bytecode: Path, program: str, *arguments: object) -> Start:
-    """Raises ChildError with the last line that the process wrote to stderr."""
+    """Run one process. Raises ChildError with the last line that it wrote to stderr."""
     command = [sys.executable, "-c", program + REPORT, *map(str, arguments)]
     with TemporaryFile("w+") as errors:
         begin = time.perf_counter()
@@ -146,7 +146,7 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
             "idle": lambda: start(bytecode, IDLE),
             "opened": lambda: start(bytecode, OPENED, device),
         }
-        for once in kinds.values():  # fills the cache, and Python's own
+        for once in kinds.values():  # fills the cache, and Python's cache of bytecode
             once()
         starts: dict[str, list[Start]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
@@ -187,7 +187,7 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
 
 
 def litert_gpu(bytecode: Path, path: Path, rounds: int) -> float | str:
-    """Milliseconds of LiteRT's GPU path to the end of its first run, or why there are none."""
+    """Milliseconds of LiteRT's GPU path to the end of its first run, or the reason why it does not run."""
     try:
         return milliseconds(median(start(bytecode, LITERT_GPU, path).wall for _ in range(rounds)))
     except ChildError as error:
@@ -195,6 +195,7 @@ def litert_gpu(bytecode: Path, path: Path, rounds: int) -> float | str:
 
 
 def stages(starts: list[Start]) -> dict[str, float]:
+    """The median milliseconds of each stage of tflgpu.compile."""
     names = starts[0].facts["stages"]
     return {name: milliseconds(median(s.facts["stages"].get(name, 0.0) for s in starts)) for name in names}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 METRICS = ("device", "launch", "host")
-# Column -> the peer, and the metric by which it is compared.
+# Column -> the peer, and the metric that compares it.
 PEERS = {
     "torch.compile": ("torch-compile-reduce-overhead", "launch"),
     "CUDA graph": ("torch-cuda-graph", "launch"),
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 def lines(rows: list[Row]) -> Iterator[str]:
-    """One line for each model, batch and precision: milliseconds of tflgpu, then its time as a part of each peer's."""
+    """One line for each model, batch and precision: milliseconds of tflgpu, then its time divided by each peer's."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * len(COLUMNS) + "|"
     for case in dict.fromkeys(map(_case, rows)):

@@ -1,4 +1,4 @@
-"""A contender's process: what one of them does to itself, a crash or a hang included, costs only its own rows."""
+"""A contender's process, so that a crash or a hang costs only its own rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from benchmarks.case import Case
 from benchmarks.contender import Skipped
 
-PATIENCE = 180  # seconds that an answer may take: torch.compile takes the longest
+PATIENCE = 180  # seconds to wait for an answer; torch.compile takes longest
 
 
 class Worker:
-    """A module, as those of benchmarks.engines are, with the contenders that it has for one case.
+    """A process with the contenders of one module of benchmarks.engines for one case.
 
     labels: name and metric of each contender, once it is prepared.
     """
@@ -31,11 +31,11 @@ class Worker:
     def prepare(self) -> None:
         """Start the process and wait for its contenders. Raises Skipped if it has none."""
         self._process.start()
-        self._theirs.close()  # so that the end of the process is the end of the pipe
+        self._theirs.close()  # so that the pipe ends with the process
         self.labels = self._answer()
 
     def ask(self, contender: int, what: str, *arguments: object) -> Any:
-        """Call a function of a contender, by its number; None if it does not have that one. Raises Skipped."""
+        """Call function ``what`` of a contender, by number; None if it has no such function. Raises Skipped."""
         try:
             self._connection.send((contender, what, arguments))
         except OSError:
@@ -43,7 +43,7 @@ class Worker:
         return self._answer()
 
     def close(self) -> None:
-        """End the process. A driver may hang in it, so it is not asked."""
+        """Kill the process: a driver may hang in it, so that it would not end by itself."""
         if self._process.pid is not None:
             self._process.kill()
             self._process.join()
@@ -64,7 +64,7 @@ class Worker:
 
 
 def _serve(connection: Connection, module: str, case: Case) -> None:
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # rows go to stdout, and nothing else
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # only rows go to stdout
     try:
         found = import_module(module).contenders(case)
     except Exception as error:

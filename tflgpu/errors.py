@@ -1,15 +1,15 @@
 """Every error and warning that tflgpu raises on purpose.
 
     TflgpuError
-    ├── ModelError          the model file is damaged, or says things that cannot be true
+    ├── ModelError          the model file is damaged, or contradicts itself
     ├── UnsupportedError    the model is fine, but some operator cannot run on the device (.reasons)
     ├── DeviceError         no usable OpenCL device, or the device failed
     ├── BuildError          the device compiler refused generated source (.source, .log)
-    ├── CacheMissError      the cache was required to have the model, and does not
+    ├── CacheMissError      Options(cache="require"), and the cache does not have the model
     └── CacheDirectoryError other users can write to the cache directory
 
     FallbackWarning         some operators run on the CPU
-    CacheWarning            the disk cache is damaged or cannot be written; it costs time, nothing else
+    CacheWarning            the disk cache is damaged or cannot be written; this costs time only
 
 Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``.
 """
@@ -36,13 +36,13 @@ class TflgpuError(Exception):
 
 
 class ModelError(TflgpuError):
-    """The bytes given are not a TensorFlow Lite model, or one that contradicts itself."""
+    """The bytes are not a TensorFlow Lite model, or the model contradicts itself."""
 
 
 class UnsupportedError(TflgpuError):
     """Some operators of a valid model cannot run on the device.
 
-    ``reasons`` holds one sentence for each obstacle, all of them and not only the first.
+    ``reasons`` has one sentence for each obstacle.
     """
 
     def __init__(self, reasons: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ class DeviceError(TflgpuError):
 class BuildError(TflgpuError):
     """The device's OpenCL compiler refused generated source.
 
-    ``source`` is the program text and ``log`` what the compiler said: both belong in a bug report.
+    ``source`` is the program text and ``log`` the compiler's output. Please add both to a bug report.
     """
 
     def __init__(self, message: str, source: str, log: str) -> None:
@@ -72,15 +72,15 @@ class BuildError(TflgpuError):
 
 
 class CacheMissError(TflgpuError):
-    """``Options(cache="require")`` was asked for a model that the cache does not have for this device and version."""
+    """``Options(cache="require")`` was given, and the cache does not have the model for this device and version."""
 
 
 class CacheDirectoryError(TflgpuError):
-    """The cache directory belongs to, or can be written by, someone else; what it holds would be run as this user."""
+    """Another user owns the cache directory or can write to it; its programs would run with this user's rights."""
 
 
 class CacheWarning(UserWarning):
-    """Something is wrong with the disk cache. It costs the time of a compilation, and nothing else."""
+    """Something is wrong with the disk cache. This costs the time of a compilation only."""
 
 
 class FallbackWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""LiteRT's ``Interpreter``, on an OpenCL device: the same methods, so that one import line swaps."""
+"""LiteRT's ``Interpreter`` on an OpenCL device. A program changes to it by one import line."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Array = NDArray[Any]
 
 Details = dict[str, Any]
 
-# Options that have no place here.
+# Options that an Interpreter does not take: the file or a method decides them.
 DECIDED_BY_FILE_OR_METHODS = ("signature", "outputs", "batch", "input_shapes", "uint8_inputs")
 
 
 class Interpreter:
     """Runs a .tflite model with the methods of ``ai_edge_litert.interpreter.Interpreter``.
 
-    model_path, model_content: one of the two.
-    options: what :func:`tflgpu.compile` takes, but for those in ``DECIDED_BY_FILE_OR_METHODS``.
+    model_path, model_content: exactly one of the two.
+    options: as for :func:`tflgpu.compile`, without those in ``DECIDED_BY_FILE_OR_METHODS``.
 
-    What concerns LiteRT's CPU kernels is accepted and ignored: ``experimental_delegates``, ``num_threads`` and
+    Arguments for LiteRT's CPU kernels are accepted and ignored: ``experimental_delegates``, ``num_threads`` and
     ``experimental_op_resolver_type``. Intermediate tensors are not kept; ``Options.outputs`` of
-    :func:`tflgpu.compile` gives them. Not thread-safe, as LiteRT's is not.
+    :func:`tflgpu.compile` gives them. Like LiteRT's, it is not thread-safe.
 
     Raises ValueError for wrong arguments, OSError if the file cannot be read, ModelError if it is no model.
     :meth:`allocate_tensors` compiles, and raises what :func:`tflgpu.compile` does.
@@ -54,7 +54,7 @@ class Interpreter:
         *,
         options: Options | None = None,
     ) -> None:
-        # Who only compiles needs no reader of files, if the cache has the model.
+        # Imported here: tflgpu.compile does not need the reader if the cache has the model.
         from tflgpu.frontend.entry_point import entry_point
         from tflgpu.model.reader import read_model
 
@@ -74,11 +74,11 @@ class Interpreter:
         self._entry = entry_point(self._model)
         self._tensors = self._model.subgraphs[0].tensors
         self._input_shapes = {tensor.index: tensor.shape for _, tensor in self._entry.inputs}
-        self._compiled: CompiledModel | None = None  # for these shapes, if there is one
-        self._values: dict[int, Array] = {}  # of inputs, and of outputs since the last run
+        self._compiled: CompiledModel | None = None  # for the current input shapes; None before allocate_tensors
+        self._values: dict[int, Array] = {}  # of the inputs, and of the last run's outputs
 
     def allocate_tensors(self) -> None:
-        """Compile for the shapes that the inputs have now. Inputs are zeros afterwards if that was needed."""
+        """Compile for the current shapes of the inputs, if not yet done. Compiling sets all inputs to zeros."""
         if self._compiled is None:
             shapes = {name: self._input_shapes[tensor.index] for name, tensor in self._entry.inputs}
             self._compiled = _compile(self._source, self._options, self._entry, shapes)
@@ -92,7 +92,7 @@ class Interpreter:
         self._values |= {tensor.index: results[name] for name, tensor in self._entry.outputs}
 
     def set_tensor(self, tensor_index: int, value: ArrayLike) -> None:
-        """Copy an array of an input's shape and element type into it. Raises ValueError for anything else."""
+        """Copy a value of the input's shape and element type into it. Raises ValueError for anything else."""
         name = self._input(tensor_index).name
         array, target = np.asarray(value), self.tensor(tensor_index)()
         if array.dtype != target.dtype or array.shape != target.shape:
@@ -107,13 +107,13 @@ class Interpreter:
         return self.tensor(tensor_index)().copy()
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
-        """A function that gives the array of :meth:`get_tensor` itself; a run reads what was written to an input's."""
+        """A function that gives the tensor's own array, not a copy. A run reads what is written to an input's array."""
         return lambda: self._value(self._known(tensor_index))
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int], strict: bool = False) -> None:
-        """Give an input another shape, from the next :meth:`allocate_tensors` on.
+        """Give an input another shape. It takes effect at the next :meth:`allocate_tensors`.
 
-        strict: only where the file leaves the size open. Raises ValueError if that is not so, or if it is no input.
+        strict: change only sizes that the file leaves open. Raises ValueError for others, or if it is not an input.
         """
         tensor, shape = self._input(input_index), tuple(map(int, tensor_size))
         fits = len(shape) == len(tensor.signature) and all(
@@ -126,7 +126,7 @@ class Interpreter:
             self._compiled = None
 
     def reset_all_variables(self) -> None:
-        """Put the model's state back to the start."""
+        """Set the model's variables to their initial values."""
         if self._compiled is not None:
             self._compiled.reset_state()
 
@@ -135,18 +135,18 @@ class Interpreter:
         return [tensor_details(self._tensors[i], shape) for i, shape in self._input_shapes.items()]
 
     def get_output_details(self) -> list[Details]:
-        """LiteRT's description of each output, in order; its shape follows the inputs' once these are allocated."""
+        """LiteRT's description of each output, in order; after :meth:`allocate_tensors` with the compiled shapes."""
         compiled = {info.name: info.shape for info in self._compiled.outputs} if self._compiled else {}
         return [tensor_details(tensor, compiled.get(name)) for name, tensor in self._entry.outputs]
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
-        """LiteRT's description of every tensor that the file has."""
+        """LiteRT's description of every tensor of a subgraph. Raises ValueError for an unknown subgraph."""
         if not 0 <= subgraph_index < self.num_subgraphs():
             raise ValueError(f"subgraph {subgraph_index} was asked for; the model has {self.num_subgraphs()}")
         return [tensor_details(tensor) for tensor in self._model.subgraphs[subgraph_index].tensors]
 
     def num_subgraphs(self) -> int:
-        """How many the file has."""
+        """The number of subgraphs in the file."""
         return len(self._model.subgraphs)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
@@ -154,9 +154,9 @@ class Interpreter:
         return {s.key: {"inputs": list(s.inputs), "outputs": list(s.outputs)} for s in self._model.signatures}
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """What runs a signature; the only one by default. Raises ValueError for an unknown one.
+        """A runner for a signature, by default for the only one. Raises ValueError for an unknown key.
 
-        It is compiled by itself: state that LiteRT's signatures would share is its own.
+        It is compiled separately and has its own state, which LiteRT's signatures would share.
         """
         from tflgpu.frontend.entry_point import entry_point
 
@@ -201,9 +201,9 @@ class SignatureRunner:
         self._shapes: dict[str, Shape] = {}
 
     def __call__(self, **inputs: ArrayLike) -> dict[str, Array]:
-        """Run it, for whatever shapes the inputs have.
+        """Run the signature. It is compiled anew whenever the inputs have other shapes than before.
 
-        Raises ValueError for other names or element types than the signature's, and what :func:`tflgpu.compile` does.
+        Raises ValueError for wrong names or element types of inputs, and the errors of :func:`tflgpu.compile`.
         """
         names = [name for name, _ in self._entry.inputs]
         if inputs.keys() != set(names):
@@ -225,6 +225,6 @@ class SignatureRunner:
 
 
 def _compile(source: ModelSource, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
-    """The model for inputs of these shapes: as the file has it, and so in the cache, where it declares them."""
+    """The model for these input shapes. The file's own shapes are not an option: so the cache finds the model."""
     as_declared = shapes == {name: tensor.shape for name, tensor in entry.inputs}
     return compile(source, options if as_declared else replace(options, input_shapes=shapes))

@@ -1,4 +1,4 @@
-"""What a caller may choose about a compilation."""
+"""The options of a compilation."""
 
 from __future__ import annotations
 
@@ -35,43 +35,45 @@ CHOICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Choices for :func:`tflgpu.compile`; immutable, so that one object can serve many models.
+    """Options for :func:`tflgpu.compile`. An object is immutable, so it can serve many models.
 
     precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision
         and computes in float, and needs no device extension; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
         index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
-    executor: ``"launch"`` runs each kernel as a launch of its own; ``"persistent"`` runs all of them inside one launch
-        with barriers between dependent kernels, which needs work-groups that all run at the same time;
-        ``"auto"`` is the faster one on NVIDIA's GPUs, where a launch costs more than a small kernel: the sizes of the
-        kernels tell, or a measurement, which is kept with the model; elsewhere it is ``"launch"``. On CPUs a
-        persistent kernel has a single work-group, which is slow: there it is for tests.
+    executor: ``"launch"`` runs each kernel by a launch of its own; ``"persistent"`` runs all kernels in one launch with
+        barriers between dependent kernels, and needs work-groups that all run at the same time. ``"auto"`` is the
+        faster one on NVIDIA's GPUs, where a launch costs more than a small kernel, and ``"launch"`` elsewhere. The
+        sizes of the kernels decide which is the faster, or a measurement, which is kept with the model. On CPUs a
+        persistent kernel has a single work-group and is slow: it is for tests only.
     fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
         on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
         reason.
     outputs: names of the tensors to return instead of the model's own outputs; any intermediate tensor may be named.
     signature: key of the signature to run; by default the first one, or the main subgraph.
     quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's integer
-        kernels do; ``"float"`` leaves that out.
+        kernels do; ``"float"`` does not round.
     cpu_ops: operators to leave to LiteRT's interpreter although the device could run them: codes (``"SOFTMAX"``),
         indices as `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
-    batch: size of the first axis of every input instead of the file's.
-    input_shapes: shapes of inputs by name instead of the file's. Either plans the model anew for these shapes. Inputs
-        whose free dimensions (-1 in the file) have other sizes at :meth:`CompiledModel.run` do the same.
+    batch: size of the first axis of every input; replaces the file's.
+    input_shapes: shapes of inputs by name; replace the file's. With ``batch`` or ``input_shapes`` the model is planned
+        for these shapes. :meth:`CompiledModel.run` also plans anew for inputs whose free dimensions (-1 in the file)
+        have other sizes.
     uint8_inputs: float inputs that callers give as bytes, such as camera frames: ``{name: (mean, std)}``. The device
-        computes ``(byte - mean) / std``, and a quarter as much crosses to it.
-    cache: what to do with the disk cache. ``"readwrite"`` starts from it and keeps what was compiled; ``"read"`` keeps
-        nothing; ``"require"`` raises CacheMissError instead of compiling; ``"off"`` does not look at it.
-    cache_dir: the cache's directory, or several places, directories and bundles, of which the first match wins and the
-        first writable directory is written. By default the variable ``TFLGPU_CACHE_DIR`` or the platform's own place.
-    cache_limit: bytes that the directory may take; what was unused for longest goes first.
-    model_token: number under which the model is kept, by default the Fingerprint64 of its bytes. With a token, a model
-        file whose size and times are unchanged is not read at all.
-    tuning: how parameters of kernels are found, such as the sizes of their parts: ``"none"`` believes a model of the
-        device, ``"fast"`` measures the few that it thinks the best, ``"exhaustive"`` all. What was measured is kept in
+        computes ``(byte - mean) / std``, so that only a quarter of the bytes goes to the device.
+    cache: use of the disk cache. ``"readwrite"`` reads it and stores what was compiled; ``"read"`` stores nothing;
+        ``"require"`` raises CacheMissError instead of compiling; ``"off"`` neither reads nor stores.
+    cache_dir: the cache's directory, or a sequence of directories and bundles: the first one with the model is read,
+        the first writable directory is written. By default the environment variable ``TFLGPU_CACHE_DIR`` or the
+        platform's cache directory.
+    cache_limit: bytes that the directory may take; the entries unused for longest are deleted first.
+    model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token, a
+        model file whose size and times are unchanged is not read at all.
+    tuning: how parameters of kernels, such as tile sizes, are chosen: ``"none"`` takes the best by a cost model of the
+        device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Measurements are kept in
         the cache, also for other models with equal layers.
-    kernels: which kernel variants to choose; ``"auto"`` goes by the device's type. The other family also runs,
-        slower: useful to compare, and to test GPU kernels where there is no GPU.
+    kernels: family of kernels; ``"auto"`` goes by the device's type. The other family also runs, but slower: it is
+        useful for comparisons, and to test GPU kernels without a GPU.
     """
 
     precision: Precision = "auto"
@@ -110,7 +112,7 @@ class Options:
         for name, (mean, std) in (self.uint8_inputs or {}).items():
             if not (isfinite(mean) and isfinite(std) and std):
                 raise ValueError(f"Options.uint8_inputs has mean {mean}, std {std} for {name!r}; std must not be 0")
-        # Own, immutable copies: one Options object may serve many models, for long.
+        # Immutable copies: the caller can change the originals while this object serves other models.
         object.__setattr__(self, "cpu_ops", tuple(self.cpu_ops))
         if isinstance(self.cache_dir, Sequence) and not isinstance(self.cache_dir, str):
             object.__setattr__(self, "cache_dir", tuple(self.cache_dir))

@@ -1,4 +1,4 @@
-"""tflgpu: the executor that it chooses, each of the two by itself, and runs that get a new array every time."""
+"""tflgpu: with the executor that it chooses, with each of the two, and with a new array for every run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def contenders(case: Case) -> list[Contender]:
     models = {name: _Model(case, executor) for name, executor in EXECUTORS.items()}
     _ = case.expected
     for name, model in models.items():
-        # What tflgpu chooses by itself may hang on what is the faster, so it chooses when nothing else runs.
+        # tflgpu may measure to choose an executor. It must do so while nothing else runs, so not here.
         if name != OWN:
-            with suppress(tflgpu.TflgpuError):  # which its samples raise again
+            with suppress(tflgpu.TflgpuError):  # the samples raise it again
                 model.compiled.run(model.inputs)
     own = models[OWN]
     return [
@@ -61,7 +61,7 @@ class _Model:
 
     @cached_property
     def new_inputs(self) -> Iterator[list[np.ndarray]]:
-        """More arrays in turn than tflgpu knows again: each is as one that comes for the first time."""
+        """More arrays in turn than tflgpu remembers: each one is new to it."""
         return cycle([[array.copy() for array in self.inputs] for _ in range(2 * ArrayPins.AT_MOST)])
 
     @cached_property
@@ -70,7 +70,7 @@ class _Model:
 
     @cached_property
     def executor(self) -> Executor:
-        """What runs the kernels on inputs that the device has: callers of tflgpu cannot leave out the copies."""
+        """The executor itself, to run kernels on inputs on the device: tflgpu's own interface always copies."""
         self.compiled.run(self.inputs)
         (instance,) = self.compiled._instances.values()
         (executor,) = instance._engines

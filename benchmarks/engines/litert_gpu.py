@@ -1,4 +1,4 @@
-"""LiteRT's GPU path (WebGPU, on Vulkan where it is not a Mac): write, run, read, from host arrays to host arrays."""
+"""LiteRT's GPU path (WebGPU, on Vulkan except on a Mac): write, run and read, from host arrays to host arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METRIC = "host"
 
 
 def covers(case: Case) -> bool:
-    return case.batch == 1  # it runs a file as it is
+    return case.batch == 1  # it cannot change the batch of a file
 
 
 def contenders(case: Case) -> list[Contender]:

@@ -18,7 +18,7 @@ def covers(case: Case) -> bool:
 
 
 def contenders(case: Case) -> list[Contender]:
-    """Eager, as a CUDA graph, and in fp16 compiled (mode reduce-overhead, which makes CUDA graphs); no tf32."""
+    """Eager, as a CUDA graph, and for fp16 also compiled (mode reduce-overhead, with CUDA graphs). No tf32."""
     try:
         import timm
         import torch
@@ -61,6 +61,6 @@ def _contenders(calls: dict[str, Callable[[], object]]) -> Iterator[Contender]:
                 call()
             torch.cuda.synchronize()
 
-        for _ in range(5):  # compiles, and records
+        for _ in range(5):  # compiles and records graphs
             run()
         yield Contender(name, METRIC, timed(run))

@@ -1,6 +1,6 @@
-"""tinygrad on OpenCL, jitted, in fp32: MobileNets of the zoo's structure with weights of their own.
+"""tinygrad on OpenCL, jitted, in fp32: MobileNets with the zoo's structure and other weights.
 
-Its input is on the device; the time is from the call to the end. In fp16 it needs cl_khr_fp16, which NVIDIA has not.
+The input is on the device; the time is from the call to the end. fp16 needs cl_khr_fp16, which NVIDIA does not have.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def contenders(case: Case) -> list[Contender]:
         network(x)
         Device[Device.DEFAULT].synchronize()
 
-    for _ in range(3):  # the second one records
+    for _ in range(3):  # the second run records
         run()
     return [Contender(NAME, METRIC, timed(run))]
 
 
 def _find_opencl() -> None:
-    """tinygrad looks for the system's loader only; pyopencl may have brought one."""
+    """Let tinygrad find the loader that pyopencl brings: it searches the system's only."""
     import pyopencl
 
     os.environ["DEV"] = "CL"

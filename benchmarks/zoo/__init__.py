@@ -1,7 +1,7 @@
 """Full-size networks with random weights, as TensorFlow's converter writes them for float32 inference.
 
-They are as fast as the trained networks, and their activations are of order 1 throughout, so that they also
-compare precisions fairly; their answers mean nothing. ``python -m benchmarks.zoo NAME FILE`` writes one.
+They are as fast as the trained networks. All their activations are of order 1, so that they compare precisions fairly.
+Their outputs have no meaning. ``python -m benchmarks.zoo NAME FILE`` writes one.
 """
 
 from __future__ import annotations

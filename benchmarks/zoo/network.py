@@ -1,9 +1,9 @@
 """Layers with random weights, on top of the model writer.
 
-Weights follow He et al., "Delving Deep into Rectifiers" (2015): variance 2 / fan-in behind a ReLU keeps the
+Weights follow He et al., "Delving Deep into Rectifiers" (2015): variance 2 / fan-in after a ReLU keeps the
 second moment of the activations. Dense filters are also centred as in Brock, De and Smith, "Characterizing
-signal propagation to close the performance gap in unnormalized ResNets" (2021): without it the means that
-ReLUs leave add up from layer to layer until all inputs give one output, and a wrong kernel would go unseen.
+signal propagation to close the performance gap in unnormalized ResNets" (2021). Otherwise the means of ReLUs
+add up from layer to layer until all inputs give the same output, which would hide a wrong kernel.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tflgpu.model.writer import ModelBuilder
 Activation = Literal["NONE", "RELU", "RELU6"]
 Padding = Literal["SAME", "VALID"]
 
-_BIAS_STD = 0.1  # what folded batch norms leave is small beside activations of order 1
+_BIAS_STD = 0.1  # small beside activations of order 1, as after folding batch norms
 _LOGIT_STD = 2.0  # spreads 1000 classes over some orders of magnitude without saturating the softmax
 _RELU_STD = math.sqrt((1 - 1 / math.pi) / 2)  # of max(x, 0) with x standard normal
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """An activation; ``std`` is its expected spread about the channel means, by which filters are scaled."""
+    """An activation. std: its expected spread about the channel means; the next filters are scaled by it."""
 
     index: int
     shape: tuple[int, ...]
     std: float
-    rectified: bool  # has no negative values, so that another ReLU changes little
+    rectified: bool  # it has no negative values, so another ReLU changes little
 
 
 class Network:
@@ -75,9 +75,9 @@ class Network:
         )
 
     def depthwise(self, x: Feature, stride: int = 1) -> Feature:
-        """DEPTHWISE_CONV_2D 3x3 with SAME padding and RELU6, behind another RELU6."""
+        """DEPTHWISE_CONV_2D 3x3 with SAME padding and RELU6, after another RELU6."""
         n, size, _, channels = x.shape
-        # Neighbours are alike, so a centred filter would cancel them; He's second moment holds without it.
+        # Neighbouring pixels are similar, so a centred filter would cancel them; He's variance holds without centring.
         values = self._rng.normal(0, math.sqrt(2 / 9), (1, 3, 3, channels)).astype(np.float32)
         weights = self._builder.constant(values)
         out_size = _out_size(size, 3, stride, "SAME")
@@ -94,7 +94,7 @@ class Network:
         )
 
     def add(self, shortcut: Feature, branch: Feature, activation: Activation = "NONE") -> Feature:
-        """ADD of two features of one shape, the branch being the smaller."""
+        """ADD of two features of one shape; the branch has the smaller spread."""
         std = math.hypot(shortcut.std, branch.std)
         inputs = [shortcut.index, branch.index]
         return self._op("ADD", inputs, shortcut.shape, std, activation=activation, rectified=shortcut.rectified)

@@ -6,13 +6,13 @@ from benchmarks.zoo.network import Feature, Network
 
 _STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (inner channels, blocks, stride of the first)
 _EXPANSION = 4
-_BRANCH_SHARE = 0.3  # of the shortcut's spread: sixteen sums then grow the activations by a small factor only
+_BRANCH_SHARE = 0.3  # of the shortcut's spread, so that sixteen sums increase the activations only a little
 
 
 def resnet50(size: int = 224, classes: int = 1000, seed: int = 0) -> bytes:
     """ResNet50 on (1, size, size, 3): 75 operators, 53 of them convolutions.
 
-    As in the paper, the first 1x1 convolution of a block has the stride; later variants give it to the 3x3.
+    As in the paper, the first 1x1 convolution of a block has the stride; later versions have it in the 3x3.
     """
     net = Network(f"ResNet50 {size}, random weights", seed)
     x = net.conv(net.pad(net.input(size), 3), 64, 7, 2, padding="VALID", activation="RELU")

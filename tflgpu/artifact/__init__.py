@@ -1,1 +1,1 @@
-"""A compiled model as plain data, and its way to the disk cache and back."""
+"""A compiled model as plain data, and the disk cache that keeps it."""

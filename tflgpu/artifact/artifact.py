@@ -1,4 +1,4 @@
-"""A compiled model as plain data: all that a device needs of it, and all that callers may ask about it."""
+"""A compiled model as plain data: all that a device needs to run it, and all that callers may ask about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or i
 class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
-    binaries: what the device's compiler made of the source, the best first; empty before it has.
+    inputs, outputs: tensors of the file. binaries: compiled programs of the source, the best first; empty until the
+    device's compiler has run.
     """
 
     inputs: tuple[TensorIndex, ...]
@@ -30,7 +31,7 @@ class DevicePartition:
 
 @dataclass(frozen=True)
 class CpuPartition:
-    """Operators that LiteRT's interpreter runs, as a model of their own."""
+    """Operators that LiteRT's interpreter runs on the CPU. model: a .tflite file of their own."""
 
     inputs: tuple[TensorIndex, ...]
     outputs: tuple[TensorIndex, ...]
@@ -42,7 +43,7 @@ CompiledPartition = DevicePartition | CpuPartition
 
 @dataclass(frozen=True)
 class Artifact:
-    """The parts in the order in which they run; tensors that pass between them go by the file's indices."""
+    """The partitions in the order in which they run; tensors between them are named by the file's indices."""
 
     inputs: Interface
     outputs: Interface
@@ -51,15 +52,13 @@ class Artifact:
 
     @property
     def executor(self) -> Literal["launch", "persistent"]:
-        """What runs the parts on the device."""
-        persistent = any(
-            isinstance(partition, DevicePartition) and partition.executable.persistent for partition in self.partitions
-        )
+        """The executor of the partitions on the device."""
+        persistent = any(isinstance(p, DevicePartition) and p.executable.persistent for p in self.partitions)
         return "persistent" if persistent else "launch"
 
 
 def without_constants(artifact: Artifact) -> Artifact:
-    """The artifact once the device has its weights: nothing large is left in the host's memory."""
+    """The artifact without weights, binaries and CPU models: the host no longer needs them once they are loaded."""
     return replace(artifact, partitions=tuple(map(_without_constants, artifact.partitions)))
 
 

@@ -1,6 +1,6 @@
-"""What an executor needs of a model: buffers, launches and ports, as plain data.
+"""What an executor needs of a model: buffers, launches and bindings, as plain data.
 
-Made from a plan by :func:`tflgpu.link.link`, or read back from the cache.
+:func:`tflgpu.codegen.link.link` makes it from a plan, or it is read from the cache.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tflgpu.graph.layout import Shape
 from tflgpu.target import ITEM_BYTES, ElementType
 
-HEADER = 256  # bytes, an alignment that all devices take
+HEADER = 256  # bytes, so that what follows is aligned for every device
 
 
 @dataclass(frozen=True)
 class DeviceBuffer:
-    """One allocation on the device: ``data`` if it holds constants, else zeros at first."""
+    """One allocation on the device, of ``bytes``. It starts with ``data`` if it holds constants, else with zeros."""
 
     bytes: int
     data: NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
@@ -27,7 +27,7 @@ class DeviceBuffer:
 
 @dataclass(frozen=True)
 class Slot:
-    """A pointer argument: a buffer by number, and where in it, in elements of the pointer's type."""
+    """A pointer argument: a buffer by number, and an offset in elements of the pointer's type."""
 
     buffer: int
     offset: int = 0
@@ -39,8 +39,9 @@ class Launch:
 
     operators: indices of the model's operators that it computes.
     macs: multiplications of convolutions and matrix products.
-    bytes: of what it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
-    level: it depends on launches of lower levels only, also through memory that tensors use one after another.
+    bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
+    interval: number of its barrier interval. It depends only on launches of lower intervals, also through memory
+    that several tensors use in turn.
     """
 
     function: str
@@ -57,8 +58,8 @@ class Launch:
 class Binding:
     """Where a model input or output lies, in the host's order.
 
-    offset: in bytes. dtype: of the arrays that callers give and get; ``element`` is what the device has.
-    exact: kernels touch no byte behind the last element, so that the caller's own memory can take its place.
+    offset: in bytes. dtype: of the arrays that callers give and get. element: the type on the device.
+    exact: kernels touch no byte after the last element, so that the caller's own memory can be used instead.
     """
 
     buffer: int
@@ -78,8 +79,8 @@ class Binding:
 class StateBuffer:
     """A variable, alone in a buffer that keeps its value between runs.
 
-    next: the buffer of the same size in which the launches leave the next run's value; None if they do so in this one.
-    initial: what the buffer holds before the first run, None for zeros.
+    next: the buffer of the same size to which the launches write the next run's value; None if they write it in place.
+    initial: the buffer's contents before the first run, None for zeros.
     """
 
     buffer: int
@@ -91,11 +92,11 @@ class StateBuffer:
 class Persistent:
     """All launches of an executable as one kernel.
 
-    Its arguments are every buffer by number, every movable port and its offset in bytes, then those of
-    ``templates/executor/persistent.cl.j2``. The barrier's two words
-    begin the buffer of results, and are zero before the first run.
+    Its arguments are every buffer by number, every movable binding and its offset in bytes, then those of
+    ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
+    before the first run.
     order: the numbers of the launches as the kernel runs them.
-    clock: whether it can read the device's clock after each of them.
+    clock: whether the kernel can read the device's clock after each of them.
     """
 
     function: str
@@ -106,10 +107,10 @@ class Persistent:
 
 @dataclass(frozen=True)
 class Executable:
-    """Launches in order over buffers by number; ``persistent`` if one kernel is to run all of them.
+    """Launches in order over buffers by number; ``persistent`` is set if one kernel runs all of them.
 
-    results: the buffer that begins with ``HEADER`` bytes for the executor's own use; if they share one, the outputs
-    are behind them.
+    results: number of the buffer that begins with ``HEADER`` bytes for the executor. The outputs follow, if they share
+    a buffer.
     """
 
     buffers: tuple[DeviceBuffer, ...]
@@ -127,7 +128,7 @@ class Executable:
 
     @property
     def movable(self) -> tuple[int, ...]:
-        """The numbers of the ports that can lie in memory of the caller's."""
+        """The numbers of the bindings that can lie in the caller's memory."""
         return tuple(number for number, binding in enumerate(self.bindings) if binding.exact)
 
 

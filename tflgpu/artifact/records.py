@@ -1,7 +1,7 @@
-"""Dataclasses as JSON: fields by name, tuples as lists; arrays, bytes and long texts beside the JSON by number.
+"""Dataclasses as JSON: fields by name, tuples as lists. Arrays, bytes and long texts are beside the JSON, by number.
 
-Knows no class in particular: the annotations of the fields say how to read each back. That is all the cache needs to
-keep what a compilation made, and nothing that runs code (as pickle would) comes out of a file.
+The annotations of a dataclass's fields say how to read each field back, so this module knows no class in particular.
+Unlike pickle, reading a file cannot run code.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 Blob = NDArray[np.uint8]
 
-# Characters from which on a text lies beside the JSON: source code has much that JSON must escape.
+# Characters. A text of this length or more is kept beside the JSON, which would have to escape much of source code.
 LONG = 1000
 
 
 def encode(value: object, blobs: list[Blob]) -> Any:
-    """``value`` as plain data; arrays, bytes and long texts go to the end of ``blobs``, their number in their place."""
+    """``value`` as plain data. Arrays, bytes and long texts are appended to ``blobs`` and replaced by their number."""
     if is_dataclass(value) and not isinstance(value, type):
         record = {f.name: encode(getattr(value, f.name), blobs) for f in fields(value)}
         return {"is": type(value).__name__} | record
@@ -47,8 +47,8 @@ def encode(value: object, blobs: list[Blob]) -> Any:
 def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
     """The value of type ``kind`` that :func:`encode` wrote.
 
-    Arrays are views of their blobs. Raises KeyError, TypeError, ValueError or IndexError for anything else than what
-    :func:`encode` writes for this type.
+    Arrays are views of their blobs. Raises KeyError, TypeError, ValueError or IndexError for data that :func:`encode`
+    does not write for this type.
     """
     value: T = _decode(kind, data, blobs)
     return value
@@ -56,7 +56,7 @@ def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
 
 def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
-    if hasattr(origin, "__value__"):  # what numpy's NDArray stands for: an alias of its own kind from Python 3.12 on
+    if hasattr(origin, "__value__"):  # from Python 3.12 on, NDArray is an alias object
         origin = get_origin(origin.__value__)
     if isinstance(kind, type) and is_dataclass(kind):
         types = _field_types(kind)
@@ -83,7 +83,7 @@ def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
 
 
 def _member(arguments: Sequence[Any], data: Any) -> Any:
-    """Which member of a union ``data`` was written for: dataclasses by their name, anything else is the only other."""
+    """The member of a union that ``data`` was written for: a dataclass by its name, or the only other type."""
     candidates = [a for a in arguments if a is not NoneType]
     if isinstance(data, Mapping) and "is" in data:
         candidates = [a for a in candidates if getattr(a, "__name__", "") == data["is"]]

@@ -1,1 +1,1 @@
-"""Plan -> OpenCL C, and the data by which an executor runs it."""
+"""Plan -> OpenCL C, and the data that an executor needs to run it."""

@@ -1,4 +1,4 @@
-"""The templates, and how values print in them. The only module that imports jinja2."""
+"""The templates, and how values are printed in them. Only this module imports jinja2."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import jinja2
 
 
 def template_folder() -> Path:
-    """The templates: inside an installed package, beside it in a checkout."""
+    """The folder of the templates: inside an installed package, beside the package in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "templates"
     return installed if installed.is_dir() else package.parent / "templates"
 
 
 def literal(value: Any) -> Any:
-    """Floats print as C literals of type float, so that no template can forget the suffix; all else as it is."""
+    """A float as a C literal of type float, so that no template can forget the suffix; anything else unchanged."""
     if isinstance(value, float):
         if isnan(value):
             return "NAN"
@@ -31,6 +31,7 @@ def literal(value: Any) -> Any:
 
 @cache
 def environment() -> jinja2.Environment:
+    """The one environment of all templates. An undefined name in a template is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_folder()),
         undefined=jinja2.StrictUndefined,
@@ -42,6 +43,6 @@ def environment() -> jinja2.Environment:
 
 
 def literals(parameters: Any) -> dict[str, Any]:
-    """Parameters with their floats, also those in tuples, as C literals."""
+    """Template parameters with their floats, also those in tuples, as C literals."""
     convert: Callable[[Any], Any] = lambda v: tuple(map(literal, v)) if isinstance(v, tuple) else literal(v)  # noqa: E731
     return {name: convert(value) for name, value in parameters.items()}

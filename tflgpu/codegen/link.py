@@ -23,11 +23,12 @@ HALF_MAX = float(np.finfo(np.float16).max)
 def link(
     plan: Plan, functions: Sequence[str], output_types: Sequence[str] | None = None, *, separate: bool = False
 ) -> Executable:
-    """``functions`` names the function of each kernel.
+    """The executable of a plan.
 
-    output_types: numpy types that callers get the outputs in, by default those of the plan's graph.
-    separate: give every tensor and constant a buffer of its own instead of a part of a shared one, so that a checker
-    of memory accesses sees where each ends.
+    functions: name of the function of each kernel.
+    output_types: numpy types of the outputs for callers, by default those of the plan's graph.
+    separate: give every tensor and constant its own buffer instead of a range of a shared one, so that a checker of
+    memory accesses sees where each ends.
     """
     memory = _Memory(plan, separate)
     launches = tuple(
@@ -51,12 +52,12 @@ def link(
 
 
 class _Memory:
-    """One arena, one block of constants, one of all inputs, one of all outputs, and a buffer for each state.
+    """The buffers: one arena, one for constants, one for inputs, one for outputs, and one for each state.
 
-    Inputs share a buffer so that one copy brings them all, and outputs so that one copy takes them away.
+    Inputs share a buffer so that one copy transfers them all, and so do outputs.
 
-    Slots are a buffer and an offset. Sub-buffers would say the same, but NVIDIA's driver 580 crashes when overlapping
-    ones are released.
+    A slot is a buffer and an offset, not a sub-buffer: NVIDIA's driver 580 crashes when overlapping sub-buffers are
+    released.
     """
 
     def __init__(self, plan: Plan, separate: bool) -> None:
@@ -81,10 +82,10 @@ class _Memory:
         return Binding(buffer, offset, shape, element, dtype, self._is_exact(tensor))
 
     def _is_exact(self, tensor: TensorId) -> bool:
-        """Whether kernels touch the tensor's elements only, and nobody needs them after the run.
+        """Whether kernels touch only the tensor's own elements, and the next run does not need them.
 
-        Kernels for CPUs reach for up to 16 elements at once; others go by element in the host's order, and by four in
-        PHWC4.
+        In the host's order all kernels access single elements. In PHWC4 a GPU's kernels access 4 elements at once, a
+        CPU's up to 16.
         """
         storage = self.plan.storage[self.plan.roots[tensor]]
         whole_vec4s = self.plan.graph[tensor].size % LANES == 0
@@ -99,7 +100,7 @@ class _Memory:
         return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial)
 
     def _stored(self, state: State) -> NDArray[np.uint8]:
-        """A state's first value as its whole buffer holds it."""
+        """The initial contents of a state's buffer."""
         assert state.initial is not None
         storage = self.plan.storage[state.read]
         value = Argument("state", storage.type, data=pack(state.initial))
@@ -112,7 +113,7 @@ class _Memory:
         return len(self.buffers) - 1
 
     def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
-        """One buffer, from ``begin`` on, for all of ``tensors`` that have no place yet and are no state's."""
+        """A new buffer, from byte ``begin`` on, for the ``tensors`` without place or state. Returns its number."""
         number, end = len(self.buffers), begin
         for root in dict.fromkeys(self.plan.roots[t] for t in tensors):
             if root not in self._places and root not in self._states:
@@ -121,6 +122,7 @@ class _Memory:
         return self._new(DeviceBuffer(max(end, 1)))
 
     def _place(self, tensor: TensorId | None) -> tuple[int, int]:
+        """Buffer, and offset in bytes; outside of the arena a new buffer, if it has no place yet."""
         assert tensor is not None
         root = self.plan.roots[tensor]
         if root not in self._places:
@@ -133,7 +135,7 @@ class _Memory:
         return buffer, offset + self.plan.shifts.get(tensor, 0)
 
     def _bytes(self, root: TensorId) -> int:
-        """Size of a tensor in a buffer of its own."""
+        """Bytes of a tensor in a buffer of its own."""
         storage, graph = self.plan.storage[root], self.plan.graph
         at_boundary = root in {self.plan.roots[t] for t in (*graph.inputs, *graph.outputs)}
         if at_boundary and self._is_exact(root):
@@ -141,7 +143,7 @@ class _Memory:
         return storage.bytes
 
     def _place_constants(self) -> dict[int, tuple[int, int]]:
-        """Every distinct constant once, by the identity of its array."""
+        """The place of every distinct constant, by the identity of its array."""
         arguments = {id(a.data): a for k in self.plan.kernels for a in k.arguments if a.data is not None}
         places: dict[int, tuple[int, int]] = {}
         if self.separate:
@@ -164,7 +166,7 @@ class _Memory:
 
 
 def _padded_bytes(argument: Argument) -> int:
-    """Size of a constant with room for a 16-lane access that begins at its last quad."""
+    """Bytes of a constant, with room for a 16-lane access that begins at its last vec4."""
     return argument.bytes + 3 * LANES * ITEM_BYTES[argument.type]
 
 
@@ -172,6 +174,6 @@ def _store(argument: Argument, block: Array) -> None:
     """Write a constant, as the device stores it, to the beginning of ``block``."""
     assert argument.data is not None
     data = argument.data.reshape(-1)
-    if argument.type == "half":  # what is finite stays finite, as on the device
+    if argument.type == "half":  # finite values stay finite, as on the device
         data = np.where(np.isfinite(data), np.clip(data, -HALF_MAX, HALF_MAX), data)
     block[: argument.bytes].view(HOST_DTYPES[argument.type])[:] = data

@@ -16,7 +16,7 @@ PERSISTENT = "persistent"
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
     """The launches of ``executable`` as one kernel: its program, and what the executor must know of it.
 
-    ptx: whether the device's compiler takes NVIDIA's inline assembly.
+    ptx: whether the device's compiler accepts NVIDIA's inline assembly.
     """
     launches = executable.launches
     bindings = {executable.bindings[number].slot: f"binding{number}" for number in executable.movable}
@@ -51,7 +51,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
 def _cases(
     functions: Mapping[str, Function], launches: Sequence[Launch], bindings: Mapping[Slot, str]
 ) -> list[dict[str, Any]]:
-    """Equal launches: their places in the order, their tiles, and their call, which may hang on ``place``."""
+    """Groups of equal launches: places in the order, number of tiles, and call, which can depend on ``place``."""
     places: dict[tuple[str, int], list[int]] = {}
     for place, launch in enumerate(launches):
         places.setdefault((launch.function, launch.groups), []).append(place)
@@ -68,7 +68,7 @@ def _cases(
 def _arguments(
     function: Function, places: Sequence[int], launches: Sequence[Launch], bindings: Mapping[Slot, str]
 ) -> Iterator[str]:
-    """An expression for each pointer of a function that launches at several places call."""
+    """An expression for each pointer of a function that is launched at several places."""
     for i, pointer in enumerate(function.pointers):
         slots = {place: launches[place].arguments[i] for place in places}
         *others, last = places

@@ -1,11 +1,11 @@
-"""Plan -> OpenCL C. The only module that imports jinja2.
+"""Plan -> OpenCL C.
 
 Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *workspace)``);
-nodes whose functions have the same text share one. Two executors wrap the functions: :func:`render` makes one
-``__kernel`` of each, where work-group i computes tile i; :func:`render_persistent` one of all, which goes through the
-launches of an executable.
+nodes whose functions have the same text share one. For the launch executor :func:`render` wraps each function in a
+``__kernel`` whose work-group i computes tile i. For the persistent executor
+:func:`tflgpu.codegen.persistent_kernel.render_persistent` makes one ``__kernel`` that calls them in order.
 
-Nothing that a model says as text reaches the source: templates see shapes, numbers and names made up here.
+No text of a model reaches the source: templates see only shapes, numbers and names that are made here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLACEHOLDER = "KERNEL"
 class Function:
     """One tile function and its launch wrapper; both need the prelude before them.
 
-    pointers: the types of its arguments. workspace: float4 elements of local memory.
+    pointers: the types of its pointer arguments. workspace: float4 elements of local memory.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Function:
 class KernelSource:
     """The distinct functions of a plan, and for each of its kernels the name of the one it launches.
 
-    prelude: what the program begins with.
+    prelude: the text that both functions and wrappers need before them.
     """
 
     prelude: str
@@ -76,7 +76,7 @@ def render(plan: Plan) -> KernelSource:
 
 @cache
 def prelude(target: Target) -> str:
-    """What every program for ``target`` begins with: access to memory, then what its architectures add."""
+    """The text that every program for ``target`` begins with: access to memory, then that of its architectures."""
     names = ("access/storage", *prelude_templates(target))
     return "\n".join(environment().get_template(f"{name}.cl.j2").render() for name in names)
 
@@ -94,13 +94,13 @@ def _render_tile(planned: PlannedKernel) -> str:
             dst=_Destination(storage, planned.destination.dirty),
             epilogue=[
                 {
-                    "index": s.index,
-                    "function": s.function,
-                    "operands": s.operands,
-                    "parameters": list(map(literal, s.parameters)),
-                    "type": s.type,
+                    "index": op.index,
+                    "function": op.function,
+                    "operands": op.operands,
+                    "parameters": list(map(literal, op.parameters)),
+                    "type": op.type,
                 }
-                for s in planned.epilogue
+                for op in planned.epilogue
             ],
         )
     )
@@ -126,7 +126,7 @@ def _render_wrapper(planned: PlannedKernel) -> str:
 
 
 class _Destination:
-    """The output's storage with the one thing that only its writer knows."""
+    """The output's storage. dirty: whether the kernel must set the lanes past the last channel to zero."""
 
     def __init__(self, storage: Any, dirty: bool) -> None:
         self._storage = storage
@@ -138,6 +138,6 @@ class _Destination:
 
 def _pointer(argument: Argument) -> str:
     qualifier = "" if argument.written else "const "
-    # Constants never alias anything. Activations may: a kernel can write in place of an operand.
+    # Constants never alias anything. Activations may: a kernel can write its result over an operand.
     restrict = "restrict " if argument.data is not None else ""
     return f"__global {qualifier}{argument.type} *{restrict}"

@@ -1,8 +1,8 @@
 """The graph that passes rewrite: immutable, in execution order, checked by :func:`verify`.
 
-A node computes its kernel's own result (value 0) and then runs its *steps* on it, a small list of elementwise
-functions in single-assignment form: step k gives value k+1, the last value is stored. Fusing an elementwise
-operator into its producer appends to that list; nothing is nested and nothing is renamed.
+A node's kernel computes value 0. Its *epilogue* follows, a list of elementwise epilogue ops in single-assignment form:
+epilogue op k computes value k + 1, and the last value is stored. Fusing an elementwise operator into its producer
+appends to that list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TensorId = int
 class Tensor:
     """A value of the graph. ``data`` is set for constants, row-major and of ``shape``.
 
-    precise: kept in float in every precision; half has fewer digits than the values may have.
+    precise: stored in float in every precision, because its values need more digits than half has.
     """
 
     id: TensorId
@@ -47,7 +47,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Value:
-    """Result ``index`` of the node itself: 0 is what its kernel computes, k+1 what step k computes."""
+    """Value ``index`` of the node itself: 0 is what its kernel computes, k + 1 what epilogue op k computes."""
 
     index: int
 
@@ -64,22 +64,22 @@ Operand = Value | Input
 
 @dataclass(frozen=True)
 class EpilogueOp:
-    """One elementwise function of ``tflgpu.ops.steps`` applied to earlier values, inputs and constant parameters."""
+    """One elementwise function of ``tflgpu.ops.epilogue_ops``, with operands and constant parameters."""
 
     function: str
     operands: tuple[Operand, ...]
     parameters: tuple[float, ...] = ()
 
     def moved(self, place: Callable[[Operand], Operand]) -> EpilogueOp:
-        """The same function of what its operands are in another node."""
+        """The same op in another node, where each operand is what ``place`` gives for it."""
         return replace(self, operands=tuple(map(place, self.operands)))
 
 
 @dataclass(frozen=True)
 class Node:
-    """One kernel to be.
+    """What one kernel computes; a node of kind ``view`` has no kernel.
 
-    attributes: the kind's own frozen dataclass. sources: indices of the model's operators that it computes.
+    attributes: a frozen dataclass of the kind. sources: indices of the model's operators that the node computes.
     """
 
     kind: str
@@ -91,16 +91,17 @@ class Node:
 
     @property
     def epilogue_inputs(self) -> frozenset[int]:
-        """Which inputs (by position) are read by steps."""
-        return frozenset(o.index for s in self.epilogue for o in s.operands if isinstance(o, Input))
+        """Positions of the inputs that epilogue ops read."""
+        return frozenset(o.index for op in self.epilogue for o in op.operands if isinstance(o, Input))
 
 
 @dataclass(frozen=True)
 class State:
     """A variable, which keeps its value from one run to the next.
 
-    read: the tensor that holds the value when a run starts. written: the one whose value is the next run's ``read``; a
-    node of its own computes it, and nothing else is it or reads it. initial: row-major, None for zeros.
+    read: the tensor that holds the value when a run starts. written: the tensor whose value the next run finds in
+    ``read``. A node computes it; no node reads it, and it is neither an output nor another state's.
+    initial: row-major, None for zeros.
     """
 
     name: str
@@ -129,12 +130,12 @@ class Graph:
 
     @cached_property
     def given(self) -> frozenset[TensorId]:
-        """The tensors that hold a value before the first node runs, constants aside."""
+        """The tensors other than constants that hold a value before the first node runs."""
         return frozenset((*self.inputs, *(s.read for s in self.states)))
 
     @cached_property
     def wanted(self) -> frozenset[TensorId]:
-        """The tensors that somebody reads after the last node."""
+        """The tensors that are needed after the last node runs."""
         return frozenset((*self.outputs, *(s.written for s in self.states)))
 
     @cached_property
@@ -143,7 +144,7 @@ class Graph:
 
     @cached_property
     def consumers(self) -> Mapping[TensorId, tuple[Node, ...]]:
-        """The nodes that read each tensor, once per reading input."""
+        """The nodes that read each tensor; a node is listed once for each input that reads it."""
         readers: dict[TensorId, list[Node]] = {}
         for node in self.nodes:
             for tensor in node.inputs:
@@ -151,7 +152,7 @@ class Graph:
         return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
 
     def sole_consumer(self, tensor: TensorId) -> Node | None:
-        """The one node that reads ``tensor``, if it is read exactly once and nobody outside sees it."""
+        """The one node that reads ``tensor``, if it is read exactly once and is not :attr:`wanted`; else None."""
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
 
@@ -159,7 +160,7 @@ class Graph:
         return self.tensors[tensor].data
 
     def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:
-        """The same graph with other nodes; tensors that nothing mentions any more are dropped."""
+        """The same graph with other nodes, without the tensors that are no longer used."""
         nodes = tuple(nodes)
         known = dict(self.tensors) | {t.id: t for t in new_tensors}
         alive = {*self.given, *self.wanted, *(n.output for n in nodes), *(i for n in nodes for i in n.inputs)}
@@ -187,7 +188,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 
 def verify(graph: Graph) -> None:
-    """Check what every pass must keep; an AssertionError here is a bug in the pass before, never in the model."""
+    """Check the rules that every pass must keep. An AssertionError is a bug in the pass before, never in the model."""
     constants = {t.id for t in graph.tensors.values() if t.is_constant}
     assert len(graph.given) == len(graph.inputs) + len(graph.states), "two of inputs and states are one tensor"
     assert not graph.given & constants, "an input or a state's value is a constant"
@@ -201,11 +202,11 @@ def verify(graph: Graph) -> None:
         for k, op in enumerate(node.epilogue):
             for operand in op.operands:
                 if isinstance(operand, Value):
-                    assert operand.index <= k, f"step {k} of {node.kind} reads a later value"
+                    assert operand.index <= k, f"epilogue op {k} of {node.kind} reads a later value"
                 else:
-                    assert operand.index < len(node.inputs), f"step {k} of {node.kind} reads an absent input"
+                    assert operand.index < len(node.inputs), f"epilogue op {k} of {node.kind} reads an absent input"
                     shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
-                    assert broadcasts_to(*shapes), f"step {k} of {node.kind} cannot broadcast {shapes}"
+                    assert broadcasts_to(*shapes), f"epilogue op {k} of {node.kind} cannot broadcast {shapes}"
         defined.add(node.output)
     assert all(t in defined for t in graph.outputs), "an output of the graph is never written"
     for state in graph.states:

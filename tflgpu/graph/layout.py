@@ -1,8 +1,8 @@
 """PHWC4: where the element of a tensor lies in device memory.
 
-A tensor of logical shape ``(..., H, W, C)`` is stored as ``[B][ceil(C/4)][H][W][4]``: four neighbouring channels make
-a *quad*, all quads of one channel group make a *plane* of H*W pixels, and the planes of one image are its *slices*.
-Lanes past C in the last slice are zero. A missing H or W is 1, axes before H fold into B. Offsets count quads.
+A tensor of logical shape ``(..., H, W, C)`` is stored as ``[B][ceil(C/4)][H][W][4]``. Four neighbouring channels of a
+pixel are a *vec4*; the vec4s of the same four channels are a *slice*, a plane of H*W pixels. Lanes past C in the last
+slice are zero. A missing H or W is 1; axes before H fold into B. Offsets count vec4s.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Geometry:
 
     @cached_property
     def axis_strides(self) -> Shape:
-        """Quads between neighbours along each logical axis but the last."""
+        """vec4s between neighbours along each logical axis but the last."""
         image = self.slices * self.plane
         leading = [image * prod(self.batch_axes[i + 1 :]) for i in range(len(self.batch_axes))]
         spatial = {0: [], 1: [1], 2: [self.width, 1]}[min(2, max(0, len(self.shape) - 2))]
@@ -83,12 +83,12 @@ class Geometry:
 
     @property
     def is_linear(self) -> bool:
-        """Whether PHWC4 and the host's row-major order are the same bytes, but for padding behind the last element."""
+        """Whether PHWC4 and the host's row-major order are the same bytes, up to padding after the last element."""
         return (self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0)) or (self.channels == LANES)
 
 
 def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Row-major array of any rank -> its PHWC4 elements, flat, lanes past C zero."""
+    """The PHWC4 elements of a row-major array of any rank: flat, with zeros in lanes past C."""
     g = Geometry(tuple(array.shape))
     b, h, w, c = g.bhwc
     padded = np.zeros((b, h, w, g.slices * LANES), array.dtype)
@@ -97,7 +97,7 @@ def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def unpack(elements: NDArray[np.generic], shape: Shape) -> NDArray[np.generic]:
-    """The inverse of :func:`pack`."""
+    """The inverse of :func:`pack`: the row-major array of ``shape``."""
     g = Geometry(shape)
     b, h, w, c = g.bhwc
     planes = elements[: g.elements].reshape(b, g.slices, h, w, LANES)

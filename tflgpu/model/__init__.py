@@ -1,1 +1,1 @@
-"""The bytes of a .tflite file: reading, writing, and what is in them."""
+"""Reads and writes .tflite files, and declares what they hold."""

@@ -1,4 +1,7 @@
-"""The tables of a .tflite file, written through the builder functions that flatc generated for ``tflite``."""
+"""Writes the tables of a .tflite file through the builder functions that flatc generated for ``tflite``.
+
+Every function that writes a table or a vector returns its offset in the builder.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,20 @@ import tflite
 
 from tflgpu.model.writer_options import BUILTINS, enumerators, write_options
 
-_BUFFER_ALIGNMENT = 16  # the schema's force_align: readers use constants in place, with vector loads
+_BUFFER_ALIGNMENT = 16  # bytes, the schema's force_align: readers load constants from the file with vector instructions
 
-_GREATER_OP_CODES = tflite.BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES  # fills the old 8-bit code field
+_GREATER_OP_CODES = tflite.BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES  # for the old 8-bit field
 
 _FIRST_UNION = enumerators(tflite.BuiltinOptions)
 
-_SECOND_UNION = enumerators(tflite.BuiltinOptions2)  # the first is full: newer tables went here
+_SECOND_UNION = enumerators(tflite.BuiltinOptions2)  # the first union is full, so newer tables are here
 
 
 @dataclass(frozen=True)
 class Quantization:
     """Affine quantization ``real = scale * (q - zero_point)``.
 
-    There is one (scale, zero point) pair for the tensor, or one per index along dimension ``axis``.
+    There is one (scale, zero point) pair for the tensor, or one for each index along dimension ``axis``.
 
     Raises:
         ValueError: ``scale`` is empty or its length is not that of ``zero_point``.
@@ -41,6 +44,8 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class TensorTable:
+    """dtype: of the schema's TensorType. buffer: index of the file's buffer, 0 for a tensor without data."""
+
     name: str
     shape: tuple[int, ...]
     dtype: int
@@ -52,6 +57,8 @@ class TensorTable:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTable:
+    """opcode: index of the file's operator codes. table: name of the option table, None for a custom operator."""
+
     opcode: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -70,13 +77,15 @@ class SubgraphTable:
 
 
 class OperatorCode(NamedTuple):
+    """name: a BuiltinOperator of the schema, or the name of a custom operator."""
+
     name: str
     version: int
 
 
 def offset_vector(builder: Any, offsets: Sequence[int]) -> int:
     builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):  # flatbuffers grow from the end
+    for offset in reversed(offsets):  # a flatbuffer grows from its end
         builder.PrependUOffsetTRelative(offset)
     return int(builder.EndVector())
 
@@ -88,7 +97,7 @@ def int32_vector(builder: Any, values: Iterable[int]) -> int:
 def write_buffer(builder: Any, data: bytes) -> int:
     data_offset = None
     if data:
-        # CreateByteVector and CreateNumpyVector align to the element; an open vector takes any alignment.
+        # CreateByteVector and CreateNumpyVector align to one element; StartVector takes any alignment.
         builder.StartVector(1, len(data), _BUFFER_ALIGNMENT)
         builder.head -= len(data)
         builder.Bytes[builder.head : builder.head + len(data)] = data

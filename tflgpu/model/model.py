@@ -1,4 +1,4 @@
-"""A model as its file declares it: what the reader makes of the bytes, and all later stages start from."""
+"""A model as its file declares it. The reader makes it from the bytes, and all later stages start from it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tflgpu.model.tensor_info import Quantization
 
 Array = NDArray[np.generic]
 
+# Names of the schema's TensorType, in lower case.
 DTYPES = {
     value: name.lower()
     for name, value in vars(tflite.TensorType).items()
@@ -25,9 +26,10 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class FileTensor:
-    """A tensor as the file declares it. ``data`` views the file; ``signature`` has -1 where a dimension is free.
+    """A tensor as the file declares it.
 
-    Constants that the file stores sparse are dense here.
+    data: of a constant, a view of the file's bytes; sparse constants are dense here. signature: the shape with -1 for
+    each dimension that the file leaves open.
     """
 
     index: int
@@ -46,7 +48,10 @@ class FileTensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator. Options are those of its flatbuffer table by snake_case name, defaults filled in."""
+    """One operator.
+
+    options: the fields of its flatbuffer table by snake_case name; a field that the file leaves out has its default.
+    """
 
     index: int
     code: str
@@ -60,6 +65,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Subgraph:
+    """Operators in the order of execution; operators, inputs and outputs name tensors by index."""
+
     name: str
     tensors: tuple[FileTensor, ...]
     operators: tuple[Operator, ...]
@@ -79,11 +86,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class Model:
+    """A whole file. subgraphs: the first one is run, others are called by operators or signatures."""
+
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...]
     description: str
 
 
+# The types whose data become numpy arrays; other data stay raw bytes.
 NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name)
     for name in DTYPES.values()
@@ -92,4 +102,5 @@ NUMPY_TYPES: dict[str, np.dtype[Any]] = {
 
 
 def itemsize(dtype: str) -> int:
+    """Bytes of one element; 1 for types that numpy does not have."""
     return NUMPY_TYPES[dtype].itemsize if dtype in NUMPY_TYPES else 1

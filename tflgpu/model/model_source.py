@@ -1,4 +1,4 @@
-"""The forms in which callers give a model."""
+"""The forms in which callers give a model: a path or bytes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def read_bytes(model: ModelSource) -> bytes:
 
 @contextmanager
 def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """A file's bytes for reading once, without a copy of them. Raises OSError."""
+    """A file's bytes, mapped and not copied. Raises OSError."""
     with path.open("rb") as file:
-        if path.stat().st_size == 0:  # which cannot be mapped
+        if path.stat().st_size == 0:  # an empty file cannot be mapped
             yield b""
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

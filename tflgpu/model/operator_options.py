@@ -17,13 +17,13 @@ class _EmptyTable:
     """Stands in for an absent flatbuffer table: no field is present, so each accessor gives its default."""
 
     @staticmethod
-    def Offset(_: int) -> int:  # noqa: N802 - what the decoder calls
+    def Offset(_: int) -> int:  # noqa: N802 - the decoder calls it so
         return 0
 
 
 @cache
 def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
-    """(snake_case name, accessor) of each field of an options class; vectors through their numpy accessor."""
+    """(snake_case name, accessor) of each field of an options class; a vector has a numpy accessor."""
     names = [n for n in vars(table) if not n.startswith(("_", "GetRootAs")) and n != "Init"]
     fields = [n for n in names if not re.search(r"(AsNumpy|Length|IsNone|BufferHasIdentifier)$", n)]
     return tuple(
@@ -32,6 +32,7 @@ def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
 
 
 def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
+    """The options of builtin operator ``index``; empty if it has no table. Raises ModelError for an unknown table."""
     for which in ("BuiltinOptions", "BuiltinOptions2"):
         number = getattr(operator, f"{which}Type")()
         name = _table_name(which, number)

@@ -1,7 +1,8 @@
-"""The float view of quantized models: integers are seen as the numbers they stand for.
+"""The float view of quantized models: integers are seen as the real numbers that they stand for.
 
-Constants are dequantized once. Activations are floats, rounded after each operator to what their integer type could
-have held (*simulated*), so that a model computes what its authors measured. Inputs and outputs convert on the device.
+Constants are dequantized once. Activations are floats. Each operator's result is rounded to a value that its integer
+type can hold (*simulated*), so that the model has the accuracy that its authors measured. Model inputs and outputs are
+converted on the device.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
 @dataclass(frozen=True)
 class Grid:
-    """The numbers that a quantized activation can hold: ``scale * (q - zero)`` for the integers q of ``dtype``."""
+    """The real numbers that a quantized activation can hold: ``scale * (q - zero)`` for the integers q of ``dtype``."""
 
     dtype: str
     scale: float
@@ -34,11 +35,11 @@ class Grid:
 
     @property
     def outgrows_half(self) -> bool:
-        """Whether the numbers are more than half precision, with its 11 digits, can tell apart."""
+        """Whether half precision, with its 11 significant bits, cannot hold all these numbers."""
         return self.dtype == "int16"
 
 
-# Operators whose results are some of their inputs' values: rounding them again would change nothing.
+# Operators that only copy values of their inputs: rounding the results again would change nothing.
 KEEPS_QUANTA = frozenset(
     (
         "BATCH_TO_SPACE_ND",
@@ -70,7 +71,7 @@ KEEPS_QUANTA = frozenset(
 
 
 def is_quantized(tensor: FileTensor) -> bool:
-    """Whether the tensor's integers stand for real numbers; int32 only as a constant, which is a bias."""
+    """Whether the tensor's integers stand for real numbers. int32 and int64 do so only in a constant: a bias."""
     bias = tensor.dtype in ("int32", "int64") and tensor.data is not None
     return tensor.quantization is not None and (tensor.dtype in QUANTIZED_TYPES or bias)
 
@@ -81,13 +82,13 @@ def view_dtype(tensor: FileTensor) -> str:
 
 
 def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
-    """``scale * (q - zero_point)`` of a constant, in double, one scale for all or one for each index along the axis."""
+    """``scale * (q - zero_point)`` of a constant, in double; one scale for all, or one for each index of an axis."""
     assert tensor.quantization is not None and tensor.data is not None
     q, shape = tensor.quantization, [1] * tensor.data.ndim
     if len(q.scale) > 1:
         shape[q.axis] = len(q.scale)
     scale, zero = np.reshape(q.scale, shape), np.reshape(q.zero_point, shape)
-    with np.errstate(all="ignore"):  # an absurd scale gives infinities, as it would in any runtime
+    with np.errstate(all="ignore"):  # an extreme scale gives infinities, as in any runtime
         result: NDArray[Any] = scale * (tensor.data.astype(np.float64) - zero)
         return result.astype(np.float32)
 
@@ -99,13 +100,15 @@ def grid_of(tensor: FileTensor) -> Grid:
 
 
 def dequantize_op(grid: Grid) -> EpilogueOp:
+    """From the integers of the grid to real numbers."""
     return EpilogueOp("dequantize", (Value(0),), (grid.scale, grid.zero))
 
 
 def quantize_op(grid: Grid) -> EpilogueOp:
+    """From real numbers to the integers of the grid."""
     return EpilogueOp("quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
 
 
 def simulate_op(grid: Grid) -> EpilogueOp:
-    """Clamp to the range of the integer type and round to its grid."""
+    """From real numbers to the nearest ones on the grid, within the range of its integer type."""
     return EpilogueOp("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))

@@ -1,7 +1,7 @@
-"""Bytes of a .tflite file -> :class:`Model`, everything checked that later stages rely on.
+"""Bytes of a .tflite file -> :class:`Model`. Everything that later stages rely on is checked here.
 
-The PyPI package ``tflite`` decodes the flatbuffer; nothing after this module touches one. The decoder trusts offsets,
-so a damaged file can make it raise nearly anything: every such failure leaves here as a :class:`ModelError`.
+The PyPI package ``tflite`` decodes the flatbuffer; no later stage sees it. The decoder trusts offsets, so a damaged
+file can make it raise almost any error. Every such error becomes a :class:`ModelError`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ IDENTIFIER = b"TFL3"
 
 MAX_RANK = 8
 
-MAX_TENSOR_BYTES = 1 << 31  # TFLite's own 32-bit sizes end here
+MAX_TENSOR_BYTES = 1 << 31  # TFLite counts bytes in 32 bits with a sign
 
 DECODER_FAILURES = (struct.error, IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError)
 
 
 def read_model(data: Buffer) -> Model:
-    """Decode and check a model; constants stay views into ``data``.
+    """Decode and check a model. Constants are views of ``data``.
 
-    Raises ModelError with what is wrong and what was expected.
+    Raises ModelError, which says what is wrong and what was expected.
     """
     head = bytes(data[:8])
     if len(data) == 0:
@@ -61,7 +61,7 @@ class _Reader:
         self.file = tflite.Model.GetRootAs(data, 0)
 
     def each(self, table: Any, name: str) -> Iterator[Any]:
-        """The elements of a vector of tables or scalars, its length believed only if the file could hold it."""
+        """The elements of a vector of tables or scalars. Raises ModelError for a length that the file cannot hold."""
         length = getattr(table, f"{name}Length")()
         if length * 4 > len(self.data):
             raise ModelError(
@@ -70,7 +70,7 @@ class _Reader:
         return map(getattr(table, name), range(length))
 
     def model(self) -> Model:
-        # Buffer 0 means "no data", even in files that leave it out.
+        # Buffer 0 means "no data", also in files that leave it out.
         buffers = (self._buffer(b) for b in self.each(self.file, "Buffers"))
         self.buffers = tuple(buffers) or (np.empty(0, np.uint8),)
         self.codes = tuple(self._code(c) for c in self.each(self.file, "OperatorCodes"))
@@ -81,7 +81,7 @@ class _Reader:
         return Model(subgraphs, signatures, _text(self.file.Description()))
 
     def _buffer(self, buffer: Any) -> NDArray[np.uint8]:
-        if buffer.Offset() > 1:  # models beyond 2 GB keep their data behind the flatbuffer
+        if buffer.Offset() > 1:  # models beyond 2 GB keep their data after the flatbuffer
             end = buffer.Offset() + buffer.Size()
             if end > len(self.data):
                 raise ModelError(f"the model is truncated: a buffer ends at byte {end} of {len(self.data)}")
@@ -90,7 +90,7 @@ class _Reader:
         return np.empty(0, np.uint8) if isinstance(data, int) else data
 
     def _code(self, code: Any) -> tuple[str, int, bool]:
-        # Files before schema 3a have only the byte-sized field, later ones fill both or only the wide one.
+        # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one.
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         if number == tflite.BuiltinOperator.CUSTOM:
             return _text(code.CustomCode()) or "CUSTOM", code.Version(), True
@@ -178,16 +178,16 @@ class _Reader:
 
 
 def _check_order(index: int, subgraph: Subgraph) -> None:
-    """Every tensor is written once, and before it is read: the order in the file is the order of execution.
+    """Check that every tensor is written once, and before it is read: the file's order is the order of execution.
 
-    Variable tensors have a value from the start and may be written often.
+    Variable tensors have a value from the start and may be written often. Raises ModelError.
     """
     ready = {*subgraph.inputs, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
     for operator in subgraph.operators:
         for tensor in operator.inputs:
             if tensor >= 0 and tensor not in ready:
                 name = subgraph.tensors[tensor].name
-                # An empty constant has no data to tell it from a tensor nobody writes.
+                # An empty constant has no data, so it looks like a tensor that no operator writes.
                 if prod(subgraph.tensors[tensor].shape) != 0:
                     raise ModelError(
                         f"subgraph {index}, operator {operator.index} {operator.code} reads tensor {tensor} {name!r} "
@@ -229,7 +229,7 @@ def _ints(array: Any) -> tuple[int, ...]:
 
 
 def _indices(array: Any, count: int, what: str, *, absent: bool = False) -> tuple[int, ...]:
-    """A vector of tensor indices, each within the subgraph (or -1 where an input may be absent)."""
+    """A vector of tensor indices of the subgraph; -1 is allowed if inputs may be ``absent``. Raises ModelError."""
     indices = _ints(array)
     lowest = -1 if absent else 0
     bad = [i for i in indices if not lowest <= i < count]

@@ -1,7 +1,8 @@
-"""Sparse constants -> dense ones, after the schema's SparsityParameters.
+"""Sparse constants -> dense ones, by the schema's SparsityParameters.
 
-A sparse tensor is stored dimension by dimension in ``traversal order``; blocked dimensions come twice, first the
-blocks, then the places within a block. Each level is dense (all indices) or compressed (segments of explicit indices).
+A sparse tensor is stored dimension by dimension, in ``traversal order``; each dimension is a *level* of the index. A
+blocked dimension has two levels: the blocks, and later the places within a block. A level is dense (it has all indices)
+or compressed (it lists segments of indices).
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ DENSE, COMPRESSED = 0, 1
 
 
 def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:
-    """The dense array of ``shape`` that ``values`` and a flatbuffer table SparsityParameters stand for.
+    """The dense array of ``shape`` for stored ``values`` and a flatbuffer table SparsityParameters.
 
     Raises ModelError if the table does not fit the values or the shape.
     """
     order = sparsity.TraversalOrderAsNumpy()
     blocks = [] if isinstance(sparsity.BlockMapAsNumpy(), int) else sparsity.BlockMapAsNumpy().tolist()
-    barrier_intervals = [sparsity.DimMetadata(i) for i in range(len(order))]
-    # A path is where one stored value lies: an index for each level, outermost first.
+    levels = [sparsity.DimMetadata(i) for i in range(len(order))]
+    # A path is the place of one stored value: an index for each level, outermost first.
     paths = np.zeros((1, 0), np.int64)
-    for level in barrier_intervals:
+    for level in levels:
         paths = _descend(paths, level, limit=prod(shape))
     if len(order) != len(shape) + len(blocks) or len(paths) != values.size:
         raise ModelError(
             f"a sparse constant of shape {list(shape)} has {values.size} values, but its index leads to {len(paths)}"
         )
     coordinates = np.zeros((len(shape), len(paths)), np.int64)
-    sizes = {int(order[i]): barrier_intervals[i].DenseSize() for i in range(len(order)) if int(order[i]) >= len(shape)}
-    for level, place in zip(order.tolist(), paths.T, strict=True):
-        if level < len(shape):
-            block = next((sizes[len(shape) + k] for k, axis in enumerate(blocks) if axis == level), 1)
-            coordinates[level] += place * block
+    # Dimensions past the tensor's own are the places within blocks.
+    block_sizes = {int(d): level.DenseSize() for d, level in zip(order, levels, strict=True) if d >= len(shape)}
+    for dimension, places in zip(order.tolist(), paths.T, strict=True):
+        if dimension < len(shape):
+            size = next((block_sizes[len(shape) + k] for k, axis in enumerate(blocks) if axis == dimension), 1)
+            coordinates[dimension] += places * size
         else:
-            coordinates[blocks[level - len(shape)]] += place
+            coordinates[blocks[dimension - len(shape)]] += places
     if any((c >= size).any() for c, size in zip(coordinates, shape, strict=True)):
         raise ModelError(f"a sparse constant has values outside of its shape {list(shape)}")
     dense = np.zeros(prod(shape), values.dtype)
@@ -51,7 +53,7 @@ def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:
 
 
 def _descend(paths: NDArray[np.int64], level: Any, limit: int) -> NDArray[np.int64]:
-    """All continuations of ``paths`` by one level, of which there can be no more than elements of the tensor."""
+    """Each of ``paths`` with every index that the next level has for it. Raises ModelError for more than ``limit``."""
     if level.Format() == DENSE:
         size = level.DenseSize()
         if not 0 <= size * len(paths) <= limit:
@@ -68,7 +70,7 @@ def _descend(paths: NDArray[np.int64], level: Any, limit: int) -> NDArray[np.int
 
 
 def _vector(level: Any, name: str) -> NDArray[np.int64]:
-    """One of the unions of index vectors, of 8, 16 or 32 bits."""
+    """The segments or indices of a level; the schema has a union for vectors of 8, 16 and 32 bits."""
     kind = getattr(level, f"{name}Type")()
     names = {v: n for n, v in vars(tflite.SparseIndexVector).items() if not n.startswith("_")}
     table = getattr(tflite, names[kind])()

@@ -1,4 +1,4 @@
-"""Tensors of a model as LiteRT's interpreter describes them."""
+"""Describes a model's tensors as LiteRT's interpreter does."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from tflgpu.model.model import FileTensor
 
 
-# LiteRT's Python types of what numpy has no type for, or has under another name.
+# LiteRT's Python types of elements that numpy does not have, or has under another name.
 TYPES: dict[str, Any] = {"bool": np.bool_, "string": np.bytes_, "resource": np.object_, "variant": np.object_}
 
 
 def tensor_details(tensor: FileTensor, shape: Shape | None = None) -> dict[str, Any]:
-    """The dictionary that LiteRT's ``get_tensor_details`` has for a tensor. shape: instead of the file's.
+    """The dictionary that LiteRT's ``get_tensor_details`` gives for a tensor. shape: replaces the file's.
 
-    Sparse constants are dense here, and described so.
+    Sparse constants are dense here, and are described so.
     """
     quantization = tensor.quantization
     scales = quantization.scale if quantization else ()
@@ -30,7 +30,7 @@ def tensor_details(tensor: FileTensor, shape: Shape | None = None) -> dict[str, 
         "shape": np.array(tensor.shape if shape is None else shape, np.int32),
         "shape_signature": np.array(tensor.signature, np.int32),
         "dtype": TYPES.get(tensor.dtype) or np.dtype(tensor.dtype).type,
-        # The old form knows one pair for the whole tensor only.
+        # The old form has room for one pair only.
         "quantization": (scales[0], zero_points[0]) if len(scales) == 1 else (0.0, 0),
         "quantization_parameters": {
             "scales": np.array(scales, np.float32),

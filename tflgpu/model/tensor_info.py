@@ -9,7 +9,7 @@ from tflgpu.graph.layout import Shape
 
 @dataclass(frozen=True)
 class Quantization:
-    """``real = scale * (q - zero_point)``, one pair for the tensor or one for each index along ``axis``."""
+    """``real = scale * (q - zero_point)``, with one pair for the tensor or one for each index along ``axis``."""
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
@@ -18,9 +18,10 @@ class Quantization:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A model input or output: NHWC, in the element type of the file.
+    """A model input or output.
 
-    free_axes: the axes whose size the file leaves open; ``shape`` has what they were compiled for.
+    shape: in the file's order of axes, NHWC for images. dtype: the file's element type, by its numpy name.
+    free_axes: the axes whose size the file leaves open; ``shape`` has the sizes that the model was compiled for.
     """
 
     name: str

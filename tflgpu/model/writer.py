@@ -1,4 +1,4 @@
-"""Write TensorFlow Lite models tensor by tensor, operator by operator.
+"""Writes TensorFlow Lite models tensor by tensor, operator by operator.
 
 The file layout is version 3 of TensorFlow Lite's public schema (``compiler/mlir/lite/schema/schema.fbs``),
 reached through the builder functions that flatc generated into the PyPI package ``tflite``.
@@ -41,14 +41,14 @@ _TENSOR_TYPES = enumerators(tflite.TensorType)
 class ModelBuilder:
     """Writes a .tflite file, tensor by tensor.
 
-    Methods that make a tensor return its index, which is how operators name it. They make the main subgraph;
+    A method that makes a tensor returns its index, by which operators refer to it. The methods build the main subgraph;
     :meth:`subgraph` adds others, which operators call.
     """
 
     def __init__(self, description: str = "") -> None:
         self._description = description
         self._tensors: list[TensorTable] = []
-        self._buffers: list[bytes] = [b""]  # buffer 0 is empty by convention: every activation points to it
+        self._buffers: list[bytes] = [b""]  # buffer 0 is empty by convention; every activation refers to it
         self._opcodes: dict[OperatorCode, int] = {}
         self._operators: list[OperatorTable] = []
         self._inputs: list[int] = []

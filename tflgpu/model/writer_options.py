@@ -1,7 +1,7 @@
 """Option tables of TensorFlow Lite operators, by reflection on package ``tflite``.
 
 flatc writes ``<Table>Start``, ``<Table>Add<Field>``, ``<Table>Start<Field>Vector`` and ``<Table>End`` for
-each table of the schema, so one generic encoder serves all operators, those of later releases included.
+each table of the schema, so one generic encoder serves all operators, also those of later releases.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPTIONS_BY_OP: dict[str, str] = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
 }
 
-# The generated code keeps the width of an enum field, not its enum. A name means one enum in all tables.
+# The generated code has only the width of an enum field. Fields of one name have one enum in all tables.
 _ENUM_BY_FIELD: dict[str, Any] = {
     "algorithm": tflite.RngAlgorithm,
     "combiner": tflite.CombinerType,
@@ -81,7 +81,7 @@ _OPTION_TABLES = {
 
 
 class _Field(NamedTuple):
-    """One field of an option table, as the generated builder functions reveal it."""
+    """One field of an option table, as the generated builder functions show it."""
 
     add: Any  # the generated <Table>Add<Field>(builder, value)
     slot: str  # scalar kind in numpy's spelling ("int32", "float32", "bool"), "offset" for a string
@@ -158,10 +158,10 @@ def _scalar_value(value: Any, slot: str, enum: Any) -> int | float | str:
 
 
 def checked_options(code: str, options: Mapping[str, object]) -> dict[str, Any]:
-    """``options`` with enum names resolved and vectors as arrays, as ``write_options`` takes them.
+    """``options`` with enums as numbers and vectors as arrays, as :func:`write_options` takes them.
 
     Raises:
-        ValueError: the operator has no such option, or its value does not fit; names operator and option.
+        ValueError: the operator has no such option, or its value does not fit.
     """
     table = options_table(code) if code in BUILTINS else None
     fields = _fields(table) if table else {}

@@ -1,6 +1,6 @@
-"""Elementwise functions: the vocabulary of fused steps.
+"""The elementwise functions that epilogue ops apply.
 
-Each has a numpy meaning here (for constants), and for devices a macro of the same name in
+Each has a numpy definition here, for constants, and a macro of the same name for devices in
 ``templates/access/epilogue_ops.cl.j2``.
 """
 
@@ -25,7 +25,7 @@ class EpilogueFunction:
 
     evaluate: ``evaluate(*operands, *parameters)`` in numpy.
     keeps_zero: the result is zero wherever all operands are.
-    result: the vector type of the result, that of an operand or a fixed one; truth values are the ints 0 and 1.
+    result: the result's type: that of the first or second operand, or a fixed one. Truth values are the ints 0 and 1.
     """
 
     evaluate: Callable[..., Array]

@@ -1,4 +1,4 @@
-"""The numpy meaning of nodes that compute elementwise or move data: what constants become at compile time."""
+"""Evaluates elementwise and data-moving nodes in numpy, to fold constants at compile time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tflgpu.ops.movement.gather import evaluate as gathered
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange
 from tflgpu.ops.movement.shaping import evaluate as rearranged
 
-# A constant is worth storing instead of computing only while it stays small beside its sources.
+# A result larger than all inputs is folded only up to so many elements, because a constant takes memory.
 MAX_GROWTH_ELEMENTS = 1 << 20
 
 
 def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | None:
-    """The value of a node whose inputs are all constants; None if one is not, or it is not to be computed here."""
+    """The value of a node; None if an input is not constant, the result is too large, or the kind is another."""
     arrays = [t.data for t in inputs if t.data is not None]
     if not arrays or len(arrays) < len(inputs):
         return None
@@ -41,14 +41,14 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
 
 
 def _converted(values: Array, dtype: str) -> Array:
-    """``values`` in C order; integers that ``dtype`` has no room for wrap around, as on the device."""
+    """``values`` as ``dtype``, in C order. Integers out of its range wrap around, as on the device."""
     if np.dtype(dtype).kind in "iu" and values.dtype.kind == "f":
         values = values.astype(np.int64)
     return np.array(values, dtype, order="C")
 
 
 def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:
-    """The numpy meaning of a node's steps, in double precision, from the kernel's own result ``base``."""
+    """The result of a node's epilogue, in double precision. base: the kernel's own result."""
     if not node.epilogue:
         return base
     values: list[Array] = [base.astype(np.float64)]
@@ -57,6 +57,6 @@ def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:
         return values[operand.index] if isinstance(operand, Value) else inputs[operand.index].astype(np.float64)
 
     for op in node.epilogue:
-        with np.errstate(all="ignore"):  # what a device does without a word, infinities and NaN included
+        with np.errstate(all="ignore"):  # infinities and NaN are results, as on a device
             values.append(FUNCTIONS[op.function].evaluate(*map(read, op.operands), *op.parameters))
     return values[-1]

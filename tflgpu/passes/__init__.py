@@ -1,4 +1,4 @@
-"""Graph -> graph, for every device alike."""
+"""Passes that rewrite the graph; they are the same for every device."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ _CHANNEL_AXIS = {Convolution: 0, TransposeConvolution: 0, Depthwise: 3}
 
 
 def fold_affine(graph: Graph) -> Graph:
-    """``conv(x) * m + a`` becomes one convolution, as batch norms that a converter left behind ask for."""
+    """``conv(x) * m + a`` becomes one convolution: converters can leave batch norms in this form."""
     fresh = graph.fresh_ids()
     tensors: list[Tensor] = []
     nodes: dict[int, Node] = {n.output: n for n in graph.nodes}
     for reader in graph.nodes:
-        # Looked up among the nodes as they are now: a convolution takes in MUL and ADD one after the other.
+        # ``nodes`` is up to date, unlike the graph: a convolution can take in a MUL and then an ADD.
         producer = nodes.get(reader.inputs[0]) if reader.inputs else None
         change = _channel_change(graph, reader)
         if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.epilogue:
@@ -55,7 +55,7 @@ def _data(graph: Graph, new: list[Tensor], tensor: int) -> Array | None:
 
 
 def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """(factor, offset), in double and one value or one a channel, if a map node's first step is just that."""
+    """(factor, offset) of a map node whose first epilogue op scales or shifts channels: double, [1] or [channels]."""
     if node.kind != "map" or not node.epilogue or len(node.inputs) != 2:
         return None
     op, constant = node.epilogue[0], graph[node.inputs[1]]
@@ -80,8 +80,8 @@ def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 
 
 def _without_first(epilogue: tuple[EpilogueOp, ...]) -> tuple[EpilogueOp, ...]:
-    """The steps behind the first, whose result is now value 0; none of them may read the value before it."""
+    """The epilogue ops after the first, whose result is now value 0. None of them may read the old value 0."""
     return tuple(
-        replace(s, operands=tuple(Value(o.index - 1) if isinstance(o, Value) else o for o in s.operands))
-        for s in epilogue[1:]
+        op.moved(lambda operand: Value(operand.index - 1) if isinstance(operand, Value) else operand)
+        for op in epilogue[1:]
     )

@@ -1,4 +1,4 @@
-"""Compute at compile time what depends on constants alone."""
+"""Compute at compile time the nodes that depend on constants only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tflgpu.ops.evaluate import value_of
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Replace elementwise and data-moving nodes of constants by their values."""
+    """Replace elementwise and data-moving nodes of constants by constants."""
     tensors = dict(graph.tensors)
     fresh = graph.fresh_ids()
     kept: list[Node] = []
@@ -18,7 +18,7 @@ def fold_constants(graph: Graph) -> Graph:
         value = value_of(node, [tensors[i] for i in node.inputs], output)
         if value is None:
             kept.append(node)
-        elif node.output in graph.wanted:  # somebody has to write it
+        elif node.output in graph.wanted:  # a kernel has to write it
             constant = replace(output, id=next(fresh), data=value)
             tensors[constant.id] = constant
             kept.append(Node("map", (constant.id,), node.output, sources=node.sources))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
 
-# A kernel takes this many tensors at most; some drivers stop at 64 arguments.
+# Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
 MAX_INPUTS = 16
 
 
@@ -33,7 +33,7 @@ def inline_shared_source(graph: Graph) -> Graph:
 
 
 def _inlined(node: Node, position: int, inner: Node) -> Node:
-    """``inner``'s steps first, then the node's own, which read inner's last value instead of input ``position``."""
+    """``inner``'s epilogue, then the node's, which reads inner's last value instead of input ``position``."""
     shift = len(inner.epilogue)
 
     def place(operand: Operand) -> Operand:
@@ -49,10 +49,11 @@ def _inlined(node: Node, position: int, inner: Node) -> Node:
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
-    """Append each map node's steps to the node that computes one of its full-shape operands.
+    """Append each map node's epilogue to the node that computes one of its full-shape operands.
 
-    The fused node takes the map's place in the order, where all its operands are known. Of two candidates the one
-    that runs last is taken: a residual ADD then joins the convolution, not the skip connection.
+    The fused node takes the map node's place in the order, where all its operands are known. If there are several
+    candidates, the one that runs last is taken: a residual ADD is fused into the convolution, not into the skip
+    connection.
     """
     nodes: dict[TensorId, Node] = {n.output: n for n in graph.nodes}
     position = {n.output: i for i, n in enumerate(graph.nodes)}
@@ -78,11 +79,11 @@ def _fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) 
 
 
 def _fused(producer: Node, node: Node, joint: int) -> Node:
-    """``producer`` with the map's steps behind its own; the map read ``producer`` as its input ``joint``."""
+    """``producer`` with the epilogue of map node ``node`` after its own. The map's input ``joint`` was ``producer``."""
     last = len(producer.epilogue)
     others = [t for i, t in enumerate(node.inputs) if i != joint]
     inputs = [*producer.inputs, *others]
-    # Value 0 of a map is its input 0: if the joint is another input, that input becomes an ordinary operand.
+    # Value 0 of a map node is its input 0. If ``joint`` is another input, input 0 becomes an ordinary one.
     new_index = {i: len(producer.inputs) + k for k, i in enumerate(i for i in range(len(node.inputs)) if i != joint)}
 
     def place(operand: Operand) -> Operand:

@@ -1,4 +1,4 @@
-"""Let a window pad for itself instead of reading a padded copy."""
+"""Let a convolution or pooling window pad the image itself, so that no padded copy is made."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Padding, Window
 from tflgpu.ops.movement.shaping import Rearrange
 
-# Steps whose result is never below zero.
+# Functions whose result is never negative.
 NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
 
 
 def merge_padding(graph: Graph) -> Graph:
-    """Merge PAD (height and width, zeros) into the convolutions that read it.
+    """Merge PAD (height and width, zeros) into the convolutions and maximum poolings that read it.
 
-    Not into pooling as such: an average must count the zeros that PAD adds and not those of its own padding, and a
-    maximum must see them as candidates. A convolution cannot tell them apart. Nor can the maximum of windows that each
-    hold a pixel of an image without negative ones.
+    The zeros of PAD count in an average and as a maximum; the zeros of a pooling's own padding do not. For a maximum
+    this makes no difference if every window holds a pixel of the image and the image has no negative values. Only then
+    is PAD merged.
     """
     merged: dict[TensorId, Node] = {}
     for node in graph.nodes:
@@ -36,7 +36,7 @@ def merge_padding(graph: Graph) -> Graph:
 
 
 def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:
-    """The attributes of ``reader`` if it is to pad ``image`` for itself, None if it cannot."""
+    """The attributes of ``reader`` with ``extra`` padding of ``image``; None if it cannot pad."""
     match reader.attributes:
         case Convolution() | Depthwise() as attributes:
             return replace(attributes, window=attributes.window.padded(extra))
@@ -47,19 +47,19 @@ def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Conv
 
 
 def _each_sees_the_image(window: Window) -> bool:
-    """Whether there is a pixel of the image in the window wherever it is."""
+    """Whether the window holds a pixel of the image at every position."""
     top, bottom, left, right = window.padding
     return max(top, bottom) < window.kernel[0] and max(left, right) < window.kernel[1]
 
 
 def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
-    """Whether the last step of the node that computes ``tensor`` says so."""
+    """Whether the last epilogue op of the node that computes ``tensor`` excludes negative values."""
     producer = graph.producer.get(tensor)
     return producer is not None and bool(producer.epilogue) and producer.epilogue[-1].function in NOT_NEGATIVE
 
 
 def _image_padding(graph: Graph, node: Node) -> Padding | None:
-    """How a node pads NHWC images with zeros, if that is all it does."""
+    """The zeros that a node adds around NHWC images; None if it does anything else."""
     pad = node.attributes
     if not isinstance(pad, Rearrange) or pad.fill != 0 or node.epilogue or len(pad.axes) != 4:
         return None

@@ -1,4 +1,4 @@
-"""Bring weights that are computed at run time into the layout in which convolutions read theirs."""
+"""Pack weights that are computed at run time into the layout that convolution kernels read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 
 
 def pack_weights(graph: Graph) -> Graph:
-    """Give every convolution whose weights are no constants a packed copy of them, a matrix.
+    """Give every convolution whose weights are not constant a packed copy of them, a matrix.
 
-    Comes last: what other passes make constant is packed at compile time. Depthwise weights need no packing.
+    This pass is the last: weights that other passes make constant are packed at compile time. Depthwise weights need no
+    packing.
     """
     fresh = graph.fresh_ids()
     nodes: list[Node] = []

@@ -1,4 +1,4 @@
-"""Drop nodes that change nothing."""
+"""Remove nodes that change nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def simplify(graph: Graph) -> Graph:
-    """Bypass identities, and turn reshapes that leave every byte in place into views."""
+    """Remove identities, and turn reshapes that leave every byte in place into views."""
     alias: dict[TensorId, TensorId] = {}
     kept: list[Node] = []
     for original in graph.nodes:

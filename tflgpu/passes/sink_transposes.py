@@ -1,7 +1,7 @@
-"""Carry transposes towards the outputs, past nodes that can do without, until they meet their inverse.
+"""Move transposes towards the outputs, past nodes that do not need them, until they meet their inverse.
 
-Networks from frameworks that put channels first have a pair of transposes around each convolution, and elementwise
-functions, padding and concatenations between two pairs.
+Networks from channels-first frameworks have a pair of transposes around each convolution. Between two pairs are
+elementwise functions, padding and concatenations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Order = tuple[int, ...]  # of axes, as numpy.transpose takes it
 
 @dataclass(frozen=True)
 class Transposed:
-    """A tensor that is ``source`` with its axes in another order. sources: the operators that say so."""
+    """A tensor that is ``source`` with its axes in another order. sources: the model's operators that transpose."""
 
     source: TensorId
     order: Order
@@ -27,9 +27,9 @@ class Transposed:
 
 
 def sink_transposes(graph: Graph) -> Graph:
-    """The same network with as few transposes as follow from having each as late as possible.
+    """Transpose as late as possible, so that pairs of inverse transposes vanish.
 
-    Nothing is changed if that does not make it shorter: one transpose that several nodes read may become several.
+    Returns ``graph`` itself if the result is not shorter: one transpose that several nodes read may become several.
     """
     sunk = _Sinking(graph).run()
     return sunk if len(sunk.nodes) < len(graph.nodes) else graph
@@ -42,7 +42,7 @@ class _Sinking:
         self._fresh = graph.fresh_ids()
         self._nodes: list[Node] = []
         self._transposed: dict[TensorId, Transposed] = {}
-        self._written: set[TensorId] = set()  # of the transposed ones, those that a node gives
+        self._written: set[TensorId] = set()  # the transposed tensors that a node computes
 
     def run(self) -> Graph:
         for node in self._graph.nodes:
@@ -59,6 +59,7 @@ class _Sinking:
         return self._graph.with_nodes(self._nodes, self._tensors.values())
 
     def _transpose(self, output: TensorId, tensor: TensorId, order: Order, sources: tuple[int, ...]) -> None:
+        """Remember that ``output`` is a transpose of ``tensor``; two transposes in a row become one."""
         before = self._transposed.get(tensor)
         if before is not None:
             tensor, order = before.source, tuple(before.order[axis] for axis in order)
@@ -66,7 +67,7 @@ class _Sinking:
         self._transposed[output] = Transposed(tensor, order, sources)
 
     def _plain(self, tensor: TensorId) -> TensorId:
-        """The tensor itself, for nodes that need its axes in order."""
+        """The tensor for a node that needs its axes in order; adds the node that transposes, if there is none yet."""
         known = self._transposed.get(tensor)
         if known is None or tensor in self._written:
             return tensor
@@ -78,7 +79,7 @@ class _Sinking:
         return tensor
 
     def _past(self, node: Node) -> tuple[Node, Order] | None:
-        """``node`` on what its inputs are transposed from, and the order that makes its result of the new one."""
+        """``node`` on its untransposed inputs, and the order that turns its new result into the old one; or None."""
         orders = {self._transposed[t].order for t in node.inputs if t in self._transposed}
         if len(orders) != 1:
             return None
@@ -96,7 +97,7 @@ class _Sinking:
         return replace(reordered, inputs=known, output=inner.id), order
 
     def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
-        """What ``tensor`` is transposed from; None if a node would have to compute it."""
+        """The tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""
         if tensor in self._transposed:
             return self._transposed[tensor].source
         value = self._tensors[tensor]
@@ -115,7 +116,7 @@ def _inverse(order: Order) -> Order:
 
 
 def _transpose_order(graph: Graph, node: Node) -> Order | None:
-    """The order in which a node takes the axes of its input, if that is all it does."""
+    """The order in which a node takes the axes of its input; None if it does more than transpose."""
     if not isinstance(node.attributes, Rearrange) or node.epilogue:
         return None
     axes = node.attributes.axes
@@ -128,7 +129,7 @@ def _transpose_order(graph: Graph, node: Node) -> Order | None:
 
 
 def _reordered(node: Node, order: Order) -> Node | None:
-    """``node`` for inputs that ``order`` makes its own of; None if more than the names of axes would change."""
+    """``node`` for untransposed inputs; None if that takes more than new numbers of axes."""
     if node.kind == "map":
         return node
     if node.epilogue_inputs:

@@ -1,1 +1,1 @@
-"""What became of a model: its report, advice, and what its kernels cost."""
+"""The report of a model, advice to its author, and profiles of its kernels."""

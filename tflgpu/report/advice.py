@@ -1,8 +1,8 @@
-"""What the author of a model could change to make it faster here.
+"""Advice: what the author of a model could change to make it faster on tflgpu.
 
-The topics are those of the GPU delegate's documentation (tensorflow.org/lite/performance/gpu, "Tips and tricks"); what
-is said about each is counted on the graph that will run, and nothing is said where there is little to gain. Images of
-3 channels, which that documentation advises against, are no topic: convolutions here read them as they come.
+The topics are those of the GPU delegate's documentation (tensorflow.org/lite/performance/gpu, "Tips and tricks"). All
+numbers are counted on the graph that will run, and there is no advice where the gain would be small. The documentation
+also advises against images of 3 channels; convolutions here read them without a conversion.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.model.model import Subgraph
 from tflgpu.report.report import Advice, counted, size
 
-# A part of what all kernels read and write, and elements of it, below which there is little to gain.
+# Share of what all kernels read and write, and number of elements, below which there is no advice.
 NOTABLE = 0.05
 
 NOTABLE_ELEMENTS = 10_000
 
-# Bytes of an input or output, below which how they are passed makes no difference.
+# Bytes of an input or output, below which there is no advice on its element type.
 NOTABLE_BYTES = 16 << 10
 
+# Operators or tensors that one advice names at most.
 EXAMPLES = 3
 
-# Operators that compute nothing and that another way of building or converting the model often does without.
+# Operators that only move data. Another way to build or convert the model can often avoid them.
 FREE_RESHAPE = "a reshape that keeps the batch and the last axis is free"
 
 DILATION = (
@@ -50,7 +51,7 @@ def advise(
 ) -> tuple[Advice, ...]:
     """All advice on one entry point of a model.
 
-    graphs: of its pieces on the device, optimized and with their conversions to the host's order.
+    graphs: of the partitions on the device, optimized and with their conversions to the host's order.
     """
     codes = {e.index: e.code for e in lowered.entries}
     return (
@@ -63,7 +64,7 @@ def advise(
 
 
 def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]) -> Iterator[Advice]:
-    """The operators that keep the model from running in one piece, and what the device would gain without them."""
+    """The operators that cut the model into several partitions, and what the device would gain without them."""
     refused = {e.index: e.code for e in lowered.entries if e.reasons}
     if not refused or lowered.unknown:
         return
@@ -87,7 +88,7 @@ def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]
     changes, crossing = now = len(partitions) - 1, crossing_bytes(partitions, subgraph)
     codes = sorted(set(refused.values()))
     best = min(([code] for code in codes), key=cost)
-    if cost(best) >= now:  # no code alone makes a difference
+    if cost(best) >= now:  # no single code makes a difference
         best = codes
     left = cost(best)
     rest = f"{counted(left[0], 'change')} and {size(left[1])}" if left[0] else "none, and all of it on the device"
@@ -101,7 +102,7 @@ def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]
 
 
 def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Advice]:
-    """Kernels that only move data, for operators that look free."""
+    """Kernels that only move data, of operators that seem to cost nothing."""
     moved: Counter[str] = Counter()
     kernels: dict[int, str] = {}
     for graph in graphs:
@@ -114,7 +115,7 @@ def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Adv
     if share >= NOTABLE and moved.total() >= NOTABLE_ELEMENTS:
         counts = Counter(kernels.values())
         what = ", ".join(
-            f"{counts[code]} {code} ({part / moved.total():.0%} of it)" for code, part in moved.most_common()
+            f"{counts[code]} {code} ({elements / moved.total():.0%} of it)" for code, elements in moved.most_common()
         )
         hints = "; ".join(dict.fromkeys(MOVERS[code] for code, _ in moved.most_common()))
         yield Advice(
@@ -125,7 +126,7 @@ def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Adv
 
 
 def _lanes(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Advice]:
-    """Channel counts that are no multiple of 4: the rest of the last four is stored, moved and computed for nothing."""
+    """Channel counts that are not multiples of 4: unused lanes of the last slice are stored, moved and computed."""
     total = 0
     wasted: Counter[tuple[int, TensorId]] = Counter()
     for number, graph in enumerate(graphs):
@@ -161,7 +162,7 @@ def _lanes(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Advice
 
 
 def _float_interface(subgraph: Subgraph, lowered: Lowered) -> Iterator[Advice]:
-    """Float inputs that the model quantizes at once, and float outputs that it has dequantized last."""
+    """Float inputs that only QUANTIZE reads, and float outputs that DEQUANTIZE writes."""
     readers, writers = _neighbours(subgraph)
     for side, tensors, neighbours, code in (
         ("input", lowered.inputs, readers, "QUANTIZE"),
@@ -186,7 +187,7 @@ def _float_interface(subgraph: Subgraph, lowered: Lowered) -> Iterator[Advice]:
 
 
 def _free_axes(lowered: Lowered) -> Iterator[Advice]:
-    """Inputs whose sizes are open in the file."""
+    """Inputs with sizes that the file leaves open."""
     for name, tensor in lowered.inputs:
         free = [i for i, d in enumerate(tensor.signature) if d == -1]
         if free == [0]:
@@ -232,14 +233,14 @@ def _traffic(graph: Graph, node: Node) -> int:
 
 
 def _stored(graph: Graph, tensor: TensorId) -> int:
-    """Elements that a tensor takes on the device: none for padding where it has the host's order."""
+    """Elements that a tensor takes on the device: without padding if it is in the host's order."""
     geometry = Geometry(graph[tensor].shape)
     on_boundary = tensor in graph.inputs or tensor in graph.outputs
     return graph[tensor].size if on_boundary or geometry.is_linear else geometry.elements
 
 
 def _products(graph: Graph, node: Node) -> tuple[int, int]:
-    """Multiplications by constant weights of shape [out, ..., in]: how many are needed, and done with the padding."""
+    """Multiplications by constant weights [out, ..., in]: the number needed, and the number with padding."""
     if node.kind not in ("convolution", "depthwise", "fully_connected") or not graph[node.inputs[1]].is_constant:
         return 0, 0
     weights, output = graph[node.inputs[1]], Geometry(graph[node.output].shape)

@@ -25,9 +25,10 @@ def make_report(
     graphs: Sequence[Graph],
     plans: Sequence[Plan] = (),
 ) -> Report:
-    """The report of a model that was cut into ``pieces``.
+    """The report of a model that was cut into ``partitions``.
 
-    graphs: of the pieces on the device, optimized and with their conversions. plans: of the same, if there is a device.
+    graphs: of the partitions on the device, optimized and with their conversions to the host's order. plans: of the
+    same partitions; empty without a device.
     """
     report = Report(
         info,
@@ -48,7 +49,7 @@ def make_report(
 
 
 def describe(model: Model, entry: EntryPoint, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelInfo:
-    """What the file says of itself. inputs, outputs: as they were compiled for."""
+    """What the file declares. inputs, outputs: with the shapes that the model was compiled for."""
     subgraphs = tuple(SubgraphInfo(s.name, len(s.operators), len(s.tensors)) for s in model.subgraphs)
     signatures = tuple(SignatureInfo(s.key, s.subgraph, tuple(s.inputs), tuple(s.outputs)) for s in model.signatures)
     data = [t.data for s in model.subgraphs for t in s.tensors if t.data is not None]

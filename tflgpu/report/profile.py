@@ -1,4 +1,4 @@
-"""What each kernel of a run costs."""
+"""The device time of each kernel of a run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class KernelTime:
     """Device time of one launch.
 
-    kernel: name of its function, which equal launches share. operators: codes of those that it computes.
-    begin, seconds: since the first launch began, and from there to its end; what the CPU does between two parts of a
-    model on the device is left out.
-    macs: multiplications of convolutions and matrix products. bytes: of what it reads and writes, each counted once.
-    level: launches of one level do not depend on each other.
+    kernel: name of its function, which equal launches share. operators: codes of the operators that it computes.
+    begin: seconds after the first launch began; the CPU's time between two partitions on the device is left out.
+    seconds: from its begin to its end.
+    macs: multiplications of convolutions and matrix products. bytes: that it reads and writes, each counted once.
+    level: number of its barrier interval; launches with the same number do not depend on each other.
     """
 
     kernel: str
@@ -26,7 +26,7 @@ class KernelTime:
 
     @property
     def gflops(self) -> float | None:
-        """Billions of multiplications and additions a second; None for kernels that are not about them."""
+        """Billions of multiplications and additions a second; None without such, or if the clock was too coarse."""
         return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None
 
     @property
@@ -37,11 +37,11 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """One entry a kernel, in order; begins and ends are medians of several runs."""
+    """One entry for each launch, in order. Times are medians of several runs."""
 
     kernels: tuple[KernelTime, ...]
 
     @property
     def seconds(self) -> float:
-        """The sum of all kernels, without the pauses between them."""
+        """The sum of all launches, without the pauses between them."""
         return sum(k.seconds for k in self.kernels)

@@ -1,4 +1,4 @@
-"""What a model is and what became of each of its operators, as data; :mod:`tflgpu.reporting` makes it."""
+"""A model and what runs each of its operators, as data; :mod:`tflgpu.report.describe` makes it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from tflgpu.model.tensor_info import TensorInfo
 
-# Of `Report.as_dict`, as docs/inspect.md describes it: counts up when a key changes its meaning or goes away.
+# Version of ``Report.as_dict`` (docs/inspect.md). It goes up when a key changes its meaning or is removed.
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class SubgraphInfo:
-    """One subgraph of the file; control flow calls those behind the first."""
+    """One subgraph of the file; operators for control flow call those after the first."""
 
     name: str
     operators: int
@@ -22,7 +22,7 @@ class SubgraphInfo:
 
 @dataclass(frozen=True)
 class SignatureInfo:
-    """A named entry point and the names of its arguments. subgraph: the number of the one that it runs."""
+    """A named entry point and the names of its arguments. subgraph: number of the subgraph that it runs."""
 
     key: str
     subgraph: int
@@ -32,10 +32,10 @@ class SignatureInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the file says.
+    """What the file declares.
 
     kind: how numbers are stored, in words (``"float32 with float16 weights"``).
-    inputs, outputs: of the entry point that was asked for. constant_bytes: weights and other constants, as stored.
+    inputs, outputs: of the chosen entry point. constant_bytes: weights and other constants, as stored in the file.
     """
 
     kind: str
@@ -52,7 +52,8 @@ class OperatorReport:
     """One operator of the file.
 
     device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
-    kernel: the number of the launch that computes it, None if it needs none. reasons: why it cannot run on the device.
+    kernel: number of the launch that computes it, None if it needs none. reasons: why it cannot run on the device.
+    inputs, outputs: names of tensors.
     """
 
     index: int
@@ -69,7 +70,7 @@ class OperatorReport:
 class Advice:
     """What the author of a model could change, and what that would gain.
 
-    kind: which advice of :mod:`tflgpu.advice` it is. operators: indices of the operators that it is about.
+    kind: topic of :mod:`tflgpu.report.advice`. operators: indices of the operators that it is about.
     """
 
     kind: str
@@ -79,12 +80,12 @@ class Advice:
 
 @dataclass(frozen=True)
 class Report:
-    """The model, all operators, and, of a compiled model, what its device part takes.
+    """The model, all its operators and, if it is compiled for a device, the memory that it takes there.
 
-    partitions: pieces on the device. crossing_bytes: what goes between device and CPU in one run, the model's own
-        inputs and outputs not counted.
-    kernels: launches of one run. arena_bytes, arena_lower_bound: memory of activations, and the largest sum of
-        activations alive at once, which no arena can beat. constant_bytes: weights as the device stores them.
+    partitions: number of partitions on the device. crossing_bytes: bytes between device and CPU in one run, without the
+        model's own inputs and outputs.
+    kernels: launches of one run. arena_bytes: memory of activations. arena_lower_bound: the largest sum of activations
+        that are alive at once; no arena can be smaller. constant_bytes: weights as the device stores them.
     """
 
     model: ModelInfo
@@ -99,11 +100,12 @@ class Report:
 
     @property
     def reasons(self) -> tuple[str, ...]:
+        """Why operators cannot run on the device, one sentence for each obstacle."""
         return tuple(f"operator {o.index} {o.code}: {r}" for o in self.operators for r in o.reasons)
 
     @property
     def warning(self) -> str:
-        """Which operator codes the device cannot run, in the words that users of the GPU delegate know."""
+        """Which operator codes the device cannot run, in the words of TensorFlow Lite's GPU delegate."""
         by_code = dict.fromkeys(f"{o.code}: {r}" for o in self.operators for r in o.reasons)
         left = sum(o.device == "cpu" for o in self.operators)
         return "\n".join(
@@ -157,7 +159,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people, in decimal units."""
+    """A number of bytes as text, in decimal units."""
     if count < 1000:
         return counted(count, "byte")
     return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

@@ -6,12 +6,13 @@ import time
 
 
 class Stopwatch:
-    """Seconds by stage; a stage that comes again adds up."""
+    """Seconds by stage, summed over all laps of a stage."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
+        """Add the time since the last lap to stage ``name``."""
         now = time.perf_counter()
         self.laps[name], self._last = self.laps.get(name, 0.0) + now - self._last, now

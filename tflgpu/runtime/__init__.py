@@ -1,1 +1,1 @@
-"""Running compiled models: executors, transfers and the piece that the CPU runs."""
+"""Runs compiled models: executors, transfers, and the partitions that the CPU runs."""

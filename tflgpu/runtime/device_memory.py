@@ -23,13 +23,13 @@ DeviceArray = Union[cl.Buffer, "Array"]
 
 Queue: TypeAlias = cl.CommandQueue
 
-# Where in a buffer a kernel may find a tensor, in bytes: the widest vectors that kernels read begin at multiples of it.
+# Bytes. A tensor for kernels must begin at a multiple of this, the size of the widest vectors that they read.
 ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """A caller's array in row-major order; offset: in bytes."""
+    """A caller's array on the device, in row-major order. offset: of its first element in the buffer, in bytes."""
 
     buffer: cl.Buffer
     offset: int
@@ -45,18 +45,18 @@ class DeviceMemory:
         return self.offset % ALIGNMENT == 0
 
     def overlaps(self, other: DeviceMemory) -> bool:
-        """Whether both are in one buffer and share bytes there; of sub-buffers nothing is known."""
+        """Whether both share bytes of one buffer; sub-buffers are not examined."""
         apart = self.offset + self.bytes <= other.offset or other.offset + other.bytes <= self.offset
         return self.buffer == other.buffer and not apart
 
     def read(self, queue: cl.CommandQueue) -> NDArray[Any]:
-        """Its value, when all that the queue was given before is done."""
+        """A copy on the host, taken when all earlier commands of the queue are done."""
         array = np.empty(self.shape, self.dtype)
         cl.enqueue_copy(queue, array, self.buffer, src_offset=self.offset)
         return array
 
     def write(self, queue: cl.CommandQueue, value: NDArray[Any]) -> None:
-        """Copy an array of its shape and type there, and wait."""
+        """Copy an array of this shape and type into it, and wait."""
         cl.enqueue_copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset)
 
 
@@ -65,17 +65,17 @@ Value = NDArray[Any] | DeviceMemory  # of an input: on the host, or on the devic
 
 def is_device_array(value: object) -> TypeGuard[DeviceArray]:
     """Whether a value is an array or buffer on some device."""
-    # Nobody has an Array without this module, whose import takes a while.
+    # The caller has no Array if this module is not imported. Importing it here would take time.
     arrays = sys.modules.get("pyopencl.array")
     return isinstance(value, cl.Buffer) or (arrays is not None and isinstance(value, arrays.Array))
 
 
 def device_memory(role: str, info: TensorInfo, array: DeviceArray, session: Session) -> DeviceMemory:
-    """The memory of a caller's array that stands for the input or output ``info``; of a buffer, all of it.
+    """The memory of a caller's array for the input or output ``info``; a buffer is taken as a whole.
 
-    Waits for what other queues still do to an Array. The caller checks the shape.
+    Waits for the commands of an Array's own queue. The caller checks the shape.
 
-    Raises ValueError if it is of another size, element type or context, or not contiguous.
+    Raises ValueError if the array has another size, element type or context, or is not contiguous.
     """
     what, dtype = f"{role} {info.name!r}", np.dtype(info.dtype)
     if dtype.itemsize > 4:
@@ -91,7 +91,7 @@ def device_memory(role: str, info: TensorInfo, array: DeviceArray, session: Sess
             raise ValueError(f"{what} is not contiguous in row-major order")
         if not isinstance(array.base_data, cl.MemoryObjectHolder):
             raise ValueError(f"{what} is shared virtual memory; a buffer was expected")
-        # A pool's buffers are of another class, with which pyopencl does all that it does with this one.
+        # Buffers of a memory pool are of another class, which pyopencl accepts in the same places.
         buffer = cast(cl.Buffer, array.base_data)
         memory = DeviceMemory(buffer, array.offset, array.shape, dtype)
         if array.queue != session.queue:

@@ -1,4 +1,4 @@
-"""Device memory of an executable, and the launch executor: its launches one after another, on one in-order queue."""
+"""The base of all executors: the device memory of an executable, its inputs, outputs and states."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Interval = tuple[float, float]
 
 
 class Executor(ABC):
-    """Device memory of one executable, and what all executors do. Not thread-safe: the caller serializes the calls."""
+    """Runs one executable, and owns its device memory. Not thread-safe: the caller serializes the calls."""
 
     def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
         self.executable = executable
         self.session = session
-        # clSetKernelArg does not keep a buffer alive.
+        # Kept here because clSetKernelArg does not keep a buffer alive.
         self._buffers = [self._allocate(b) for b in executable.buffers]
         self._transfer = self._make_transfer()
-        self._ports = executable.bindings
+        self._bindings = executable.bindings
         self._output_numbers = range(len(executable.outputs))
-        # Callers' memory that kernels have as arguments now, by port.
+        # The callers' memory that kernels have as arguments now, by binding.
         self._moved: dict[int, DeviceMemory] = {}
         self._bind(program)
         self.reset_state()
 
     @abstractmethod
     def _make_transfer(self) -> Transfer:
-        """What suits the device."""
+        """How this executor copies inputs and outputs on its device."""
 
     @abstractmethod
     def _bind(self, program: cl.Program) -> None:
@@ -45,7 +45,7 @@ class Executor(ABC):
 
     @abstractmethod
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        """Let the kernels find an input or output there; outputs are numbered behind the inputs, offset is in bytes."""
+        """Tell the kernels where an input or output is. Outputs are numbered after the inputs; offset is in bytes."""
 
     @abstractmethod
     def _start(self) -> None:
@@ -53,14 +53,14 @@ class Executor(ABC):
 
     @abstractmethod
     def _check(self) -> None:
-        """After the queue is done: raise DeviceError if the kernels say that they failed."""
+        """Raise DeviceError if the kernels report a failure. Called when the queue is done."""
 
     @abstractmethod
     def _measure(self) -> list[Interval]:
-        """Run all kernels once and wait: when each launch began and ended on the device."""
+        """Run all kernels once and wait. Returns when each launch began and ended on the device."""
 
     def warm_up(self) -> None:
-        """Run every kernel once, on whatever the buffers hold; state is as before the first run afterwards.
+        """Run every kernel once on the current contents of the buffers, then reset the state.
 
         Raises DeviceError if the device fails.
         """
@@ -68,7 +68,7 @@ class Executor(ABC):
         self.reset_state()
 
     def reset_state(self) -> None:
-        """Put every variable back to its first value."""
+        """Set every variable to its initial value."""
         queue, buffers = self.session.queue, self.executable.buffers
         for state in self.executable.states:
             buffer = self._buffers[state.buffer]
@@ -78,9 +78,9 @@ class Executor(ABC):
                 cl.enqueue_copy(queue, buffer, state.initial)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One inference: arrays in the order and element types of the inputs, fresh arrays back.
+        """One inference. inputs: arrays in the order and element types of the inputs. Returns new arrays.
 
-        Raises DeviceError if the device fails; variables then hold anything until :meth:`reset_state`.
+        Raises DeviceError if the device fails; the variables are then undefined until :meth:`reset_state`.
         """
         try:
             if self._moved:
@@ -97,7 +97,7 @@ class Executor(ABC):
     def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """:meth:`run` with inputs that may be on the device.
 
-        outputs: where there to leave the outputs of some numbers; arrays come back of the others.
+        outputs: device memory for some of the outputs, by number. Returns arrays of the others.
         """
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
         sources = {n: m for n, m in enumerate(inputs) if isinstance(m, DeviceMemory)}
@@ -122,11 +122,12 @@ class Executor(ABC):
         return DeviceError(f"{self.session.device.name} failed while running the model: {error}")
 
     def _settle(self, given: Mapping[int, DeviceMemory]) -> set[int]:
-        """Let the kernels work on callers' memory, given by port, where they can, and on the model's own elsewhere.
+        """Let the kernels use the callers' memory, given by binding, where possible, and the model's own otherwise.
 
-        Returns the ports to copy, because kernels touch more than these bytes or would write what is still to be read.
+        Returns the bindings to copy instead: kernels touch bytes outside of that memory, or would write bytes that are
+        still to be read.
         """
-        usable = {n: m for n, m in given.items() if self._ports[n].exact and m.is_aligned}
+        usable = {n: m for n, m in given.items() if self._bindings[n].exact and m.is_aligned}
         for n in self._output_numbers:
             binding = n + len(self.executable.inputs)
             if binding in usable and any(usable[binding].overlaps(m) for other, m in given.items() if other != binding):
@@ -142,7 +143,7 @@ class Executor(ABC):
 
     def _home(self, binding: int) -> tuple[cl.Buffer, int]:
         """The model's own memory of an input or output."""
-        return self._buffers[self._ports[binding].buffer], self._ports[binding].offset
+        return self._buffers[self._bindings[binding].buffer], self._bindings[binding].offset
 
     def _copy_in(self, binding: int, memory: DeviceMemory) -> None:
         buffer, offset = self._home(binding)
@@ -157,10 +158,10 @@ class Executor(ABC):
         cl.enqueue_copy(queue, target, source, src_offset=begin, dst_offset=offset, byte_count=size)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[Interval]:
-        """When each launch began and ended, both as medians over ``runs`` inferences. State is as before afterwards.
+        """When each launch began and ended, as medians over ``runs`` inferences. The state is restored.
 
-        Medians keep order: launches that never overlapped do not do so here. Raises DeviceError if the executor cannot
-        tell.
+        Medians keep the order: launches that did not overlap in any run do not overlap here. Raises DeviceError if the
+        executor cannot measure.
         """
         queue = self.session.queue
         states = [self._buffers[s.buffer] for s in self.executable.states]
@@ -175,21 +176,21 @@ class Executor(ABC):
         return [(float(begin), float(end)) for begin, end in np.median(times[1:], axis=0)]
 
     def launch(self) -> None:
-        """Run the kernels on the inputs that the device has, and wait; nothing is copied.
+        """Run the kernels on the inputs in device memory, and wait; nothing is copied.
 
-        A barrier that gave up shows at the next :meth:`run` or :meth:`warm_up`.
+        If work-groups give up waiting at a barrier, the next :meth:`run` or :meth:`warm_up` reports it.
         """
         self._start()
         self.session.queue.finish()
 
     def _keep_states(self) -> None:
-        """The value that a run has left to a variable becomes the one that the next run finds."""
+        """Copy the value that this run wrote for each variable to where the next run reads it."""
         for state in self.executable.states:
             if state.next is not None:
                 cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
 
     def _allocate(self, wanted: DeviceBuffer) -> cl.Buffer:
-        """A buffer of constants, or of zeros: lanes past the last channel of an input are never written."""
+        """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input."""
         flags, context = cl.mem_flags, self.session.context
         try:
             if wanted.data is not None:

@@ -1,4 +1,4 @@
-"""What callers give to :meth:`tflgpu.CompiledModel.run`: checked, in order, and nothing looked up twice."""
+"""Checks the arguments of :meth:`tflgpu.CompiledModel.run` and puts them in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Inputs = Mapping[str, Given] | Sequence[Given] | NDArray[Any] | DeviceArray
 
 
 class InputCheck:
-    """The inputs of a model, as callers may give them. Everything raises ValueError for what does not fit."""
+    """Checks a model's inputs. What does not change between runs is looked up once, here."""
 
     def __init__(self, infos: Sequence[TensorInfo], session: Session) -> None:
         self._session = session
@@ -27,7 +27,7 @@ class InputCheck:
         self._wanted = [(info, np.dtype(info.dtype)) for info in infos]
 
     def values(self, inputs: Inputs) -> list[Value]:
-        """Inputs by name, in order, or one alone -> values in order."""
+        """Inputs by name, in order, or a single one -> values in order. Raises ValueError if one does not fit."""
         ordered = self._ordered(inputs)
         return [self._value(info, dtype, v) for (info, dtype), v in zip(self._wanted, ordered, strict=True)]
 
@@ -45,7 +45,7 @@ class InputCheck:
         return ordered
 
     def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
-        # What most callers give, told apart in the fewest steps.
+        # The common case comes first, with as few operations as possible.
         if type(given) is np.ndarray and given.dtype == dtype and given.shape == info.shape:
             return given
         if is_device_array(given):
@@ -62,7 +62,7 @@ class InputCheck:
 def check_outputs(
     given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], session: Session
 ) -> dict[int, DeviceMemory]:
-    """Arrays on the device by output's name -> their memory by its number. Raises ValueError for what does not fit."""
+    """Device arrays by name of output -> their memory by its number. Raises ValueError if one does not fit."""
     names = [info.name for info in infos]
     if not given.keys() <= set(names):
         raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")

@@ -1,4 +1,4 @@
-"""An artifact brought to life on a device: programs built, memory taken, ready to run."""
+"""An artifact on a device: programs built, memory allocated, ready to run."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ Array = NDArray[Any]
 
 
 class Instance:
-    """Runs the parts of an artifact in order. Not thread-safe: the caller serializes the calls."""
+    """Runs the partitions of an artifact in order. Not thread-safe: the caller serializes the calls."""
 
     def __init__(self, artifact: Artifact, session: Session, clock: Stopwatch, cache: Cache | None = None) -> None:
-        """Raises BuildError, DeviceError, and UnsupportedError if LiteRT refuses the CPU's part as well.
+        """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
-        cache: where binaries are looked up that the artifact does not have.
+        clock: gets the time of each stage. cache: has binaries that the artifact does not have.
         """
         self.artifact = artifact
         self._session = session
-        self._programs: dict[int, Any] = {}  # those that were compiled, by the number of their part
+        self._programs: dict[int, Any] = {}  # that had to be compiled, by the number of their partition
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
         self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
         self._engines = [engine for _, engine in started]
@@ -53,7 +53,7 @@ class Instance:
     def _start(
         self, number: int, clock: Stopwatch, cache: Cache | None
     ) -> tuple[CompiledPartition, Executor | CpuExecutor]:
-        """The engine of a part, and the part with the binaries it is made of."""
+        """A partition with the binaries of its program, and the engine that runs it."""
         partition = self.artifact.partitions[number]
         if isinstance(partition, CpuPartition):
             interpreter = self._interpreter(partition)
@@ -68,7 +68,7 @@ class Instance:
         return replace(partition, binaries=binaries), executor
 
     def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
-        """Give the artifact, and the cache, the binaries of what had to be compiled."""
+        """Store the binaries of programs that had to be compiled in the artifact and in the cache."""
         partitions = list(self.artifact.partitions)
         for number, program in self._programs.items():
             partition, engine = partitions[number], self._engines[number]
@@ -81,17 +81,17 @@ class Instance:
         self._programs.clear()
 
     def warm_up(self) -> None:
-        """Run the device's parts once. Raises DeviceError if one fails."""
+        """Run the partitions on the device once. Raises DeviceError if one fails."""
         for engine in self._executors():
             engine.warm_up()
 
     def launch(self) -> None:
-        """Run the device's parts on whatever its memory holds."""
+        """Run the partitions on the device, on the current contents of its memory."""
         for engine in self._executors():
             engine.launch()
 
     def _only_engine(self) -> Executor | None:
-        """The executor that does all there is to do, from the model's inputs to its outputs; None if none does."""
+        """The executor that runs the whole model, from its inputs to its outputs; None if there is none."""
         if len(self._engines) != 1 or not isinstance(self._engines[0], Executor):
             return None
         artifact = self.artifact
@@ -101,7 +101,7 @@ class Instance:
         )
 
     def release_constants(self) -> None:
-        """Forget the host's copy of what the device has: weights and binaries."""
+        """Drop the host's copies of weights and binaries, which the device has."""
         self.artifact = without_constants(self.artifact)
 
     def _interpreter(self, partition: CpuPartition) -> CpuExecutor:
@@ -114,23 +114,23 @@ class Instance:
             ) from error
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
-        """One inference: values of the model's inputs in order, fresh arrays of its outputs back.
+        """One inference. inputs: values of the model's inputs in order.
 
-        outputs: where on the device to leave the outputs of some numbers; arrays come back of the others.
+        outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
         if self._whole is not None:
             on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
             if not outputs and len(on_host) == len(inputs):
                 return self._whole.run(on_host)
             return self._whole.run_on_device(inputs, outputs)
-        values = self._run_parts(inputs)
+        values = self._run_partitions(inputs)
         results = [values[tensor] for tensor, _ in self.artifact.outputs]
         for number, memory in outputs.items():
             memory.write(self._session.queue, results[number])
         return [array for number, array in enumerate(results) if number not in outputs]
 
-    def _run_parts(self, inputs: Sequence[Value]) -> dict[TensorIndex, Array]:
-        """The model's inputs, what passed between its parts, and its outputs; all of it by way of the host."""
+    def _run_partitions(self, inputs: Sequence[Value]) -> dict[TensorIndex, Array]:
+        """The values of the model's inputs, of tensors between its partitions, and of its outputs, all on the host."""
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
@@ -140,13 +140,13 @@ class Instance:
         return values
 
     def reset_state(self) -> None:
-        """Put every variable back to its first value."""
+        """Set every variable to its initial value."""
         for engine in self._engines:
             engine.reset_state()
 
     def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
-        """For each part on the device when its launches began and ended; for the model's state it is one run."""
-        values = self._run_parts(inputs)
+        """For each partition on the device, when its launches began and ended. The state changes as by one run."""
+        values = self._run_partitions(inputs)
         return [
             (partition, engine.profile([values[t] for t in partition.inputs], runs))
             for partition, engine in self._partitions()
@@ -163,9 +163,9 @@ class Instance:
 def open_fastest(
     artifacts: Sequence[Artifact], session: Session, clock: Stopwatch, cache: Cache | None = None
 ) -> Instance:
-    """An instance of the artifact that the device runs in the least time; of several, they are the same model.
+    """An instance of the artifact that the device runs in the least time. All artifacts are of the same model.
 
-    Raises what :class:`Instance` does; of several artifacts one that raises DeviceError is passed over.
+    Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped.
     """
     if len(artifacts) == 1:
         return Instance(artifacts[0], session, clock, cache)
@@ -184,6 +184,6 @@ def open_fastest(
 
 
 def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:
-    """The executor that the part was compiled for. Raises DeviceError if memory runs out."""
+    """The executor that the partition was compiled for. Raises DeviceError if memory runs out."""
     kind = PersistentExecutor if partition.executable.persistent else LaunchExecutor
     return kind(partition.executable, program, session)

@@ -1,4 +1,4 @@
-"""The executor that launches one kernel after another."""
+"""The launch executor: one launch for each kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tflgpu.target import HOST_DTYPES, ITEM_BYTES, ElementType
 
 
 class LaunchExecutor(Executor):
-    """Every kernel is a launch of its own."""
+    """Launches every kernel by itself, on one in-order queue."""
 
     def _make_transfer(self) -> Transfer:
         kind = PinnedTransfer if self.session.device.type == "gpu" else DirectTransfer
@@ -32,7 +32,7 @@ class LaunchExecutor(Executor):
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
 
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        home, size = self._ports[binding].slot, ITEM_BYTES[self._ports[binding].element]
+        home, size = self._bindings[binding].slot, ITEM_BYTES[self._bindings[binding].element]
         for (kernel, *_), launch in zip(self._launches, self.executable.launches, strict=True):
             for i, slot in enumerate(launch.arguments):
                 if slot == home:
@@ -44,7 +44,7 @@ class LaunchExecutor(Executor):
             cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size)
 
     def _check(self) -> None:
-        """Nothing can fail that the queue does not report."""
+        """Does nothing: the queue reports every failure."""
 
     @cached_property
     def _profiling_queue(self) -> cl.CommandQueue:
@@ -60,9 +60,9 @@ class LaunchExecutor(Executor):
     def observe(
         self, inputs: Sequence[Array], written: Sequence[tuple[ElementType, int]], seen: Callable[[int, Array], None]
     ) -> list[Array]:
-        """:meth:`run`, calling ``seen`` with the number of each launch and the elements that it has written.
+        """:meth:`run` that also calls ``seen`` with the number of each launch and the elements that it has written.
 
-        written: type and number of the elements that each launch writes, which it does through its first argument.
+        written: type and number of the elements that each launch writes through its first argument.
         """
         self._transfer.write(enumerate(inputs))
         queue = self.session.queue

@@ -1,4 +1,4 @@
-"""Runs the CPU's pieces of a model with LiteRT's interpreter (the extra ``fallback``)."""
+"""Runs the CPU's partitions of a model with LiteRT's interpreter (the extra ``fallback``)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tflgpu.graph.layout import Shape
 
 
 class CpuExecutor:
-    """Runs the operators of one piece on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
+    """Runs the operators of one partition on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
 
     def __init__(self, model: bytes) -> None:
-        """``model`` is what :func:`tflgpu.submodel.submodel` returns.
+        """``model`` is what :func:`tflgpu.frontend.submodel.submodel` returns.
 
-        Raises RuntimeError if LiteRT refuses the operators as well.
+        Raises RuntimeError if LiteRT also refuses the operators.
         """
         self._model = model
         self.reset_state()
 
     def reset_state(self) -> None:
-        """Begin anew: ``reset_all_variables`` of LiteRT forgets variable tensors, but not resource variables."""
+        """Make a new interpreter: LiteRT's ``reset_all_variables`` does not reset resource variables."""
         from ai_edge_litert.interpreter import Interpreter
 
         self._interpreter: Any = Interpreter(model_content=self._model)
@@ -32,7 +32,7 @@ class CpuExecutor:
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Arrays in the order of the piece's inputs, of any shapes -> fresh arrays in the order of its outputs."""
+        """Arrays of any shapes in the order of the partition's inputs -> new arrays in the order of its outputs."""
         self._resize([a.shape for a in inputs])
         for index, array in zip(self._inputs, inputs, strict=True):
             self._interpreter.set_tensor(index, np.ascontiguousarray(array))

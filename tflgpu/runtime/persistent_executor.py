@@ -1,4 +1,4 @@
-"""The persistent executor: one launch an inference, whose work-groups wait for each other between dependent kernels."""
+"""The persistent executor: one launch for each inference; work-groups wait for each other between dependent kernels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import PinnedTransfer
 
-# How often a work-group looks for the others at a barrier: seconds, where the longest kernels take milliseconds.
+# How often a work-group polls for the others at a barrier. It takes seconds; the longest kernels take milliseconds.
 PATIENCE = 1 << 22
 
 
 class PersistentExecutor(Executor):
-    """All kernels are one launch."""
+    """Runs all kernels in one launch."""
 
     _transfer: PinnedTransfer
 
@@ -35,8 +35,8 @@ class PersistentExecutor(Executor):
         stamps = 8 * (len(self._persistent.order) + 1)
         self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
         movable = self.executable.movable
-        # A buffer and an offset each.
-        self._port_arguments = {number: len(self._buffers) + 2 * i for i, number in enumerate(movable)}
+        # Each has two arguments: a buffer and an offset.
+        self._binding_arguments = {number: len(self._buffers) + 2 * i for i, number in enumerate(movable)}
         self._patience_argument = len(self._buffers) + 2 * len(movable)
         for i, buffer in enumerate(self._buffers):
             self._kernel.set_arg(i, buffer)
@@ -46,16 +46,16 @@ class PersistentExecutor(Executor):
         self._kernel.set_arg(self._patience_argument + 2, np.int32(0))
         self.set_patience(PATIENCE)
         device, local_size = self.session.device, self._persistent.local_size
-        # Every compute unit of a GPU has room for one group at least; of other devices nothing is known.
+        # All groups must run at the same time. Each compute unit of a GPU has room for one; other devices may not.
         self._groups = device.compute_units if device.type == "gpu" else 1
         self._size = (self._groups * local_size,), (local_size,)
 
     def set_patience(self, looks: int) -> None:
-        """How often a work-group looks for the others at a barrier; after no look at all it has always failed."""
+        """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
         self._kernel.set_arg(self._patience_argument, np.uint32(looks))
 
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        argument = self._port_arguments[binding]
+        argument = self._binding_arguments[binding]
         self._kernel.set_arg(argument, buffer)
         self._kernel.set_arg(argument + 1, np.uint64(offset))
 
@@ -77,7 +77,7 @@ class PersistentExecutor(Executor):
             )
 
     def _measure(self) -> list[Interval]:
-        """A wait at a barrier counts for the last launch before it."""
+        """A wait at a barrier counts as time of the last launch before it."""
         persistent = self._persistent
         if not persistent.clock:
             raise DeviceError(

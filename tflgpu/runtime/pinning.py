@@ -1,4 +1,4 @@
-"""Callers' arrays that come again and again, pinned so that a GPU reads them by itself."""
+"""Pins callers' arrays that are used again and again, so that a GPU reads them directly."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 
-Region = tuple[int, int, int]  # of memory: identity of the array that owns it, address, bytes
+Region = tuple[int, int, int]  # of memory: id() of the array that owns it, address, bytes
 
 
 @dataclass
 class _Known:
-    """A region that has come before. owner: of its memory, for as long as that lives. pin: what keeps it pinned."""
+    """A region that was used before. owner: the array that owns its memory. pin: the buffer that keeps it pinned."""
 
     owner: weakref.ref[Array]
     sightings: int = 0
@@ -26,27 +26,28 @@ class _Known:
 
 
 class ArrayPins:
-    """Knows the arrays that came last, and pins those that came often.
+    """Remembers the arrays that were used last, and pins those that were used often.
 
-    Pinning takes as long as three or four copies to pinned memory (on an H200 130 us for 602 KB, which saves 38 us a
-    run), so an array has paid for it when it comes for the fourth time: whoever fills one array again and again gets
-    what :meth:`tflgpu.CompiledModel.pinned_array` gives, and whoever makes a new one for every run pays nothing.
+    Pinning takes as long as three or four copies to pinned memory: on an H200 130 us for 602 KB, which saves 38 us in
+    each run. So an array is pinned when it is used for the fourth time. A caller who fills one array again and again
+    then runs as fast as with :meth:`tflgpu.CompiledModel.pinned_array`; a caller who makes a new array for each run
+    loses no time.
 
-    No array is kept alive: its pin is gone before its memory is.
+    No array is kept alive: it is no longer pinned when its memory is freed.
     """
 
     WORTHWHILE = 1 << 16  # bytes
     SIGHTINGS = 4
-    AT_MOST = 8  # regions: those that came longest ago are forgotten, and no longer pinned
+    AT_MOST = 8  # regions: the one unused for longest is forgotten, and no longer pinned
 
     def __init__(self, context: cl.Context) -> None:
         self._context = context
         self._known: OrderedDict[Region, _Known] = OrderedDict()
 
     def hold(self, array: Array) -> bool:
-        """Whether the memory of a contiguous array is pinned, now that it came once more."""
+        """Count one more use of a contiguous array. Returns whether its memory is pinned."""
         owner = array if array.base is None else array.base
-        # The memory of anything else than an array may go in ways that nobody hears of.
+        # Only an array that owns its memory tells, by a weak reference, when the memory is freed.
         if array.nbytes < self.WORTHWHILE or not isinstance(owner, np.ndarray) or not owner.flags.owndata:
             return False
         region = id(owner), array.__array_interface__["data"][0], array.nbytes
@@ -62,9 +63,9 @@ class ArrayPins:
         return known.pin is not None
 
     def _pinned(self, region: Region) -> cl.Buffer | None:
-        """A buffer that no kernel reads; that it exists pins the region. None if the driver refuses it."""
+        """A buffer that pins the region while it exists; no kernel reads it. None if the driver refuses it."""
         _, address, size = region
-        memory = (ctypes.c_char * size).from_address(address)  # a buffer refers to its memory: not to the array, so
+        memory = (ctypes.c_char * size).from_address(address)  # the buffer refers to this, not to the array
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
         try:
             return cl.Buffer(self._context, flags, hostbuf=memory)
@@ -72,7 +73,7 @@ class ArrayPins:
             return None
 
     def _forgetting(self, region: Region) -> Callable[[object], None]:
-        """What to call when the owner of a region is about to go."""
+        """The function to call when the owner of a region is about to be freed."""
         this = weakref.ref(self)
 
         def forget(_: object) -> None:

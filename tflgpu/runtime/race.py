@@ -1,4 +1,4 @@
-"""Finding out by measuring which of several ways to do the same is the fastest."""
+"""Measures which of several ways to do the same is the fastest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENOUGH_SECONDS = 0.2
 def fastest(rivals: Sequence[Rival], run: Callable[[Rival], object], now: Callable[[], float] = perf_counter) -> Rival:
     """The rival whose runs take the least time: medians of alternating rounds, after one run of each to warm up.
 
-    now: a clock in seconds. After ``ENOUGH_SECONDS`` no further round begins.
+    now: a clock in seconds. There are at most ``ROUNDS``; no round begins after ``ENOUGH_SECONDS``.
     """
     for rival in rivals:
         run(rival)

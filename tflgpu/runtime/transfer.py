@@ -1,4 +1,4 @@
-"""Between the caller's arrays and the device's buffers of inputs and outputs."""
+"""Copies between callers' arrays and the device's buffers of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Numbered = tuple[int, Array]  # an input's number and value
 
 
 class Transfer(ABC):
-    """How the inputs of one executable get to the device, and its outputs back. Raises what pyopencl raises.
+    """Copies the inputs of one executable to the device, and its outputs back. Raises pyopencl's errors.
 
-    pyopencl's event of a copy waits for it when it is deleted: those of a run are kept until the run is over.
+    Deleting pyopencl's event of a copy waits for the copy, so the events of a run are kept until the run is over.
     """
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
@@ -33,15 +33,15 @@ class Transfer(ABC):
 
     @abstractmethod
     def write(self, inputs: Iterable[Numbered]) -> None:
-        """Start to copy arrays to the inputs of these numbers; others stay as the device has them."""
+        """Start to copy arrays to the inputs of these numbers; other inputs keep their values."""
 
     @abstractmethod
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        """Wait for the queue; fresh arrays of the outputs of these numbers."""
+        """Wait for the queue. Returns new arrays of the outputs of these numbers."""
 
 
 class DirectTransfer(Transfer):
-    """From and to the arrays themselves, where the device shares the host's memory and one copy is all it takes."""
+    """Copies from and to the callers' arrays directly, for devices that share the host's memory."""
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
         super().__init__(executable, buffers, session)
@@ -52,7 +52,7 @@ class DirectTransfer(Transfer):
         for number, given in inputs:
             binding, element = self._inputs[number]
             array, buffer = np.ascontiguousarray(given, element), self._buffers[binding.buffer]
-            # The event keeps the array, too.
+            # The event keeps the array alive, too.
             copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
             self._copies.append(copy)
 
@@ -71,15 +71,15 @@ class DirectTransfer(Transfer):
 
 
 class PinnedTransfer(Transfer):
-    """Through pinned host memory, which a GPU reads and writes by itself: one copy for all inputs, one for all outputs.
+    """Copies through pinned host memory, which a GPU reads and writes directly: once for all inputs or all outputs.
 
-    Large outputs are that memory itself, lent to the caller for as long as any array of it lives.
-    header: what stood at the beginning of the buffer of results when :meth:`read` last waited.
+    Large outputs are not copied on the host: callers get the pinned memory itself, lent for as long as an array of it
+    lives. header: first words of the buffer of results, as of the last :meth:`read`.
     """
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
         super().__init__(executable, buffers, session)
-        self._sources, self._ports, self._results = executable.inputs, executable.outputs, executable.results
+        self._sources, self._targets, self._results = executable.inputs, executable.outputs, executable.results
         self._written = sorted({p.buffer for p in executable.inputs})
         self._states = sorted({p.buffer for p in executable.outputs} - {self._results})
         numbers = {*self._written, *self._states, self._results}
@@ -125,15 +125,15 @@ class PinnedTransfer(Transfer):
         return [self._output(number, lent) for number in numbers]
 
     def _output(self, number: int, lent: NDArray[np.uint8] | None) -> Array:
-        """In lent memory as it is; else a copy."""
-        binding, dtype = self._ports[number], self._output_types[number]
+        """The output in lent memory, if it is there; else a copy."""
+        binding, dtype = self._targets[number], self._output_types[number]
         if lent is None or binding.buffer != self._results:
             return self._outputs[number].astype(dtype)
         return _view(lent, binding).astype(dtype, copy=False)
 
 
 class _Lender:
-    """Pinned memory for callers to keep: copying megabytes out of it would take longer than all kernels."""
+    """Lends pinned memory to callers: copying megabytes out of it would take longer than all kernels."""
 
     WORTHWHILE = 1 << 18  # bytes
     AT_MOST = 4  # blocks: a caller who keeps all outputs must not take all of the host's memory
@@ -144,21 +144,21 @@ class _Lender:
         self._free: list[NDArray[np.uint8]] = []
 
     def lend(self) -> NDArray[np.uint8] | None:
-        """A block that comes back when the last array of it is gone; None if it is not worthwhile, or none is left."""
+        """A block, lent until the last array of it is freed; None if it is not worthwhile, or all are lent."""
         if self._size < self.WORTHWHILE or (not self._free and self._made == self.AT_MOST):
             return None
         if not self._free:
             self._free.append(_pinned(self._session, self._size))
             self._made += 1
         block = self._free.pop()
-        # Arrays made of this one refer to it, as it does not refer to another array: it is the last to go.
+        # The base of ``lent`` is no array, so all views of it refer to ``lent`` itself, and it is freed last.
         lent = np.frombuffer(block.data, np.uint8)
         weakref.finalize(lent, self._free.append, block).atexit = False
         return lent
 
 
 def _view(memory: NDArray[np.uint8], binding: Binding) -> Array:
-    """The array of one port in its buffer's memory."""
+    """The array of one binding in its buffer's memory."""
     dtype = np.dtype(HOST_DTYPES[binding.element])
     return (
         memory[binding.offset : binding.offset + prod(binding.shape) * dtype.itemsize]
@@ -168,7 +168,7 @@ def _view(memory: NDArray[np.uint8], binding: Binding) -> Array:
 
 
 def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:
-    """Zeros that a GPU of this session reads by itself, so that a run does not copy them on the host."""
+    """Zeros in pinned memory, which a GPU of this session reads directly: a run does not copy them on the host."""
     kind = np.dtype(dtype)
     return _pinned(session, prod(shape) * kind.itemsize).view(kind).reshape(shape)
 
@@ -179,7 +179,7 @@ def _is_mapped(array: Array) -> bool:
 
 
 def _pinned(session: Session, size: int) -> NDArray[np.uint8]:
-    """Zeros in host memory that stays mapped as long as the array lives."""
+    """``size`` zero bytes in pinned host memory, which stays mapped as long as the array lives."""
     flags, access = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, cl.map_flags.READ | cl.map_flags.WRITE
     buffer = cl.Buffer(session.context, flags, size)
     array: NDArray[np.uint8]

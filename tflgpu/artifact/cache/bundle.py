@@ -1,4 +1,4 @@
-"""Many entries in one read-only file: a zip archive, nothing compressed, so that each entry is mapped where it lies."""
+"""Many entries in one read-only file: a zip archive without compression, so that entries are mapped, not copied."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ALIGNMENT = 64
 
 _PADDING_ID = 0xD935  # the extra field that Android's zipalign pads with
 
-_LOCAL_HEADER = struct.Struct("<26xHH")  # of 30 bytes; ends with the lengths of the name and of the extra field
+_LOCAL_HEADER = struct.Struct("<26xHH")  # 30 bytes; the last fields are the lengths of name and extra field
 
 
 class Bundle:
-    """An open bundle. Raises OSError and UnreadableError if it is none."""
+    """An open bundle. Raises OSError, or UnreadableError if the file is not a bundle."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Bundle:
             )
 
     def open(self, name: str) -> memoryview | None:
-        """The entry's bytes within the mapped bundle, None if there is none. Raises UnreadableError."""
+        """The entry's bytes in the mapped bundle; None if it has no such entry. Raises UnreadableError."""
         member = self._members.get(name)
         if member is None:
             return None
@@ -55,9 +55,10 @@ class Bundle:
         return self._buffer[begin : begin + member.file_size]
 
     def mark_used(self, name: str) -> None:
-        """Nothing: a bundle is never written, and nothing is evicted from it."""
+        """Does nothing: a bundle is never written, and nothing is evicted from it."""
 
     def entries(self) -> Iterator[Entry]:
+        """All entries, in the order of their names."""
         for name, member in sorted(self._members.items()):
             yield Entry(self.path, name, member.file_size, 0.0)
 
@@ -81,7 +82,7 @@ def write_bundle(path: Path, entries: Mapping[str, mmap.mmap | memoryview]) -> i
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
-        written.chmod(0o644)  # to be read by whoever runs the image that it is shipped in
+        written.chmod(0o644)  # every user can read it: a bundle is shipped with programs
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where the cache lies, and whether it may be trusted: entries are programs that will be run."""
+"""Where the cache is, and whether it can be trusted: its entries are programs that will be run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def default_directory() -> Path:
 
 
 def check_private(path: Path) -> None:
-    """Raise CacheDirectoryError if someone other than this user and root could have written to ``path``.
+    """Raise CacheDirectoryError if a user other than this one and root could have written to ``path``.
 
-    A path that does not exist, or that cannot be looked at, passes: nothing will be read from it.
+    A path that does not exist, or that cannot be examined, passes: nothing will be read from it.
     """
     try:
         found = path.stat()
@@ -45,7 +45,7 @@ def check_private(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make the directory, mode 0700, and those above it that are missing. Raises OSError."""
+    """Make the directory, with mode 0700, and missing ones above it. Raises OSError."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The cache as a compilation sees it: several places to read from, one to write to, and no way to fail."""
+"""The cache as a compilation uses it: it reads from several places, writes to one, and warns where it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.directory import check_private, default_directory
 from tflgpu.artifact.cache.faults import warn_once
 from tflgpu.artifact.cache.key import FileStamp, Key, SourceKey
@@ -25,20 +25,20 @@ DEFAULT_LIMIT = 2 << 30
 
 BUNDLE_SUFFIX = ".bundle"
 
-# A file that was changed less than this before it was hashed may change again without a new time stamp.
+# A file that changed less than this before it was hashed can change again without a new time stamp.
 RACY_NANOSECONDS = 2_000_000_000
 
 
 class Cache:
-    """Entries in bundles and directories: the first match wins, new ones go to the first directory that can be written.
+    """Entries in bundles and directories: the first match is read, the first writable directory gets new entries.
 
     locations: paths; a file, or a name that ends in ``.bundle``, is a bundle. By default the directory that the
         environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory.
-    limit: bytes that the directory may take; the entries that were unused for longest go first.
-    writable: False to keep nothing new.
+    limit: bytes that the directory may take; the entries unused for longest are deleted first.
+    writable: whether new entries are stored.
 
-    Raises CacheDirectoryError if other users can write to a location. Nothing else that is wrong with the disk is
-    raised, here or later: it is a miss, or an entry less, and a CacheWarning.
+    Raises CacheDirectoryError if other users can write to a location. All other faults of the disk, here or later, are
+    a CacheWarning, and a miss or an entry that is not stored.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Cache:
         self._wants_target = writable and any(isinstance(place, Directory) for place in self.places)
 
     def load(self, key: Key) -> Payload | None:
-        """The entry for ``key``, checked; None if no place has a sound one."""
+        """The entry for ``key``, checked; None if no place has an undamaged one."""
         for place in self.places:
             try:
                 buffer = place.open(key.name)
                 if buffer is not None:
-                    found = artifact.read(buffer, key.text)
+                    found = payload.read(buffer, key.text)
                     place.mark_used(key.name)
                     return found
             except UnreadableError as error:
@@ -69,11 +69,11 @@ class Cache:
         return None
 
     def store(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
-        """Keep an entry, in place of any that has the same key.
+        """Store an entry; it replaces one of the same key.
 
-        Raises ValueError or TypeError for tensors and metadata that the format does not know.
+        Raises ValueError or TypeError for tensors and metadata that the format cannot hold.
         """
-        artifact.check(tensors)
+        payload.check(tensors)
         if self._target is None:
             if self._wants_target:
                 warn_once("store", "no directory of the cache can be written: nothing new is kept")
@@ -84,7 +84,7 @@ class Cache:
             warn_once("store", f"the cache {self._target.path} cannot be written: {error}")
 
     def known_content(self, token: int, model: Path) -> str | None:
-        """The content hash of a model file that :meth:`remember_content` was told of and that is unchanged since."""
+        """The content hash from :meth:`remember_content`; None if there is none, or the file has changed since."""
         try:
             key = SourceKey(token, FileStamp.of(model))
         except OSError:
@@ -93,12 +93,12 @@ class Cache:
         return None if found is None else str(found.metadata["content"])
 
     def remember_content(self, token: int, stamp: FileStamp, content: str) -> None:
-        """Keep the content hash of a model file. ``stamp``: taken before the file was read."""
+        """Store the content hash of a model file. stamp: taken before the file was read."""
         if time.time_ns() - max(stamp.modified, stamp.changed) > RACY_NANOSECONDS:
             self.store(SourceKey(token, stamp), {}, {"content": content})
 
     def _add_bundle(self, path: Path) -> None:
-        from tflgpu.artifact.cache.bundle import Bundle  # zipfile is not needed by who has no bundle
+        from tflgpu.artifact.cache.bundle import Bundle  # without bundles zipfile is not needed
 
         check_private(path)
         try:

@@ -1,7 +1,7 @@
-"""Saying once that the cache is not what it should be.
+"""Warnings about the cache, each given once.
 
-Nothing that happens to the disk may fail a compilation: whoever meets a fault says so here and goes on as if the
-entry were missing.
+A fault of the disk must not fail a compilation: the code that meets one warns here, and goes on as if the entry were
+missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _lock = threading.Lock()
 
 
 def warn_once(cause: str, message: str) -> None:
-    """A CacheWarning, unless this process has already had one for the same ``cause``."""
+    """Give a CacheWarning, unless this process has already given one for the same ``cause``."""
     with _lock:
         if cause in _reported:
             return

@@ -1,10 +1,10 @@
-"""The ledger of a cache directory: how large each entry is, kept by diskcache.
+"""The index of a cache directory: the size of each entry, kept by diskcache.
 
-The files are the truth. The ledger answers one question without looking at them, whether they have outgrown the limit,
-and is made anew from them whenever it is missing or damaged. Readers never open it.
+The files are the truth. The index only tells whether their sizes exceed the limit, without a look at each file. It is
+made anew from the files whenever it is missing or damaged. Reading an entry does not open it.
 
-diskcache pickles what is not text, bytes or a number, and unpickles what a row calls a pickle (CVE-2025-69872).
-``LedgerDisk`` does neither, whatever the database says.
+diskcache pickles values that are not text, bytes or numbers, and unpickles a row that is marked as a pickle
+(CVE-2025-69872). ``LedgerDisk`` does neither, whatever the database contains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from diskcache.core import DBNAME, MODE_RAW
 
 from tflgpu.artifact.cache.directory import make_private
 
-# Seconds to wait for another process; it holds the database for about a millisecond.
+# Seconds to wait for another process, which holds the database for about a millisecond.
 TIMEOUT = 2.0
 
 
@@ -29,7 +29,7 @@ class IndexUnavailableError(Exception):
 
 
 class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no types
-    """Text keys and sizes in bytes, in the database itself. No pickle, and no files of diskcache's own."""
+    """Text keys and sizes in bytes, all in the database: no pickles and no further files."""
 
     def put(self, key: object) -> tuple[str, bool]:
         if type(key) is not str:
@@ -53,11 +53,11 @@ class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no 
         return value
 
     def remove(self, file_path: object) -> None:
-        """Nothing: no row of ours names a file, so one that does was put there to have it deleted."""
+        """Does nothing: rows of this index name no files. A row that does was forged to delete that file."""
 
 
 class Index:
-    """An open ledger. Every method may raise IndexUnavailableError through :func:`open_index`."""
+    """An open index. An error in a method leaves :func:`open_index` as IndexUnavailableError."""
 
     def __init__(self, ledger: diskcache.Cache) -> None:
         self._ledger = ledger
@@ -70,7 +70,7 @@ class Index:
         return int(self._ledger.volume())
 
     def replace(self, sizes: Iterable[tuple[str, int]]) -> None:
-        """Forget everything and record these."""
+        """Record these sizes in place of all others."""
         with self._ledger.transact():
             self._ledger.clear()
             for name, size in sizes:
@@ -79,30 +79,30 @@ class Index:
 
 @contextmanager
 def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
-    """The index in ``folder``, and whether it is new and knows nothing yet.
+    """The index in ``folder``, and whether it is new and empty.
 
-    Raises IndexUnavailableError. A damaged database is deleted then, so that whoever opens it next makes a new one.
+    Raises IndexUnavailableError. A damaged database is then deleted, so that the next call makes a new one.
     """
     try:
         make_private(folder)
         new = not (folder / DBNAME).exists()
         if not new:
             _probe(folder / DBNAME)
-        # Without waiting for the disk (the files are the truth), and without diskcache's own eviction: it deletes ten
-        # rows at a time, which would empty a cache of few, large entries.
+        # No waiting for the disk, because the files are the truth. No eviction by diskcache: it deletes ten rows at a
+        # time, which would empty a cache of few, large entries.
         with diskcache.Cache(
             str(folder), TIMEOUT, LedgerDisk, eviction_policy="none", cull_limit=0, sqlite_synchronous=0
         ) as ledger:
             yield Index(ledger), new
     except Exception as error:
-        # diskcache makes attributes, pragmas and arguments of what it finds: a damaged database can raise anything.
+        # diskcache makes attributes, pragmas and arguments of what it reads: a damaged database can raise any error.
         if not _is_busy(error):
             _discard(folder)
         raise IndexUnavailableError(repr(error)) from error
 
 
 def _probe(database: Path) -> None:
-    """Raise what is wrong with the database, within TIMEOUT; diskcache would wait 60 seconds for a locked one."""
+    """Raise an error if the database is locked for TIMEOUT or damaged; diskcache would wait 60 seconds for a lock."""
     with closing(sqlite3.connect(database, timeout=TIMEOUT, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
@@ -115,5 +115,5 @@ def _is_busy(error: Exception) -> bool:
 
 def _discard(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # a file, or a link, where the folder should be
+    with suppress(OSError):  # a file or a link has the folder's name
         folder.unlink()

@@ -1,4 +1,4 @@
-"""What names an entry: everything that its bytes depend on, as one canonical JSON text."""
+"""Keys of entries: everything that an entry's bytes depend on, as one canonical JSON text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FORMAT_FOLDER = f"v{FORMAT_VERSION}"
 
 SUFFIX = ".safetensors"
 
-# <kind>s/<key hash>, or <kind>s/<token>-<key hash> of the kinds that have a token.
+# <kind>s/<key hash>, or <kind>s/<token>-<key hash> for the kinds with a token.
 NAME = re.compile(r"((kernels|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors")
 
 
 def canonical_json(value: object) -> str:
-    """One text for one value: keys sorted, no spaces, ASCII only, no NaN.
+    """Equal values give equal texts: keys sorted, no spaces, ASCII only, no NaN.
 
-    Raises TypeError or ValueError for what JSON cannot say.
+    Raises TypeError or ValueError for values that JSON cannot hold.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -52,16 +52,17 @@ class Key(ABC):
 
     @property
     def text(self) -> str:
-        """The canonical JSON that is hashed into the entry's name, and stored in the entry to be compared."""
+        """The canonical JSON. Its hash names the entry, and the entry stores it for comparison."""
         return canonical_json({"format": FORMAT_VERSION, **self.fields()})
 
     @property
     def name(self) -> str:
+        """The entry's path relative to the format's folder."""
         return entry_name(self.text)
 
 
 class DeviceIdentity(NamedTuple):
-    """What makes a binary of one device useless on another; the texts are OpenCL's own."""
+    """The facts of a device that its binaries depend on, in OpenCL's own texts."""
 
     platform: str
     device: str
@@ -70,7 +71,7 @@ class DeviceIdentity(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelKey(Key):
-    """A program binary, by what the device's compiler sees: the source text and the build flags."""
+    """Key of a program binary: all that the device's compiler sees."""
 
     source: str
     flags: str
@@ -83,10 +84,10 @@ class KernelKey(Key):
 
 @dataclass(frozen=True)
 class ModelKey(Key):
-    """A prepared model.
+    """Key of a compiled model.
 
-    token, content: see ``tflgpu.cache.token``. options: JSON values, only those that change what is prepared.
-    version: of tflgpu.
+    token, content: the hashes of ``tflgpu.artifact.cache.token``. options: as JSON values, only those that change what
+    is compiled. version: of tflgpu.
     """
 
     token: int
@@ -108,7 +109,7 @@ class ModelKey(Key):
 
 @dataclass(frozen=True)
 class TuningKey(Key):
-    """Measured parameters of a kernel. kernel: all that its speed depends on. effort: how much was measured."""
+    """Key of a kernel's measured parameters. kernel: all that its speed depends on. effort: how much was measured."""
 
     kernel: str
     effort: str
@@ -127,7 +128,7 @@ class TuningKey(Key):
 
 
 class FileStamp(NamedTuple):
-    """What changes about a file when its content does; times in nanoseconds. ``changed`` cannot be set by a user."""
+    """The facts of a file that change with its content; times in nanoseconds. A user cannot set ``changed``."""
 
     device: int
     inode: int
@@ -137,14 +138,14 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> FileStamp:
-        """Raises OSError."""
+        """The stamp of the file at ``path``. Raises OSError."""
         found = os.stat(path)
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @dataclass(frozen=True)
 class SourceKey(Key):
-    """The content hash of a model file that has been hashed before, under a token that the caller gave."""
+    """Key of a model file's content hash, under a token that the caller gave."""
 
     token: int
     stamp: FileStamp

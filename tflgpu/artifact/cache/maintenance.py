@@ -1,4 +1,4 @@
-"""What the command line does with a cache: list it, check it, empty it, and pack it into a bundle."""
+"""Lists, checks and empties a cache for the command line, and packs it into a bundle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.disk_cache import Cache
 from tflgpu.artifact.cache.key import NAME, entry_name
 from tflgpu.artifact.cache.payload import UnreadableError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Finding(NamedTuple):
-    """An entry, the fields of its key (None if they cannot be read), and what is wrong with it (None if nothing is)."""
+    """An entry, the fields of its key (None if unreadable), and what is wrong with it (None if nothing is)."""
 
     entry: Entry
     key: Mapping[str, Any] | None
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 def survey(cache: Cache) -> list[Finding]:
-    """Every entry of every place, with its checksum checked; after them, files among the entries that are none."""
+    """Every entry of every place, with its checksum checked, and the other files of each directory."""
     found = [_examine(place, entry) for place in cache.places for entry in place.entries()]
     for place in cache.places:
         if isinstance(place, Directory):
@@ -37,7 +37,7 @@ def survey(cache: Cache) -> list[Finding]:
 
 
 def verify(cache: Cache) -> list[Finding]:
-    """What is wrong with a cache; empty if nothing is."""
+    """The faulty entries of a cache."""
     return [finding for finding in survey(cache) if finding.fault is not None]
 
 
@@ -46,8 +46,8 @@ def evict(
 ) -> list[Entry]:
     """Delete entries of the cache's directories, and return the deleted ones.
 
-    token: only entries of this model. unused_seconds: only entries that were not used for so long. limit: only as many
-    of these, the longest unused first, as leave the directory at so many bytes; by default all of them.
+    token: only entries of this model. unused_seconds: only entries that were not used for so long. limit: delete these,
+    the longest unused first, until the directory takes no more than so many bytes; by default delete all of them.
     """
     removed = []
     for place in cache.places:
@@ -66,7 +66,7 @@ def evict(
 
 
 def pack(cache: Cache, bundle: Path, names: Collection[str] | None = None) -> int:
-    """Write sound entries of the cache (``names``, or all) into a bundle and return its size. Raises OSError."""
+    """Write undamaged entries (``names``, or all) into a bundle. Returns its size in bytes. Raises OSError."""
     from tflgpu.artifact.cache.bundle import write_bundle
 
     contents: dict[str, mmap.mmap | memoryview] = {}
@@ -84,7 +84,7 @@ def _examine(place: Directory | Bundle, entry: Entry) -> Finding:
         buffer = place.open(entry.name)
         if buffer is None:
             return Finding(entry, None, "vanished")
-        key = artifact.read(buffer).key
+        key = payload.read(buffer).key
         named = entry_name(key)
     except UnreadableError as error:
         return Finding(entry, None, str(error))
@@ -94,6 +94,6 @@ def _examine(place: Directory | Bundle, entry: Entry) -> Finding:
 
 
 def _token(entry: Entry) -> int | None:
-    """The model token in an entry's name."""
+    """The model token in an entry's name; None if it has none."""
     named = NAME.fullmatch(entry.name)
     return int(named["token"], 16) if named and named["token"] else None

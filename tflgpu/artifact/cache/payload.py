@@ -1,8 +1,7 @@
 """One entry as a file: safetensors whose last 16 bytes are a checksum of all bytes before them.
 
-The layout is specified in ``cache_format/README.md``. Files are written through the ``safetensors`` library. They are
-read here, because the library copies tensors out of its mapping; the format (8 bytes of header length, JSON, data) is
-small.
+``cache_format/README.md`` specifies the layout. The ``safetensors`` library writes the files. This module reads them,
+because the library copies tensors out of its mapping; the format (8 bytes of header length, JSON, data) is simple.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.cache.key import FORMAT_VERSION, canonical_json
 
-# The one entry of the header's __metadata__: the library writes several in random order, and equal entries shall be
+# The only item of the header's __metadata__: the library writes several in random order, but equal entries must be
 # equal files.
 DESCRIPTION = "tflgpu-cache"
 
@@ -28,7 +27,7 @@ CHECKSUM = "~xxh3_128"
 
 CHECKSUM_BYTES = 16
 
-# Without BOOL: the library puts it behind bytes, where the checksum has to be.
+# Without BOOL: the library puts it after bytes, where the checksum has to be.
 DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
@@ -52,7 +51,7 @@ Buffer = mmap.mmap | memoryview
 
 
 class UnreadableError(Exception):
-    """An entry that must not be used. ``cause`` is one of "damaged" and "format"."""
+    """An entry that must not be used. cause: "damaged" or "format"."""
 
     def __init__(self, cause: str, message: str) -> None:
         self.cause = cause
@@ -60,7 +59,7 @@ class UnreadableError(Exception):
 
 
 class Payload(NamedTuple):
-    """An entry as read. ``tensors`` are read-only views of the mapped file, which lives as long as they do."""
+    """An entry as read. ``tensors`` are read-only views of the mapped file, and keep it mapped."""
 
     key: str
     metadata: Mapping[str, Any]
@@ -79,7 +78,7 @@ def check(tensors: Mapping[str, NDArray[Any]]) -> None:
 def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> int:
     """Write an entry to ``path``, make it durable, and return its size in bytes.
 
-    The tensors must have passed :func:`check`. Raises OSError; ``path`` may then hold anything.
+    The tensors must have passed :func:`check`. Raises OSError, and can then leave a broken file at ``path``.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -89,7 +88,7 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
     dense[CHECKSUM] = np.zeros(CHECKSUM_BYTES, np.uint8)
     try:
         save_file(dense, path, {DESCRIPTION: canonical_json(description)})
-    except SafetensorError as error:  # of the checks above, only input and output are left to fail
+    except SafetensorError as error:  # the tensors are checked, so only input and output can fail
         raise OSError(str(error)) from error
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         _, entries, _ = _header(mapped)
@@ -104,7 +103,7 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
 
 
 def read(buffer: Buffer, key: str | None = None) -> Payload:
-    """The entry in ``buffer``, checked. ``key``: the text that the entry must have been stored for.
+    """The entry in ``buffer``, checked. key: text of the key that the entry must have.
 
     Raises UnreadableError.
     """
@@ -115,13 +114,13 @@ def read(buffer: Buffer, key: str | None = None) -> Payload:
         _check_version(description)
         data = memoryview(buffer)[start:]
         tensors = {name: _view(entry, data) for name, entry in entries.items() if name != CHECKSUM}
-        artifact = Payload(canonical_json(description["key"]), description["metadata"], tensors)
+        found = Payload(canonical_json(description["key"]), description["metadata"], tensors)
     except _MALFORMED as error:
-        # The checksum is right, so this was written so: by something else, or by someone.
+        # The checksum is right, so another program wrote this file.
         raise UnreadableError("damaged", f"is not an entry of this cache: {error!r}") from error
-    if key is not None and artifact.key != key:
+    if key is not None and found.key != key:
         raise UnreadableError("damaged", "is the entry of another key")
-    return artifact
+    return found
 
 
 def _checksum(buffer: Buffer) -> bytes:
@@ -130,7 +129,7 @@ def _checksum(buffer: Buffer) -> bytes:
 
 
 def _header(buffer: Buffer) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """The description, the tensors' entries, and where the data begin. Raises one of _MALFORMED."""
+    """The description, the tensors' header entries, and the offset of the data. Raises one of _MALFORMED."""
     length = int.from_bytes(buffer[:8], "little")
     start = 8 + length
     if start > len(buffer):
@@ -153,7 +152,7 @@ def _view(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
 
 
 def _check_version(description: Mapping[str, Any]) -> None:
-    """Raise UnreadableError for an entry in another format, which may differ in all but having a version."""
+    """Raise UnreadableError for an entry in another format. Every format has a version; all else may differ."""
     version = int(description["version"])
     if version != FORMAT_VERSION:
         raise UnreadableError(
@@ -162,7 +161,7 @@ def _check_version(description: Mapping[str, Any]) -> None:
 
 
 def _diagnosis(buffer: Buffer) -> UnreadableError:
-    """Why a checksum is wrong: other versions may have theirs elsewhere, or none."""
+    """The error for a wrong checksum. Entries of another format can have theirs elsewhere, or none."""
     try:
         _check_version(_header(buffer)[0])
     except UnreadableError as other_format:

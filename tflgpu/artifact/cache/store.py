@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tflgpu.artifact.cache import payload as artifact
+from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.directory import check_private, make_private
 from tflgpu.artifact.cache.faults import warn_once
 from tflgpu.artifact.cache.key import FORMAT_FOLDER, NAME, Key
 
-# A writer needs seconds; a temporary file of this age has lost its writer.
+# Writing an entry takes seconds: the writer of a temporary file of this age no longer runs.
 STALE_SECONDS = 3600.0
 
 
 class Entry(NamedTuple):
-    """What a directory or a bundle lists.
+    """An entry of a directory or a bundle.
 
-    used: when it was stored or last read, in seconds since 1970; 0 in a bundle.
+    place: path of the directory or bundle. used: when it was stored or last read, in seconds since 1970; 0 in a bundle.
     """
 
     place: Path
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Directory:
-    """The entries below ``path``. ``limit``: bytes that they may take."""
+    """The entries below ``path``. limit: bytes that they may take."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self.path, self.limit = path, limit
@@ -58,28 +58,28 @@ class Directory:
             return None
         with file:
             if os.fstat(file.fileno()).st_size == 0:
-                raise artifact.UnreadableError("damaged", "is empty")
+                raise payload.UnreadableError("damaged", "is empty")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def mark_used(self, name: str) -> None:
-        """Make now the file's time of modification; the access time is not ours, any look at the file may set it."""
-        with suppress(OSError):  # read-only, or gone: then nothing is evicted, or nothing is left to be
+        """Set the file's time of modification to now. Other programs can change its time of access."""
+        with suppress(OSError):  # read-only, so nothing is evicted; or deleted
             os.utime(self._entries / name)
 
     def put(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
-        """Write or replace an entry, then evict what the limit asks for. Raises OSError and CacheDirectoryError."""
+        """Write or replace an entry, then evict others beyond the limit. Raises OSError and CacheDirectoryError."""
         import tempfile  # not needed by a warm start
 
         target = self._entries / key.name
         for folder in (self.path, self._entries, self._temporary, target.parent):
             make_private(folder)
-        check_private(self.path)  # it may have been removed, and come back as another's
+        check_private(self.path)  # another user may have replaced it since it was opened
         self._remove_stale()
         handle, name = tempfile.mkstemp(dir=self._temporary)
         os.close(handle)
         written = Path(name)
         try:
-            size = artifact.write(written, key.text, tensors, metadata)
+            size = payload.write(written, key.text, tensors, metadata)
             if size > self.limit:
                 warn_once("limit", f"an entry of {size} bytes is larger than the cache's limit of {self.limit}")
                 return
@@ -89,15 +89,15 @@ class Directory:
         self._account(key.name, size)
 
     def entries(self) -> Iterator[Entry]:
-        """All entries. What vanishes meanwhile is left out."""
+        """All entries. One that is deleted meanwhile is left out."""
         return (entry for entry in self._files() if NAME.fullmatch(entry.name))
 
     def strangers(self) -> Iterator[Entry]:
-        """Files among the entries that are none by their names."""
+        """Files among the entries that are not named like entries."""
         return (entry for entry in self._files() if not NAME.fullmatch(entry.name))
 
     def remove(self, name: str) -> bool:
-        """Delete an entry; whoever has it mapped keeps it. False if it could not be deleted."""
+        """Delete an entry; a process that has it mapped can still read it. False if it could not be deleted."""
         try:
             (self._entries / name).unlink(missing_ok=True)
         except OSError:
@@ -105,7 +105,7 @@ class Directory:
         return True
 
     def shrink(self, limit: int, candidates: Iterable[Entry]) -> list[Entry]:
-        """Delete candidates, the longest unused first, until what is left fits ``limit`` bytes; the deleted ones."""
+        """Delete candidates, the longest unused first, until all entries fit ``limit`` bytes. Returns the deleted."""
         excess = sum(entry.bytes for entry in self.entries()) - limit
         removed = []
         for entry in sorted(candidates, key=lambda entry: entry.used):
@@ -117,16 +117,16 @@ class Directory:
         return removed
 
     def refresh_index(self) -> None:
-        """Make the index say what the files say."""
+        """Make the index anew from the files."""
         from tflgpu.artifact.cache.index import IndexUnavailableError, open_index
 
         with suppress(IndexUnavailableError), open_index(self._index) as (index, _):
             index.replace((entry.name, entry.bytes) for entry in self.entries())
 
     def _account(self, name: str, size: int) -> None:
-        """Tell the index of a new entry, and evict if it says that the limit is passed.
+        """Add a new entry to the index, and evict others if the sum of sizes exceeds the limit.
 
-        Without an index the files are counted instead.
+        Without an index the sizes of the files are added up instead.
         """
         from tflgpu.artifact.cache.index import IndexUnavailableError, open_index
 
@@ -145,7 +145,7 @@ class Directory:
             self._make_room(name)
 
     def _make_room(self, newest: str) -> None:
-        """Shrink to the limit, without losing the entry that was just written."""
+        """Shrink to the limit, but keep the entry that was just written."""
         self.shrink(self.limit, [entry for entry in self.entries() if entry.name != newest])
 
     def _files(self) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""The two hashes of a model's bytes: its token, which names it, and its content hash, which proves it."""
+"""The two hashes of a model's bytes: its token, which names it, and its content hash, which identifies it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Bytes = bytes | bytearray | memoryview | mmap
 def model_token(data: Bytes) -> int:
     """The 64-bit model token: FarmHash's ``Fingerprint64`` of the model file's bytes.
 
-    It is the number that a TensorFlow Lite application computes for the same file. It is meant as a name: two models
-    may share one (by choice of the caller, or by accident), so what is found under it is checked by its content hash.
+    TensorFlow Lite applications compute the same number for the same file. Two models can share a token, by choice of
+    the caller or by accident, so an entry that is found by it is also checked by its content hash.
     """
     import farmhash
 
-    # It takes bytes, and arrays as they lie; other buffers would have to be copied.
+    # farmhash takes bytes and arrays without a copy; other buffers become arrays.
     token: int = farmhash.fingerprint64(data if isinstance(data, bytes) else np.frombuffer(data, np.uint8))
     return token
 

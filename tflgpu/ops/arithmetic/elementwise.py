@@ -1,4 +1,4 @@
-"""Elementwise operators: each becomes a ``map`` node with one step, ready to fuse into its producer."""
+"""Elementwise operators: each becomes a ``map`` node with one epilogue op, which can be fused into its producer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BINARY = {
     "FLOOR_MOD": "floor_mod",
 }
 
-# The greatest versions of operators that have more than one; they differ in element types and ranks.
+# The greatest supported version of operators with more than one. Versions differ in element types and ranks.
 VERSIONS = {
     "ABS": 5,
     "COS": 2,
@@ -92,7 +92,7 @@ INTEGER_TYPES = {
     "SIGN": frozenset(("int32",)),
 }
 
-# On the device a float64 is a float, and a uint32 an int of the same bits, as it is for sums and products.
+# On the device a float64 is a float, and a uint32 an int of the same bits: sums and products have the same bits, too.
 OTHER_TYPES = {
     "ADD": frozenset(("uint32",)),
     "SUB": frozenset(("uint32",)),
@@ -105,10 +105,10 @@ TANH = 4  # of the schema's ActivationFunctionType
 
 
 def map_node(site: Site, emit: Emitter, function: str, operands: Sequence[Tensor], dtype: str | None = None) -> Tensor:
-    """One step over broadcast operands, then the fused activation; of the last operand's type, or ``dtype``.
+    """A map node: one epilogue op over broadcast operands, then the fused activation.
 
-    The kernel walks a *primary* input: a computed one of the full shape if there is one, so that it can be
-    fused with the node that computes it.
+    The node's input 0 is a computed operand of the full shape if there is one, so that the node can be fused into the
+    one that computes it. dtype: of the result, by default the last operand's.
     """
     shape = np.broadcast_shapes(*(t.shape for t in operands))
     full = [t for t in operands if t.shape == shape]
@@ -174,7 +174,7 @@ for _code, _function in BINARY.items():
 @declare("QUANTIZE", versions=6, inputs=1)
 @declare("DEQUANTIZE", versions=9, inputs=1, types=FLOATS | {"float16"})
 def requantize(site: Site, emit: Emitter) -> Tensor:
-    """Nothing to compute in the float view: the output's own quantization is simulated by the lowering."""
+    """The float view has nothing to compute: lowering adds the rounding to the output's grid."""
     return emit.node("map", [site.input(0)], site.input(0).shape, dtype="float32")
 
 
@@ -209,7 +209,7 @@ def _add_n_reasons(site: Site) -> Iterator[str]:
 
 @declare("ADD_N", versions=1, inputs=(2, 1000), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
 def add_n(site: Site, emit: Emitter) -> Tensor:
-    """A chain of sums, which fusion joins up to the number of inputs that a kernel can take."""
+    """A chain of sums. Fusion merges them, up to the number of inputs that a kernel can take."""
     total = emit.node("map", [site.input(0)], site.input(0).shape)
     for i in range(1, len(site.inputs)):
         total = map_node(site, emit, "add", [total, site.input(i)])

@@ -24,7 +24,7 @@ BOOL = frozenset(("bool",))
 
 _REAL = FLOATS | {"float16", "float64"}
 
-_COMPARISON_UNIT = 2.0**-8  # of TFLite's 8-bit comparisons
+_COMPARISON_UNIT = 2.0**-8  # TFLite compares 8-bit tensors in multiples of this
 
 
 def _comparison_reasons(site: Site) -> Iterator[str]:
@@ -46,16 +46,16 @@ def _comparison(function: str) -> Emit:
 
 
 def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
-    """A quantized operand as TFLite's comparisons of 8-bit tensors see it: in multiples of 1/256, whatever its scale.
+    """A quantized operand as TFLite compares 8-bit tensors: in multiples of 1/256, for every scale.
 
-    They take the scale as ``mantissa * 2**exponent``, round after multiplying by the mantissa and again after shifting
-    by the exponent (ComparisonWithScaling in TFLite's comparisons.h); neither is defined for a scale of 1 or more.
+    TFLite takes the scale as ``mantissa * 2**exponent``. It rounds after multiplying by the mantissa, and again after
+    shifting by the exponent (ComparisonWithScaling in its comparisons.h). A scale of 1 or more is not defined there.
     """
     if grid is None or grid.dtype not in ("int8", "uint8") or not 0 < grid.scale < 1:
         return x
     _, exponent = frexp(grid.scale)
     units = (2.0**exponent * _COMPARISON_UNIT, _COMPARISON_UNIT)
-    limits = -(2.0**31), 2.0**31  # of 32-bit fixed point, far from any value
+    limits = -(2.0**31), 2.0**31  # of 32-bit fixed point; values are far inside
     epilogue = tuple(EpilogueOp("simulate", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
     return emit.node("map", [x], x.shape, epilogue=epilogue, precise=True)
 
@@ -93,7 +93,7 @@ def _select_reasons(site: Site) -> Iterator[str]:
 
 @declare("SELECT", versions=4, inputs=3, types=ANY, reasons=_select_reasons)
 def select(site: Site, emit: Emitter) -> Tensor:
-    """A condition of rank 1 chooses whole rows, that is along the first axis, unlike in broadcasting."""
+    """A condition of rank 1 chooses whole rows: it follows the first axis, where broadcasting would take the last."""
     condition, x, y = (site.input(i) for i in range(3))
     if len(condition.shape) == 1:
         condition = reshape_node(emit, condition, condition.shape + (1,) * (len(x.shape) - 1))
@@ -111,7 +111,7 @@ def select_v2(site: Site, emit: Emitter) -> Tensor:
 
 
 def _conversion(source: str, target: str) -> tuple[str, ...]:
-    """Step functions that lead from one element type to another; 64-bit integers have 32 bits on the device."""
+    """Functions of epilogue ops that convert element types. 64-bit integers have 32 bits on the device."""
     if target == "bool":
         return ("to_bool",) if source != "bool" else ()
     if target in _REAL:
@@ -132,7 +132,7 @@ def _cast_reasons(site: Site) -> Iterator[str]:
 
 @declare("CAST", versions=9, inputs=1, types=ANY, reasons=_cast_reasons)
 def cast(site: Site, emit: Emitter) -> Tensor:
-    """To the type of the output tensor: old converters left the options' types unset."""
+    """The output tensor has the target type: old converters did not set the types in the options."""
     x, target = site.input(0), site.output_types[0]
     functions = _conversion(x.dtype, target)
     epilogue = tuple(EpilogueOp(function, (Value(i),)) for i, function in enumerate(functions))

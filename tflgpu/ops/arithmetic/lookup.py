@@ -1,7 +1,7 @@
-"""Functions that TFLite evaluates in a table for 16-bit tensors: linear between the ends of 512 segments.
+"""Functions that TFLite evaluates by a table for 16-bit tensors: 512 segments, linear between their ends.
 
-Where the function bends, that is many quanta off the function itself, so the table is built and read as TFLite does
-(LUTPopulateInt16 and LUTLookup in its common.h).
+Where a function is strongly curved, the table differs from it by many quanta. So the table is built and read as TFLite
+does (LUTPopulateInt16 and LUTLookup in its common.h).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tflgpu.ops.epilogue_ops import half_away
 
 SEGMENTS = 512
 
-# What stands for a result out of all bounds; the table clips it.
+# Stands for an infinite result; the table clips it.
 _BEYOND = 2.0**31
 
 
@@ -36,30 +36,33 @@ TABULATED: dict[str, Callable[[Array], Array]] = {"EXP": np.exp, "LOG": _log, "R
 
 @dataclass(frozen=True)
 class Lookup:
-    """Input 0 holds numbers of a 16-bit grid with this scale and zero point, input 1 is the table of integers."""
+    """Input 0 holds numbers on a 16-bit grid with this scale and zero point; input 1 is the table, int32 [513]."""
 
     scale: float
     zero: float
 
 
 def lookup_node(emit: Emitter, x: Tensor, grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Tensor:
-    """``function`` of a tensor on ``grid``, by a table of numbers on the grid ``result``; both are of 16 bits."""
+    """``function`` of ``x`` by a table. grid, result: the 16-bit grids of ``x`` and of the result."""
     entries = emit.constant(table(grid, result, function))
     attributes, epilogue = Lookup(grid.scale, grid.zero), (dequantize_op(result),)
     return emit.node("lookup", [x, entries], x.shape, attributes, epilogue)
 
 
 def table(grid: Grid, result: Grid, function: Callable[[Array], Array]) -> Array:
-    """The integers at the ends of the segments, each moved by half of the error in the middle of the next segment."""
+    """The integers at the ends of the segments, int32 [513].
+
+    Each is moved by half of the error in the middle of the segment after it, as in TFLite.
+    """
     least, greatest = grid.limits
-    low, step = grid.scale * (least - grid.zero), grid.scale * (greatest - least) / SEGMENTS
-    with np.errstate(all="ignore"):  # an absurd scale gives an absurd table, as it does in TFLite
-        starts = low + step * np.arange(SEGMENTS)
-        # TFLite divides by 2**16 steps between the limits, where there is one less.
+    low, width = grid.scale * (least - grid.zero), grid.scale * (greatest - least) / SEGMENTS
+    with np.errstate(all="ignore"):  # an extreme scale gives a useless table, as in TFLite
+        starts = low + width * np.arange(SEGMENTS)
+        # TFLite takes 2**16 quanta between the limits, where there are 2**16 - 1.
         quanta = np.divide(2.0**16 / (2.0**16 - 1), result.scale)
-        value, middle, end = (function(starts + shift) * quanta for shift in (0, step / 2, step))
+        value, middle, end = (function(starts + shift) * quanta for shift in (0, width / 2, width))
         value = half_away(value)
         error = half_away((value + end) / 2) - half_away(middle)
-        last = half_away(function(np.array(low + step * SEGMENTS)) * quanta)
+        last = half_away(function(np.array(low + width * SEGMENTS)) * quanta)
         entries: Array = np.clip(np.append(value - half_away(error / 2), last), *result.limits).astype(np.int32)
     return entries

@@ -21,7 +21,7 @@ class MatMul:
 
 
 def matrix_of(shape: Shape, adjoint: bool) -> tuple[int, int]:
-    """Rows and columns of the matrices of a tensor, as the product sees them."""
+    """Rows and columns of a tensor's matrices in the product: swapped if ``adjoint``."""
     return (shape[-1], shape[-2]) if adjoint else (shape[-2], shape[-1])
 
 

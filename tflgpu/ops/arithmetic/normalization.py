@@ -1,4 +1,4 @@
-"""L2_NORMALIZATION and LOCAL_RESPONSE_NORMALIZATION: channels divided by a measure of them, computed in float."""
+"""L2_NORMALIZATION and LOCAL_RESPONSE_NORMALIZATION: both divide by a norm of channels, computed in float."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.declaration import Emitter, Site, declare
 
-# What TFLite divides by where all channels are zero.
+# The least divisor in TFLite: channels may all be zero.
 LEAST_NORM = 1e-6
 
 
@@ -32,7 +32,7 @@ def _rank_reasons(site: Site) -> Iterator[str]:
 
 @declare("L2_NORMALIZATION", versions=2, inputs=1, reasons=_rank_reasons)
 def l2_normalization(site: Site, emit: Emitter) -> Tensor:
-    """The norm over the last axis is reduced in one node, so that no square has to fit into half precision."""
+    """One node computes the norm over the last axis, so that no square is stored in half precision."""
     x, least = site.input(0), emit.constant(np.array(LEAST_NORM, np.float32))
     epilogue = (EpilogueOp("sqrt", (Value(0),)), EpilogueOp("maximum", (Value(1), Input(1))))
     axes = (len(x.shape) - 1,)

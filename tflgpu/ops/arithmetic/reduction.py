@@ -1,4 +1,4 @@
-"""Reductions over any axes, softmax and ARG_MAX: each result depends on many elements. Float sums are never in half."""
+"""Reductions over any axes, softmax, ARG_MAX and ARG_MIN. Sums of floats are computed in float, never in half."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tflgpu.ops.movement.shaping import reshape_node
 
 @dataclass(frozen=True)
 class Reduce:
-    """Over ``axes`` (normal, sorted), which stay with size 1."""
+    """A reduction over ``axes`` (non-negative, sorted), which stay with size 1. function: a value of REDUCERS."""
 
     function: str
     axes: tuple[int, ...]
@@ -34,7 +34,7 @@ REDUCERS = {
     "REDUCE_ALL": "all",
 }
 
-# The reductions of no elements that have a value; TFLite knows no infinities here.
+# Results over no elements, where the function has one. As in TFLite, they are never infinite.
 OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
     "sum": lambda _: 0,
     "prod": lambda _: 1,
@@ -51,7 +51,7 @@ def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Over the last axis: exp(beta * x) / sum(exp(beta * x)), or its logarithm."""
+    """exp(beta * x) / sum(exp(beta * x)) over the last axis; its logarithm if ``log``."""
 
     beta: float
     log: bool = False
@@ -66,12 +66,12 @@ class ArgExtreme:
 
 
 def _listed_axes(site: Site) -> list[int | None]:
-    """The axes that input 1, a constant, lists; None for each that input 0 does not have."""
+    """The axes in the constant input 1, as non-negative numbers; None for each that input 0 does not have."""
     return [normal_axis(a, len(site.input(0).shape)) for a in numbers(site, 1)]
 
 
 def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
-    """The shape of input 0 reduced over ``axes``, with or without axes of size 1 in their places."""
+    """The shape of input 0 reduced over ``axes``; these stay with size 1 if the operator keeps dimensions."""
     shape = enumerate(site.input(0).shape)
     if site.options.get("keep_dims"):
         return tuple(1 if i in axes else d for i, d in shape)
@@ -79,10 +79,10 @@ def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
 
 
 def _axes(site: Site) -> tuple[int, ...] | None:
-    """The axes to reduce over, sorted; None if they are not known or not all axes of the input.
+    """The axes to reduce over, sorted; None if they are unknown, or if one is not an axis of the input.
 
-    Axes that are computed at run time are known by their number (TensorFlow lets none be listed twice) and by the
-    result's shape, if no others lead to that shape.
+    Axes that are computed at run time follow from their number (TensorFlow does not allow one twice) and from the
+    declared shape of the result, if only one choice of axes leads to that shape.
     """
     if site.constant(1) is not None:
         axes = {a for a in _listed_axes(site) if a is not None}
@@ -118,7 +118,7 @@ def _reduction(function: str) -> Emit:
 def reduce_node(
     emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], epilogue: tuple[EpilogueOp, ...] = ()
 ) -> Tensor:
-    """``x`` reduced over ``axes`` (normal, sorted), which stay with size 1."""
+    """``x`` reduced over ``axes`` (non-negative, sorted), which stay with size 1."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
     return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue)
 
@@ -132,7 +132,7 @@ for _code, _function in REDUCERS.items():
 
 
 def single_axis(site: Site) -> int | None:
-    """The one axis that input 1, a constant, names, None if it names none of input 0's."""
+    """The one axis in the constant input 1, as a non-negative number; None if it is not an axis of input 0."""
     axes = _listed_axes(site)
     return axes[0] if len(axes) == 1 else None
 
@@ -148,10 +148,10 @@ def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
         x, axis = site.input(0), single_axis(site)
         assert axis is not None
-        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        before, after = x.shape[:axis], x.shape[axis + 1 :]
         attributes = ArgExtreme(axis, greatest)
-        y = emit.node("arg_extreme", [x], (*before, 1, *behind), attributes, dtype=site.output_types[0])
-        return reshape_node(emit, y, before + behind)
+        y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, dtype=site.output_types[0])
+        return reshape_node(emit, y, before + after)
 
     return emit_arg_extreme
 

@@ -1,4 +1,4 @@
-"""CUMSUM and TOPK_V2: results along one axis that depend on what came before them."""
+"""CUMSUM and TOPK_V2: each result depends on many elements along one axis, and on their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES = frozenset(("float32", "int32", "int64"))
 
 @dataclass(frozen=True)
 class CumulativeSum:
-    """Along ``axis`` (normal); ``exclusive`` sums end before the element, ``reverse`` ones begin at the last."""
+    """Sums along ``axis`` (non-negative). ``exclusive``: without the element itself. ``reverse``: from the last one."""
 
     axis: int
     exclusive: bool
@@ -24,7 +24,7 @@ class CumulativeSum:
 
 @dataclass(frozen=True)
 class TopK:
-    """The greatest elements of the last axis in descending order, of equal ones the first; or their indices."""
+    """The greatest elements of the last axis, or their indices, in descending order; the first of equal ones first."""
 
     result: Literal["values", "indices"]
 

@@ -16,9 +16,9 @@ from tflgpu.ops.movement.shaping import reshape_node
 
 @dataclass(frozen=True)
 class Convolution:
-    """Inputs: image NHWC, weights [out, kh, kw, in / groups], perhaps bias [out].
+    """Inputs: image NHWC, weights [out, kh, kw, in / groups], optionally bias [out].
 
-    Weights that are no constants are packed by a node of their own before kernels are chosen (``packed_weights.py``).
+    A node of its own packs weights that are not constant (``tflgpu/passes/pack_weights.py``).
     """
 
     window: Window
@@ -27,7 +27,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """Inputs: image NHWC, weights [1, kh, kw, channels * multiplier], perhaps bias.
+    """Inputs: image NHWC, weights [1, kh, kw, channels * multiplier], optionally bias [channels * multiplier].
 
     Output channel o reads input channel o // multiplier.
     """
@@ -38,9 +38,9 @@ class Depthwise:
 
 @dataclass(frozen=True)
 class TransposeConvolution:
-    """Inputs: image NHWC, weights [out, kh, kw, in] (as for a convolution), perhaps bias.
+    """Inputs: image NHWC, weights [out, kh, kw, in], optionally bias [out].
 
-    ``window`` leads from output back to input.
+    ``window`` is that of the convolution from the output back to the input.
     """
 
     window: Window
@@ -61,7 +61,7 @@ def convolution_node(
     shape: Shape,
     attributes: Convolution | Depthwise | TransposeConvolution | None,
 ) -> Tensor:
-    """A node of ``kind`` for image, weights and bias. A bias that is no constant is its first step, an addition."""
+    """A node of ``kind`` for image, weights and bias. The first epilogue op adds a bias that is not constant."""
     bias = operands[2]
     if bias is None or bias.is_constant:
         return emit.node(kind, operands, shape, attributes, emit.activation(site))
@@ -111,13 +111,13 @@ def depthwise_conv_2d(site: Site, emit: Emitter) -> Tensor:
     _, kh, kw, out = weights.shape
     window = window_of(site, (kh, kw), image.shape)
     shape = (image.shape[0], *window.output(*image.shape[1:3]), out)
-    # The depth_multiplier option is redundant, and absent in some files: the shapes say it.
+    # The shapes give the multiplier: the option depth_multiplier is absent in some files.
     attributes = Depthwise(window, out // image.shape[3])
     return convolution_node(site, emit, "depthwise", (image, weights, bias), shape, attributes)
 
 
 def _transposed_shape(site: Site) -> Shape | None:
-    """The output shape that input 0 asks for; if that is computed at run time, the one that the file declares."""
+    """The output shape in input 0; if that is computed at run time, the one that the file declares."""
     shape = site.constant(0)
     return site.output_shapes[0] if shape is None else tuple(map(int, shape.reshape(-1)))
 
@@ -172,7 +172,7 @@ def fully_connected(site: Site, emit: Emitter) -> Tensor:
     final = (*x.shape[:-1], out) if site.options.get("keep_num_dims") else result
     declared = site.output_shapes[0]
     if declared is not None and prod(declared) == prod(final):
-        final = declared  # files before version 5 of the operator keep dimensions without saying so
+        final = declared  # before version 5, the operator keeps dimensions without an option
     if weights.is_constant:
         y = convolution_node(site, emit, "fully_connected", (rows, weights, bias), result, None)
         return reshape_node(emit, y, final)

@@ -1,4 +1,4 @@
-"""Custom operators of MediaPipe's models: transposed convolution with bias, pooling that remembers its maxima.
+"""Custom operators of MediaPipe's models: transposed convolution with bias, pooling with the maxima's indices.
 
 Their options are raw C structs of 32-bit integers (TfLiteTransposeConvParams and TfLitePoolParams).
 """
@@ -16,19 +16,19 @@ from tflgpu.ops.image.convolution import TransposeConvolution, bias_reasons, con
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Padding, Window, same_padding
 
-SAME, VALID = 1, 2  # TfLitePadding, which begins with "unknown"
+SAME, VALID = 1, 2  # of TfLitePadding; 0 is "unknown"
 
 
 @dataclass(frozen=True)
 class PoolIndex:
-    """Which element of its window is the greatest, counted in rows from the upper left corner, as a float."""
+    """The index of the greatest element of its window, row by row from the upper left corner, as a float."""
 
     window: Window
 
 
 @dataclass(frozen=True)
 class Unpool:
-    """Values back to where they were the maxima of their windows, zeros elsewhere. Windows do not overlap."""
+    """Inputs: values and the PoolIndex of each. The values at these places, zeros elsewhere. Windows do not overlap."""
 
     window: Window
 
@@ -48,7 +48,7 @@ def _window(padding: int, stride: tuple[int, int], kernel: tuple[int, int], imag
 
 
 def _upsampled(padding: int, stride: tuple[int, int], kernel: tuple[int, int], image: Shape) -> tuple[int, int]:
-    """Height and width of which a window over them leads back to ``image``."""
+    """The height and width from which the window leads back to ``image``."""
     height, width = (
         size * s if padding == SAME else (size - 1) * s + k
         for size, s, k in zip(image[1:3], stride, kernel, strict=True)
@@ -127,7 +127,7 @@ def _unpool_reasons(site: Site) -> Iterator[str]:
 def max_unpooling(site: Site, emit: Emitter) -> Tensor:
     values, indices, options = site.input(0), site.input(1), _integers(site, 6)
     assert options is not None
-    # Windows that do not overlap cover the output without padding, whatever the option says.
+    # Windows that do not overlap cover the output without padding; the padding option has no effect.
     window = _window(VALID, _stride(options), _kernel(options), values.shape)
     height, width = _upsampled(VALID, _stride(options), _kernel(options), values.shape)
     shape = (values.shape[0], height, width, values.shape[3])

@@ -1,4 +1,4 @@
-"""Average, maximum and L2 pooling. Padding never counts: not in an average's divisor, not as a candidate maximum."""
+"""Average, maximum and L2 pooling. Padding counts neither in an average's divisor nor as a maximum."""
 
 from __future__ import annotations
 

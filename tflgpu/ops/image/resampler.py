@@ -1,4 +1,4 @@
-"""Resampler: an image at places that another tensor gives (tfa.image.resampler in TensorFlow Addons)."""
+"""Resampler: an image, sampled at the places that another tensor holds (tfa.image.resampler in TensorFlow Addons)."""
 
 from __future__ import annotations
 

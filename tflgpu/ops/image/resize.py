@@ -1,4 +1,4 @@
-"""RESIZE_BILINEAR with its three ways to place pixels."""
+"""RESIZE_BILINEAR: by size, with aligned corners, or with half-pixel centers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tflgpu.ops.declaration import Emitter, Site, declare, static
 
 @dataclass(frozen=True)
 class Resize:
-    """Output pixel i samples input position ``i * scale + offset`` along each axis, clamped to the image."""
+    """Output pixel i samples input position ``i * scale + offset``, clamped to the image.
+
+    scale, offset: for height and width.
+    """
 
     scale: tuple[float, float]
     offset: tuple[float, float]
@@ -32,7 +35,7 @@ def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
     assert size is not None
     target = int(size[0]), int(size[1])
     corners, centers = site.options.get("align_corners"), site.options.get("half_pixel_centers")
-    # TFLite's rule: aligned corners only where there are two corners to align.
+    # As in TFLite, corners are aligned only along an axis that has two of them.
     ratios = tuple(
         (old - 1) / (new - 1) if corners and new > 1 else old / new
         for old, new in zip(image.shape[1:3], target, strict=True)

@@ -1,4 +1,4 @@
-"""What convolutions and pooling share: a window that slides over height and width."""
+"""The window of convolutions and pooling, which slides over height and width."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Window:
         return h, w
 
     def padded(self, extra: Padding) -> Window:
+        """The same window with more padding."""
         return replace(self, padding=Padding(*(a + b for a, b in zip(self.padding, extra, strict=True))))
 
     @property
@@ -51,7 +52,7 @@ POINTWISE = Window((1, 1), (1, 1), (1, 1), Padding(0, 0, 0, 0))
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """TensorFlow's SAME: the output has ceil(size / stride) pixels, an odd zero goes behind."""
+    """TensorFlow's SAME: (zeros before, zeros after), so that the output has ceil(size / stride) pixels."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return total // 2, total - total // 2
 

@@ -55,7 +55,7 @@ def space_to_depth(site: Site, emit: Emitter) -> Tensor:
 
 
 def _blocks(site: Site) -> tuple[list[int], list[tuple[int, int]]]:
-    """The block's size and the margins (paddings or crops) along each spatial axis, the axes behind the batch."""
+    """Block size and margins (paddings or crops) of each spatial axis: these are the axes after the batch."""
     margins = numbers(site, 2)
     return numbers(site, 1), list(zip(margins[::2], margins[1::2], strict=True))
 
@@ -74,7 +74,7 @@ def _block_reasons(site: Site, margins: str) -> Iterator[str]:
 
 
 def _padded(site: Site) -> list[int]:
-    """Spatial sizes with the paddings."""
+    """The spatial sizes with paddings."""
     _, paddings = _blocks(site)
     return [d + sum(pair) for d, pair in zip(site.input(0).shape[1:], paddings, strict=False)]
 
@@ -88,7 +88,7 @@ def _to_batch_reasons(site: Site) -> Iterator[str]:
 
 @declare("SPACE_TO_BATCH_ND", versions=4, inputs=3, integers=(1, 2), types=ANY, reasons=_to_batch_reasons)
 def space_to_batch(site: Site, emit: Emitter) -> Tensor:
-    """Image ``block index * B + b`` of the result has the pixels at that place in the blocks of image b."""
+    """Image ``i * B + b`` of the result has the pixels at place i of all blocks of image b."""
     x, (block, paddings) = site.input(0), _blocks(site)
     batch, spatial = x.shape[0], len(block)
     positions = [Position((Digit(0, modulus=batch),))]
@@ -118,7 +118,7 @@ def _to_space_reasons(site: Site) -> Iterator[str]:
 
 @declare("BATCH_TO_SPACE_ND", versions=4, inputs=3, integers=(1, 2), types=ANY, reasons=_to_space_reasons)
 def batch_to_space(site: Site, emit: Emitter) -> Tensor:
-    """The inverse of :func:`space_to_batch`, with crops for paddings."""
+    """The inverse of :func:`space_to_batch`, with crops in place of paddings."""
     x, shape, (block, crops) = site.input(0), _spread(site), _blocks(site)
     spatial = len(block)
     images, pixels = [Digit(0)], list[Position]()

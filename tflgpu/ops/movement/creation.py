@@ -1,4 +1,4 @@
-"""Operators that make tensors from shapes and numbers."""
+"""FILL, SHAPE and RANGE: operators that make tensors from shapes and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``gather`` node: each element of its result is found by arithmetic on coordinates and by tensors of indices."""
+"""The ``gather`` node: arithmetic on coordinates and index tensors give the source of each element of its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tflgpu.ops.movement.shaping import AxisMap
 class Digit:
     """``step * ((coordinate + shift) // divisor % modulus)`` of the output's coordinate along ``axis``.
 
-    modulus: 0 leaves the modulo out. The sum with ``shift`` must not be negative where there is a divisor or modulus.
+    modulus: 0 for none. ``coordinate + shift`` must not be negative if there is a divisor or modulus.
     """
 
     axis: int
@@ -29,8 +29,8 @@ class Digit:
 class Lookup:
     """``step`` times an element of the node's input ``input``, a tensor of integers.
 
-    places: how each axis of that input follows the output.
-    limit: the greatest index; elements are clamped to ``0..limit``. None if any number is welcome.
+    places: for each axis of that input, the coordinate to read, given the output's coordinates.
+    limit: elements are clamped to ``0..limit``; None for no clamping.
     """
 
     input: int
@@ -51,8 +51,9 @@ class Position:
 class Gather:
     """Each output element is the element of input 0 at ``positions``, one for each of its axes.
 
-    fill: the result where a position leaves the source.
-    background: the input, of the output's shape, that has the result there. Without either, no position may leave it.
+    fill: the result where a position lies outside of input 0.
+    background: number of an input of the output's shape, which has the result there instead. Without ``fill`` and
+    ``background`` every position must lie inside.
     """
 
     positions: tuple[Position, ...]
@@ -66,7 +67,7 @@ def follow(axis: int) -> Position:
 
 
 def evaluate(attributes: Gather, inputs: list[Array], shape: Shape) -> Array:
-    """The numpy meaning of a ``gather`` node."""
+    """The result of a ``gather`` node of ``shape``, in numpy."""
     grid = np.indices(shape, sparse=True)
     source, inside, index = inputs[0], np.ones(shape, bool), list[Array]()
     for size, position in zip(source.shape, attributes.positions, strict=True):

@@ -1,7 +1,7 @@
 """Operators that look elements up by tensors of indices.
 
-An index that is only known at run time is clamped to the axis that it indexes: TFLite stops with an error there, a
-kernel can only see to it that it reads no memory of others.
+An index that is known only at run time is clamped to its axis. TFLite reports an error for an index out of range; a
+kernel cannot report one, and must not read outside of the tensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _range_reasons(indices: Array | None, limits: Array) -> Iterator[str]:
 
 
 def _gather_axes(site: Site) -> tuple[int, int] | None:
-    """(axis, batch_dims), both normal; None if they do not fit the inputs."""
+    """(axis, batch_dims), both non-negative; None if they do not fit the inputs."""
     x, indices = site.input(0).shape, site.input(1).shape
     axis, batch = normal_axis(site.options.get("axis", 0), len(x)), site.options.get("batch_dims", 0)
     batch += len(indices) if batch < 0 else 0
@@ -55,7 +55,7 @@ def gather(site: Site, emit: Emitter) -> Tensor:
 
 
 def _gather_node(emit: Emitter, x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
-    """``x[:axis] + indices[batch:] + x[axis + 1:]`` are the axes of the result."""
+    """A node whose result has the axes ``x[:axis] + indices[batch:] + x[axis + 1:]``. batch: number of batch axes."""
     new = len(indices.shape) - batch
     places = (*(AxisMap(i) for i in range(batch)), *(AxisMap(axis + i) for i in range(new)))
     positions = [follow(i if i < axis else i - 1 + new) for i in range(len(x.shape))]
@@ -115,7 +115,10 @@ def _one_hot_reasons(site: Site) -> Iterator[str]:
 
 @declare("ONE_HOT", versions=1, inputs=4, integers=(0, 1), types=ANY, reasons=_one_hot_reasons)
 def one_hot(site: Site, emit: Emitter) -> Tensor:
-    """The on value is a source of one element; only ``coordinate - index == 0`` does not leave it."""
+    """The source has one element, the on value; the off value is the fill.
+
+    The position is ``coordinate - index``: it lies inside of the source only if it is 0.
+    """
     indices, depth, off, axis = site.input(0), site.constant(1), site.constant(3), _one_hot_axis(site)
     assert depth is not None and off is not None and axis is not None
     shape = (*indices.shape[:axis], int(depth.reshape(-1)[0]), *indices.shape[axis:])
@@ -139,7 +142,7 @@ def _update_reasons(site: Site) -> Iterator[str]:
 
 @declare("DYNAMIC_UPDATE_SLICE", versions=6, inputs=3, integers=(2,), types=ANY, reasons=_update_reasons)
 def dynamic_update_slice(site: Site, emit: Emitter) -> Tensor:
-    """Starts are clamped so that the whole update fits, as XLA's operator of this name does."""
+    """Starts are clamped so that the whole update fits, as in XLA's operator of this name."""
     x, update, start = site.input(0), site.input(1), site.input(2)
     rooms = [d - u for d, u in zip(x.shape, update.shape, strict=True)]
     positions = tuple(

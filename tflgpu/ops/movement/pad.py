@@ -1,4 +1,4 @@
-"""PAD and PADV2. Paddings are constants, or kernels read them if the file declares the shape of the result."""
+"""PAD and PADV2. Paddings can be computed at run time if the file declares the shape of the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def _padded_shape(site: Site) -> Shape | None:
-    """The shape of the result, None if only a value at run time would tell."""
+    """The shape of the result; None if it is known only at run time."""
     if site.constant(1) is None:
         return site.output_shapes[0]
     margins = numbers(site, 1)

@@ -1,4 +1,4 @@
-"""Operators that join, split, repeat and reorder: each element of a result is one of an input."""
+"""Operators that join, split, repeat and reorder: each element of a result is an element of an input."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def _pack_reasons(site: Site) -> Iterator[str]:
 
 @declare("PACK", versions=5, inputs=(1, 120), types=ANY, reasons=_pack_reasons)
 def pack(site: Site, emit: Emitter) -> Tensor:
-    parts, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
+    inputs, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
     assert axis is not None
-    shape = parts[0].shape
-    layers = [emit.node("reshape", [t], (*shape[:axis], 1, *shape[axis:])) for t in parts]
+    shape = inputs[0].shape
+    layers = [emit.node("reshape", [t], (*shape[:axis], 1, *shape[axis:])) for t in inputs]
     if len(layers) == 1:
         return layers[0]
     return emit.node("concatenate", layers, (*shape[:axis], len(layers), *shape[axis:]), Concatenate(axis))
@@ -80,7 +80,7 @@ def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
 
 
 def _parts(emit: Emitter, x: Tensor, axis: int, sizes: Sequence[int]) -> list[Tensor]:
-    """Consecutive slices of ``x`` along ``axis``; one without elements is a constant."""
+    """Consecutive parts of ``x`` along ``axis``, of these sizes. A part without elements is a constant."""
 
     def part(start: int, size: int) -> Tensor:
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
@@ -169,7 +169,7 @@ def _mirrored(size: int, padding: tuple[int, int], mode: str) -> Array:
 
 
 def _take(emit: Emitter, x: Tensor, tables: Sequence[Array | None]) -> Tensor:
-    """``x`` at the coordinates that each axis' table lists; None takes the axis as it is."""
+    """``x`` at the coordinates that a table lists for each axis; None keeps an axis as it is."""
     inputs, positions, shape = [x], list[Position](), list[int]()
     for i, table in enumerate(tables):
         if table is None:
@@ -193,7 +193,7 @@ def resize_nearest_neighbor(site: Site, emit: Emitter) -> Tensor:
 
 
 def _nearest(old: int, new: int, corners: bool, centers: bool) -> Array:
-    """The nearest of ``old`` pixels to each of ``new``; in single precision, whose rounding decides close calls."""
+    """For each of ``new`` pixels the nearest of ``old``; in float32 as in TFLite, because rounding matters."""
     scale = _FLOAT32(old - 1) / _FLOAT32(new - 1) if corners and new > 1 else _FLOAT32(old) / _FLOAT32(new)
     place = (np.arange(new, dtype=_FLOAT32) + _FLOAT32(0.5 if centers else 0)) * scale
     nearest = np.floor(place + _FLOAT32(0.5)) if corners else np.floor(place)

@@ -15,7 +15,7 @@ from tflgpu.ops.declaration import ANY, Array, Emitter, Site, declare, normal_ax
 
 @dataclass(frozen=True)
 class AxisMap:
-    """Where an input coordinate comes from: ``start + step * (output coordinate of axis)``, or just ``start``."""
+    """An input coordinate: ``start + step * (output coordinate of axis)``; just ``start`` if ``axis`` is None."""
 
     axis: int | None
     start: int = 0
@@ -24,7 +24,7 @@ class AxisMap:
 
 @dataclass(frozen=True)
 class Rearrange:
-    """Each output element is one input element, or ``fill`` where a coordinate leaves the input.
+    """Each output element is one input element, or ``fill`` where a coordinate lies outside of the input.
 
     axes: one map for each input axis.
     """
@@ -35,18 +35,18 @@ class Rearrange:
 
 @dataclass(frozen=True)
 class Concatenate:
-    """Inputs of equal shape but for ``axis``, one behind the other."""
+    """The inputs one after another along ``axis``; their other axes are equal."""
 
     axis: int
 
 
 def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
-    """The same elements in the same order; nothing if the shape is right already."""
+    """``x`` with the same elements in the same order; ``x`` itself if it has this shape already."""
     return x if x.shape == shape else emit.node("reshape", [x], shape)
 
 
 def _target_shape(site: Site) -> Shape | None:
-    """The shape a RESHAPE asks for, by its second input or its options, one -1 resolved; None if it is impossible."""
+    """The shape of a RESHAPE's result, by its second input or options, with -1 resolved; None if it is impossible."""
     x, requested = site.input(0), site.constant(1)
     if len(site.inputs) > 1 and requested is None:
         return site.output_shapes[0]
@@ -57,7 +57,7 @@ def _target_shape(site: Site) -> Shape | None:
     shape = tuple(x.size // known if d == -1 else int(d) for d in wanted)
     image = prod(shape[1:])
     if site.resized and prod(shape) != x.size and image and x.size % image == 0:
-        return (x.size // image, *shape[1:])  # converters write the batch into the constant
+        return (x.size // image, *shape[1:])  # the constant holds the batch of the file
     return shape
 
 
@@ -124,17 +124,17 @@ def _concat_reasons(site: Site) -> Iterator[str]:
 
 @declare("CONCATENATION", versions=7, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
-    axis, parts = _concat_axis(site), [t for t in site.inputs if t is not None]
+    axis, inputs = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None
-    if len(parts) == 1:
-        return emit.node("map", parts, parts[0].shape, None, emit.activation(site))
-    shape = list(parts[0].shape)
-    shape[axis] = sum(t.shape[axis] for t in parts)
-    return emit.node("concatenate", parts, tuple(shape), Concatenate(axis), emit.activation(site))
+    if len(inputs) == 1:
+        return emit.node("map", inputs, inputs[0].shape, None, emit.activation(site))
+    shape = list(inputs[0].shape)
+    shape[axis] = sum(t.shape[axis] for t in inputs)
+    return emit.node("concatenate", inputs, tuple(shape), Concatenate(axis), emit.activation(site))
 
 
 def evaluate(attributes: Rearrange, x: Array, shape: Shape) -> Array:
-    """The numpy meaning of a ``rearrange`` node."""
+    """The result of a ``rearrange`` node of ``shape``, in numpy."""
     index: list[Array] = []
     inside = np.ones(shape, bool)
     for size, m in zip(x.shape, attributes.axes, strict=True):

@@ -1,7 +1,7 @@
-"""SLICE and STRIDED_SLICE. Bounds are constants, or kernels read them if the file declares the shape of the result.
+"""SLICE and STRIDED_SLICE. Bounds can be computed at run time if the file declares the shape of the result.
 
-A start that is only known at run time is moved until the result fits into the input: TFLite stops with an error there,
-a kernel can only see to it that it reads no memory of others.
+A start that is known only at run time is clamped so that the result lies inside the input. TFLite reports an error for
+a start out of range; a kernel cannot report one, and must not read outside of the tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def _slice_shape(site: Site) -> list[int | None]:
-    """The result's size along each axis, None where only a value at run time would tell."""
+    """The result's size along each axis; None where it is known only at run time."""
     begin, size = site.constant(1), site.constant(2)
     starts = [None] * len(site.input(0).shape) if begin is None else numbers(site, 1)
     wanted = [None] * len(starts) if size is None else numbers(site, 2)
@@ -61,8 +61,8 @@ def slice_(site: Site, emit: Emitter) -> Tensor:
 class _Axis:
     """One input axis of a strided slice.
 
-    entry: the place in begin, end and strides that speaks of it; None if it stays whole.
-    axis: the axis of the result; None if only one element is taken and the axis goes away.
+    size: of the input along the axis. entry: its index in begin, end and strides; None if the whole axis is taken.
+    axis: the axis of the result; None if one element is taken and the axis is dropped.
     """
 
     size: int
@@ -72,7 +72,7 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Range:
-    """``extent`` coordinates from ``start`` on; None for a start that is known at run time only."""
+    """``extent`` coordinates, ``step`` apart, from ``start`` on; None for a start that is known only at run time."""
 
     start: int | None
     step: int
@@ -86,15 +86,15 @@ def _mask(site: Site, name: str, entry: int) -> bool:
 def _axes(site: Site) -> tuple[list[_Axis], int]:
     """The masks of TensorFlow's strided slice (tensorflow.org/api_docs/python/tf/strided_slice) expanded.
 
-    Returns the axes of the input and the rank of the result, which has new axes besides.
+    Returns the axes of the input, and the rank of the result, which counts new axes too.
     """
     shape, entries = site.input(0).shape, range(site.input(1).size)
-    spoken_of = sum(not _mask(site, "ellipsis", i) and not _mask(site, "new_axis", i) for i in entries)
+    indexed = sum(not _mask(site, "ellipsis", i) and not _mask(site, "new_axis", i) for i in entries)
     axes: list[_Axis] = []
     rank = 0
     for i in entries:
         if _mask(site, "ellipsis", i):
-            for _ in range(len(shape) - spoken_of):
+            for _ in range(len(shape) - indexed):
                 axes.append(_Axis(shape[len(axes)], None, rank))
                 rank += 1
         elif _mask(site, "new_axis", i):
@@ -111,7 +111,7 @@ def _axes(site: Site) -> tuple[list[_Axis], int]:
 
 
 def _range(site: Site, of: _Axis, rank: int) -> _Range | None:
-    """What is taken of an axis of the input; None if how much of it is only known at run time."""
+    """The range that is taken of an input axis; None if its extent is known only at run time."""
     if of.entry is None:
         return _Range(0, 1, of.size)
     begin, end, strides = (None if site.constant(i) is None else numbers(site, i)[of.entry] for i in (1, 2, 3))
@@ -184,15 +184,15 @@ def strided_slice(site: Site, emit: Emitter) -> Tensor:
 
 
 def _position(of: _Axis, taken: _Range) -> Position:
-    steps = () if of.axis is None else (Digit(of.axis, step=taken.step),)
+    terms = () if of.axis is None else (Digit(of.axis, step=taken.step),)
     if taken.start is not None:
-        return Position(steps, taken.start)
+        return Position(terms, taken.start)
     assert of.entry is not None
-    return Position((*steps, Lookup(1, (AxisMap(None, of.entry),), None)))
+    return Position((*terms, Lookup(1, (AxisMap(None, of.entry),), None)))
 
 
 def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[_Axis, _Range]]) -> Tensor:
-    """``begin`` with negative numbers counted from the end of their axis, and all numbers where the ranges fit."""
+    """``begin`` with negative numbers counted from the end of their axis, then clamped so that the ranges fit."""
     size, least, greatest = (np.zeros(begin.size, np.int32) for _ in range(3))
     for axis, taken in pairs:
         if axis.entry is not None:
@@ -200,11 +200,11 @@ def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[_Axis, _Range]]) -> 
             size[axis.entry] = axis.size
             least[axis.entry], greatest[axis.entry] = max(0, -reach), axis.size - 1 - max(0, reach)
     inputs = [begin, *map(emit.constant, (np.zeros(1, np.int32), size, least, greatest))]
-    steps = (
+    epilogue = (
         EpilogueOp("less", (Value(0), Input(1))),
         EpilogueOp("mul", (Value(1), Input(2))),
         EpilogueOp("add", (Value(0), Value(2))),
         EpilogueOp("maximum", (Value(3), Input(3))),
         EpilogueOp("minimum", (Value(4), Input(4))),
     )
-    return emit.node("map", inputs, begin.shape, None, steps)
+    return emit.node("map", inputs, begin.shape, None, epilogue)

@@ -1,7 +1,8 @@
 """LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM.
 
-What the inputs give to the gates at all times is one convolution of single pixels; an ``lstm`` node then walks through
-time. The equations, the optional parts and the order of inputs are those of TFLite's ``lite/kernels/lstm_eval.cc``.
+A pointwise convolution computes what the inputs add to the gates, for all times at once; an ``lstm`` node then goes
+through the times in order. Equations, optional inputs and the order of inputs are those of TFLite's
+``lite/kernels/lstm_eval.cc``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tflgpu.ops.image.window import POINTWISE
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, reshape_node
 from tflgpu.ops.sequence.lstm_node import Lstm
 
-# Positions of inputs. The first four begin a row of four: for the input, forget, cell and output gate.
+# Positions of inputs. Each of these is the first of four inputs: for the input, forget, cell and output gate.
 WEIGHTS, RECURRENT, BIASES, NORMS = 1, 5, 12, 20
 
 PEEPHOLES = {0: 9, 1: 10, 3: 11}  # gate -> position
@@ -34,7 +35,7 @@ BASIC = 1  # of the schema's LSTMKernelType; the other one, 0, is the full kerne
 
 @dataclass(frozen=True)
 class _Weights:
-    """What an LSTM knows, its gates in the order of the node. Without ``norms``, the biases belong to the inputs."""
+    """The constants of an LSTM; gates are in the node's order. Without ``norms`` the convolution adds the biases."""
 
     inputs: Array  # [gates, cells, inputs]
     recurrent: Array  # [gates, cells, outputs]
@@ -63,7 +64,7 @@ def _lstm_reasons(site: Site) -> Iterator[str]:
 
 @declare("LSTM", versions=5, inputs=(1, 24), reasons=_lstm_reasons)
 def lstm(site: Site, emit: Emitter) -> Tensor | tuple[Tensor, ...]:
-    """A single time. The basic kind has five inputs, and gives its state instead of keeping it."""
+    """A single time. The basic kernel has five inputs, and returns its state instead of keeping it."""
     if site.options.get("kernel_type") == BASIC:
         return _emit_basic(site, emit)
     batch, depth = site.input(0).shape
@@ -103,9 +104,9 @@ def _full_reasons(site: Site, rank: int) -> Iterator[str]:
             yield from static(site, position, "weights or bias")
             if tensor.shape != shape:
                 yield f"input {position} has shape {list(tensor.shape)}; {list(shape)} was expected"
-    yield from _missing_parts(site)
+    yield from _group_reasons(site)
     clips = [site.options.get(name, 0.0) for name in ("cell_clip", "proj_clip")]
-    if not min(clips) >= 0:  # nor may one be NaN
+    if not min(clips) >= 0:  # NaN is an obstacle, too
         yield f"it clips cells and projection at {clips}; no negative numbers were expected"
     batch = x[1] if rank == 3 and site.options.get("time_major") else x[0]
     for position, size in ((HIDDEN, outputs), (CELL, cells)):
@@ -116,7 +117,7 @@ def _full_reasons(site: Site, rank: int) -> Iterator[str]:
 
 
 def _constant_shapes(site: Site) -> dict[int, Shape]:
-    """The shape that each constant input has, if it is there. Recurrent weights of one axis are a diagonal."""
+    """The expected shape of each constant input that may be present. Recurrent weights of one axis are a diagonal."""
     (inputs, cells, outputs), gates = _sizes(site), _gates(site)
     recurrent = (cells,) if len(site.input(RECURRENT + 1).shape) == 1 else (cells, outputs)
     shapes: dict[int, Shape] = {PROJECTION: (outputs, cells), PROJECTION_BIAS: (outputs,)}
@@ -126,17 +127,17 @@ def _constant_shapes(site: Site) -> dict[int, Shape]:
     return shapes
 
 
-def _missing_parts(site: Site) -> Iterator[str]:
-    """Optional parts that are there only in part."""
+def _group_reasons(site: Site) -> Iterator[str]:
+    """Obstacles in optional inputs that must be present together."""
     gates = _gates(site)
     if 0 in gates:
         missing = [p for p in (RECURRENT, BIASES) if site.optional(p) is None]
         yield from (f"it has weights for an input gate, but not input {p}" for p in missing)
-    parts = {
+    groups = {
         "peephole weights": [PEEPHOLES[g] for g in gates if g in PEEPHOLES],
         "factors of layer norm": [NORMS + g for g in gates],
     }
-    for name, positions in parts.items():
+    for name, positions in groups.items():
         present = [p for p in positions if site.optional(p) is not None]
         if present and present != positions:
             yield f"it has {name} in inputs {present}; all of {positions} or none were expected"
@@ -198,7 +199,7 @@ def _full_weights(site: Site) -> _Weights:
 
 
 def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Tensor, Lstm]:
-    """The node for ``x`` [batch, time, inputs], or with the first two exchanged; its last values become the state."""
+    """The node for ``x`` [batch, time, inputs], or [time, batch, inputs]; its last values become the state."""
     weights = _full_weights(site)
     gates, cells, outputs = weights.recurrent.shape
     attributes = Lstm(
@@ -221,17 +222,17 @@ def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Te
 
 
 def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:
-    """Activation, state, and what TFLite computes on the way: [x, activation], and its product with the weights."""
+    """The outputs: activation, state, x and old activation concatenated, and their product with the weights."""
     x, hidden, weights, bias, cell = (site.input(i) for i in range(5))
     (batch, inputs), cells = x.shape, hidden.shape[1]
-    order = [0, 2, 1, 3]  # its gates are input, cell, forget, output
+    order = [0, 2, 1, 3]  # the file's gates are input, cell, forget, output
     matrix, biases = _known(site, 2).reshape(4, cells, -1)[order], _known(site, 3).reshape(4, cells)[order]
     attributes = Lstm(1, 4, cells, cells, "tanh")
     split = _Weights(matrix[..., :inputs], matrix[..., inputs:], biases)
     result = _emit_node(emit, reshape_node(emit, x, (batch, 1, inputs)), (hidden, cell), split, attributes)
-    joined = emit.node("concatenate", [x, hidden], (batch, inputs + cells), Concatenate(1))
-    product = emit.node("fully_connected", [joined, weights, bias], (batch, 4 * cells))
-    return _last_outputs(emit, result, attributes), _last_cells(emit, result, attributes), joined, product
+    concatenated = emit.node("concatenate", [x, hidden], (batch, inputs + cells), Concatenate(1))
+    product = emit.node("fully_connected", [concatenated, weights, bias], (batch, 4 * cells))
+    return _last_outputs(emit, result, attributes), _last_cells(emit, result, attributes), concatenated, product
 
 
 def _emit_node(emit: Emitter, x: Tensor, state: tuple[Tensor, Tensor], weights: _Weights, a: Lstm) -> Tensor:
@@ -267,7 +268,7 @@ def _last_cells(emit: Emitter, result: Tensor, a: Lstm) -> Tensor:
 
 
 def _last(emit: Emitter, result: Tensor, time_axis: int, start: int, size: int) -> Tensor:
-    """[batch, size]: what an lstm node gives from channel ``start`` on at the last time."""
+    """[batch, size]: channels ``start`` and on of an lstm node's result at the last time."""
     last, batch = AxisMap(None, result.shape[time_axis] - 1), AxisMap(0)
     outer = (last, batch) if time_axis == 0 else (batch, last)
     return emit.node("rearrange", [result], (result.shape[1 - time_axis], size), Rearrange((*outer, AxisMap(1, start))))

@@ -1,4 +1,4 @@
-"""The ``lstm`` node, a long short-term memory that walks through time, and its kernel."""
+"""The ``lstm`` node: a long short-term memory that goes through a sequence of times."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ CPU_VEC4S = CPU_LANES // LANES
 
 WORKSPACE_VEC4S = 2048  # 32 KiB, the least local memory of a device with OpenCL's full profile
 
-LARGEST_GROUP = 128  # work-items, each with a quad of its own for layer norm's sums
+LARGEST_GROUP = 128  # work-items, each with a vec4 of its own for layer norm's sums
 
 
 @dataclass(frozen=True)
 class Lstm:
-    """Inputs: what the inputs give to each gate [.., 1, .., gates * cells]; the outputs [batch, outputs] and the cells
-    [batch, cells] before the first time; recurrent weights [gates, cells, outputs]. Where there are any: peephole
-    weights [gates, cells]; layer norm's factors and offsets [2, gates, cells]; projection weights [outputs, cells],
-    and their bias.
+    """Inputs: what the model's inputs add to each gate [.., 1, .., gates * cells]; the outputs [batch, outputs] and the
+    cells [batch, cells] before the first time; recurrent weights [gates, cells, outputs]. Optional inputs follow:
+    peephole weights [gates, cells]; layer norm's factors and offsets [2, gates, cells]; projection weights
+    [outputs, cells] and projection bias [outputs].
 
-    Output: [.., .., outputs + cells], for each time and batch row the outputs and behind them the cells: a node has one
-    output, and at the last time both are what the next run begins with. Cells in the first input and outputs in the
-    result are rounded up to whole quads.
+    Output: [.., .., outputs + cells], the outputs and then the cells of each time and batch row. Both are in one tensor
+    because a node has one output, and the next run starts with both. Cells in the first input and outputs in the
+    result are padded to whole vec4s.
 
-    time_axis: 0 or 1; the other axis is the batch. gates: input, forget, cell and output, or 3 without the input gate,
-    which is then the complement of the forget gate. activation: a step function, or empty. A clip of 0 is none.
+    time_axis: 0 or 1; the other axis is the batch. gates: 4 (input, forget, cell and output), or 3 without the input
+    gate, which is then 1 minus the forget gate. activation: a function of ``tflgpu.ops.epilogue_ops``, or empty for
+    none. A clip of 0 is none.
     """
 
     time_axis: int
@@ -51,15 +52,15 @@ class Lstm:
 
     @property
     def hidden_vec4s(self) -> int:
-        """Local memory for the outputs, which a CPU's product writes in whole vectors."""
+        """vec4s of local memory for the outputs; CPU kernels write them in whole vectors of CPU_LANES."""
         return -(-self.output_vec4s // CPU_VEC4S) * CPU_VEC4S
 
     @property
     def workspace_vec4s(self) -> int:
-        """Local memory for outputs, cells and gates."""
+        """vec4s of local memory for outputs, cells and gates."""
         return self.hidden_vec4s + self.cell_vec4s + -(-self.gates * self.cell_vec4s // CPU_VEC4S) * CPU_VEC4S
 
     @property
     def fits(self) -> bool:
-        """Whether every device has the local memory that the kernel takes."""
+        """Whether every device has enough local memory for the kernel."""
         return self.workspace_vec4s + LARGEST_GROUP <= WORKSPACE_VEC4S
