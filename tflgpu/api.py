@@ -211,14 +211,14 @@ class CompiledModel:
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
         # Only a cold start needs the compiler, and what it imports.
-        from tflgpu.compiler import compile_rivals
+        from tflgpu.compiler import compile_model
 
         tuner = None
         if options.tuning != "none":
             from tflgpu.measure.tuner import DeviceTuner
 
             tuner = DeviceTuner(self._session, options.tuning, cache)
-        return compile_rivals(read_bytes(self._model), options, self._target, clock, tuner)
+        return compile_model(read_bytes(self._model), options, self._target, clock, tuner)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
 from tflgpu.codegen.assemble import assemble
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Chooser, Request
@@ -89,7 +91,8 @@ class DeviceTuner:
         """What runs and profiles a plan."""
         if not plan.target.ptx:  # without a clock a persistent kernel cannot be looked into
             plan = replace(plan, target=replace(plan.target, executor="launch"))
-        text, executable = assemble(plan)
+        source = render(plan)
+        text, executable = assemble(source, link(plan, source.names), plan.target)
         program, _ = build(text, self._session)
         kind = PersistentExecutor if executable.persistent else LaunchExecutor
         return kind(executable, program, self._session)
