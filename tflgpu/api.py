@@ -51,7 +51,7 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
-    from tflgpu.compiler import inspect_model
+    from tflgpu.compiler import inspect_model  # a warm start must not import the compiler
 
     return inspect_model(read_bytes(model), options or Options())
 
@@ -190,7 +190,7 @@ class CompiledModel:
         if cache is None:
             instance = open_fastest(self._compile(options, clock), self._session, clock)
         else:
-            key = serializer.model_key(self._model, options, self.device, self._target, cache)
+            key = serializer.model_key(self._model, options, self.device.identity, self._target, cache)
             clock.lap("hash")
             stored = serializer.load(cache, key)
             clock.lap("load")
@@ -210,7 +210,7 @@ class CompiledModel:
 
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
-        # Only a cold start needs the compiler, and what it imports.
+        # A warm start must not import the compiler, and what that imports.
         from tflgpu.compiler import compile_model
 
         tuner = None

@@ -61,13 +61,13 @@ class DeviceTuner:
         for signature, choice in best_choices(unknown, times).items():
             self._best[signature] = choice
             if self._cache is not None:
-                store_choice(self._cache, tuning_key(signature, self._effort, self._session.device), choice)
+                store_choice(self._cache, tuning_key(signature, self._effort, self._session.device.identity), choice)
         return lambda request, ranked: self._best.get(request.signature, ranked[0])
 
     def _is_known(self, signature: str, ranked: Sequence[TileConfig]) -> bool:
         """Whether this kernel needs no measurement, because it was measured before or there is nothing to choose."""
         if signature not in self._best and self._cache is not None and len(ranked) > 1:
-            choice = load_choice(self._cache, tuning_key(signature, self._effort, self._session.device))
+            choice = load_choice(self._cache, tuning_key(signature, self._effort, self._session.device.identity))
             if choice is not None and choice in ranked:
                 self._best[signature] = choice
         return signature in self._best or len(ranked) == 1

@@ -13,6 +13,7 @@ from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json
 from tflgpu.cli.show_graph import graph_as_dict, graph_lines
 from tflgpu.cli.show_plan import plan_as_dict, plan_lines
+from tflgpu.runtime.opencl.devices import choose
 
 Stage = Literal["graph", "plan", "source"]
 
@@ -47,7 +48,6 @@ def _show_graph(model: Path, _options: tflgpu.Options, as_json: bool) -> None:
 
 def _show_plan(model: Path, options: tflgpu.Options, as_json: bool) -> None:
     from tflgpu.compiler import plan_model
-    from tflgpu.runtime.opencl.devices import choose
 
     lowered, plan = plan_model(model.read_bytes(), options, choose(options.device).target(options))
     if as_json:
@@ -59,7 +59,6 @@ def _show_plan(model: Path, options: tflgpu.Options, as_json: bool) -> None:
 def _show_source(model: Path, options: tflgpu.Options, as_json: bool) -> None:
     from tflgpu.codegen.render import render
     from tflgpu.compiler import plan_model
-    from tflgpu.runtime.opencl.devices import choose
 
     _, plan = plan_model(model.read_bytes(), options, choose(options.device).target(options))
     source = render(plan)

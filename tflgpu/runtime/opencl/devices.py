@@ -9,6 +9,7 @@ from typing import Literal
 
 import pyopencl as cl
 
+from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.loader import vendors_visible
@@ -50,6 +51,11 @@ class Device:
     ptx: bool
     matrix_units: bool
     handle: cl.Device = field(compare=False, repr=False)
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """By what the cache tells binaries for this device from others."""
+        return DeviceIdentity(self.platform, self.name, self.driver)
 
     def target(self, options: Options) -> Target:
         """What planning needs to know, under the caller's choices."""
