@@ -27,7 +27,7 @@ from tflgpu.model.quantization import (
     simulate_op,
     view_dtype,
 )
-from tflgpu.ops import REGISTRY, Emit, Emitter, Site
+from tflgpu.ops import Emit, Emitter, Site, find_operator
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
 EVALUATORS: dict[str, Callable[..., Array]] = {
@@ -127,10 +127,10 @@ class _Lowering:
         site = self._site(operator)
         if self._evaluate(operator, site):
             return []
-        op = REGISTRY.get(operator.code)
+        op, failures = find_operator(operator.code)
         if op is None:
             if operator.is_custom and operator.code not in KNOWN_CUSTOM:
-                return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT"]
+                return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = op.obstacles(site)
         if not reasons:
