@@ -25,7 +25,6 @@ from tflgpu.artifact.executable import DeviceBuffer
 from tflgpu.cli.timing import seconds_of
 from tflgpu.compiler import compile_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
@@ -72,7 +71,8 @@ def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     session = open_session(device)
     # One queue for both: GPUs are slow to change contexts.
     model = tflgpu.compile(data, options, queue=session.queue)
-    (partition,) = compile_model(data, options, device.target(options), Stopwatch()).partitions
+    (artifact,) = compile_model(data, options, device.target(options))
+    (partition,) = artifact.partitions
     assert isinstance(partition, DevicePartition)
     bare = by_hand(partition, session, x)
     interpreter = Interpreter(model_content=data)

@@ -95,7 +95,7 @@ def lines_of(model: Path, batch: int | None) -> list[str]:
     for name, executor, storage in product(TARGETS, EXECUTORS, STORAGES):
         target = Target(**TARGETS[name], executor=executor, storage=storage)  # type: ignore[arg-type]
         try:
-            digest = " ".join(digests(compile_model(data, Options(batch=batch), target)))
+            digest = " ".join(digests(*compile_model(data, Options(batch=batch), target)))
         except (TflgpuError, ValueError) as error:
             digest = f"{type(error).__name__}: {' '.join(str(error).split())}"
         found.append(f"{model.stem} {name} {executor} {storage} {digest}")

@@ -16,6 +16,7 @@ from tflgpu.errors import (
     DeviceError,
     FallbackWarning,
     ModelError,
+    PluginWarning,
     TflgpuError,
     UnsupportedError,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "ModelError",
     "OperatorReport",
     "Options",
+    "PluginWarning",
     "Profile",
     "Report",
     "TensorInfo",

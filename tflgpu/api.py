@@ -51,7 +51,7 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
-    from tflgpu.compiler import inspect_model
+    from tflgpu.compiler import inspect_model  # a warm start must not import the compiler
 
     return inspect_model(read_bytes(model), options or Options())
 
@@ -190,7 +190,7 @@ class CompiledModel:
         if cache is None:
             instance = open_fastest(self._compile(options, clock), self._session, clock)
         else:
-            key = serializer.model_key(self._model, options, self.device, self._target, cache)
+            key = serializer.model_key(self._model, options, self.device.identity, self._target, cache)
             clock.lap("hash")
             stored = serializer.load(cache, key)
             clock.lap("load")
@@ -210,15 +210,15 @@ class CompiledModel:
 
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
-        # Only a cold start needs the compiler, and what it imports.
-        from tflgpu.compiler import compile_rivals
+        # A warm start must not import the compiler, and what that imports.
+        from tflgpu.compiler import compile_model
 
         tuner = None
         if options.tuning != "none":
             from tflgpu.measure.tuner import DeviceTuner
 
             tuner = DeviceTuner(self._session, options.tuning, cache)
-        return compile_rivals(read_bytes(self._model), options, self._target, clock, tuner)
+        return compile_model(read_bytes(self._model), options, self._target, clock, tuner)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

@@ -5,90 +5,101 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
-from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
+from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition
+from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.assemble import assemble
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import KernelSource, render
 from tflgpu.errors import UnsupportedError
-from tflgpu.frontend.frontend import Frontend
+from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
+from tflgpu.model.model import Model
+from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions
 from tflgpu.plan.executor_heuristics import clear_choice
+from tflgpu.report.describe import make_report
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.target import ExecutorName, Target
+from tflgpu.target import Target
 
 # Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
 Tuner = Callable[[Graph, Target], Chooser]
 
+Graphs = dict[Partition, Graph]  # those of the partitions on the device
 
-def compile_model(data: bytes, options: Options, target: Target) -> Artifact:
-    """All stages but the device's own compiler.
+Plans = dict[Partition, Plan]
 
+
+def compile_model(
+    data: bytes, options: Options, target: Target, clock: Stopwatch | None = None, tuner: Tuner | None = None
+) -> tuple[Artifact, ...]:
+    """The whole road but the device's own compiler: an artifact for each executor that may be the fastest.
+
+    There are two where only measuring can tell, one otherwise, as for a target that names its executor.
+    clock: takes the time of each stage. tuner: what chooses the parameters of kernels; by default their cost model.
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
-    return compile_rivals(data, options, target, Stopwatch())[0]
-
-
-def compile_rivals(
-    data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None = None
-) -> tuple[Artifact, ...]:
-    """:func:`compile_model` once for each executor that may be the fastest: two where only measuring can tell.
-
-    tuner: what chooses the parameters of kernels; by default their own model does.
-    """
-    frontend = Frontend(data, options)
-    partitions = frontend.partitions()
-    lowered = {n: frontend.lower_partition(partition) for n, partition in enumerate(partitions) if partition.on_device}
-    graphs = {n: optimize(partition.graph) for n, partition in lowered.items()}
-
-    @cache
-    def planned(executor: ExecutorName, tuner: Tuner | None) -> dict[int, Plan]:
-        chosen = replace(target, executor=executor)
-        clock.lap("plan")
-        choosers = {n: tuner(graph, chosen) if tuner else first_ranked for n, graph in graphs.items()}
-        if tuner:
-            clock.lap("tune")
-        plans = {n: make_plan(graph, chosen, choosers[n]) for n, graph in graphs.items()}
-        clock.lap("plan")
-        return plans
-
-    def artifact(plans: Mapping[int, Plan]) -> Artifact:
-        compiled = tuple(
-            _device_partition(partition, lowered[n], plans[n])
-            if partition.on_device
-            else _cpu_partition(partition, frontend)
-            for n, partition in enumerate(partitions)
-        )
+    clock = clock or Stopwatch()
+    model: Model = read_model(data)
+    frontend: Frontend = lower_model(model, options)
+    partitions: tuple[Partition, ...] = frontend.partitions()
+    lowered: dict[Partition, Lowered] = {p: frontend.lower_partition(p) for p in partitions if p.on_device}
+    graphs: Graphs = {p: optimize(part.graph) for p, part in lowered.items()}
+    artifacts: list[Artifact] = []
+    for plans in _plans_by_executor(graphs, target, clock, tuner):
+        compiled: list[CompiledPartition] = []
+        for partition in partitions:
+            if partition.on_device:
+                source: KernelSource = render(plans[partition])
+                linked: Executable = link(plans[partition], source.names, lowered[partition].output_types)
+                text, executable = assemble(source, linked, plans[partition].target)
+                compiled.append(DevicePartition(partition.inputs, partition.outputs, text, executable))
+            else:
+                rest: bytes = submodel(data, frontend.entry.subgraph, partition)
+                compiled.append(CpuPartition(partition.inputs, partition.outputs, rest))
         clock.lap("render")
-        report = frontend.report(partitions, [plan.graph for plan in plans.values()], list(plans.values()))
-        return Artifact(*frontend.interface(), compiled, report)
-
-    executors: tuple[ExecutorName, ...] = (target.executor,)
-    if target.executor == "auto":
-        choice = clear_choice(list(planned("persistent", None).values()))
-        executors = (choice,) if choice else ("persistent", "launch")
-    return tuple(artifact(planned(executor, tuner)) for executor in executors)
+        report: Report = _report(frontend, partitions, plans)
+        artifacts.append(Artifact(*frontend.interface(), tuple(compiled), report))
+    return tuple(artifacts)
 
 
-def _device_partition(partition: Partition, lowered: Lowered, plan: Plan) -> DevicePartition:
-    return DevicePartition(partition.inputs, partition.outputs, *assemble(plan, [t.dtype for _, t in lowered.outputs]))
+def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None) -> Iterator[Plans]:
+    """Plans of all graphs for each executor that may be the fastest, the likeliest first."""
+    if target.executor != "auto":
+        yield _plans(graphs, target, clock, tuner)
+        return
+    persistent, launch = replace(target, executor="persistent"), replace(target, executor="launch")
+    untuned = _plans(graphs, persistent, clock)
+    choice = clear_choice(list(untuned.values()))
+    if choice != "launch":
+        yield _plans(graphs, persistent, clock, tuner) if tuner else untuned
+    if choice != "persistent":
+        yield _plans(graphs, launch, clock, tuner)
 
 
-def _cpu_partition(partition: Partition, frontend: Frontend) -> CpuPartition:
-    return CpuPartition(
-        partition.inputs, partition.outputs, submodel(frontend.data, frontend.entry.subgraph, partition)
-    )
+def _plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
+    clock.lap("plan")
+    choosers = {p: tuner(graph, target) if tuner else first_ranked for p, graph in graphs.items()}
+    if tuner:
+        clock.lap("tune")
+    plans = {p: make_plan(graph, target, choosers[p]) for p, graph in graphs.items()}
+    clock.lap("plan")
+    return plans
+
+
+def _report(frontend: Frontend, partitions: Sequence[Partition], plans: Plans) -> Report:
+    return make_report(frontend, partitions, [plan.graph for plan in plans.values()], list(plans.values()))
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
@@ -96,13 +107,12 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    frontend = Frontend(data, options)
+    frontend = lower_model(read_model(data), options)
     partitions = frontend.cut()
-    graphs = [optimize(frontend.lower_partition(partition).graph) for partition in partitions if partition.on_device]
+    graphs = {p: optimize(frontend.lower_partition(p).graph) for p in partitions if p.on_device}
     if target is None:
-        return frontend.report(partitions, [add_conversions(graph) for graph in graphs])
-    plans = [make_plan(graph, target) for graph in graphs]
-    return frontend.report(partitions, [plan.graph for plan in plans], plans)
+        return make_report(frontend, partitions, [add_conversions(graph) for graph in graphs.values()])
+    return _report(frontend, partitions, {p: make_plan(graph, target) for p, graph in graphs.items()})
 
 
 def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:
@@ -110,7 +120,7 @@ def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, 
 
     Raises UnsupportedError with every reason if it does not.
     """
-    lowered = Frontend(data, options).lowered
+    lowered = lower_model(read_model(data), options).lowered
     if lowered.obstacles:
         raise UnsupportedError(lowered.obstacles)
     return lowered, make_plan(optimize(lowered.graph), target)

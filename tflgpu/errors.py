@@ -10,6 +10,7 @@
 
     FallbackWarning         some operators run on the CPU
     CacheWarning            the disk cache is damaged or cannot be written; this costs time only
+    PluginWarning           a package that adds operators cannot be imported
 
 Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``.
 """
@@ -26,6 +27,7 @@ __all__ = [
     "DeviceError",
     "FallbackWarning",
     "ModelError",
+    "PluginWarning",
     "TflgpuError",
     "UnsupportedError",
 ]
@@ -85,3 +87,7 @@ class CacheWarning(UserWarning):
 
 class FallbackWarning(UserWarning):
     """Some operators of a model run on the CPU, and tensors cross to and from the device."""
+
+
+class PluginWarning(UserWarning):
+    """A package that adds operators cannot be imported. Models that do not use its operators run as before."""

@@ -54,7 +54,7 @@ class Interpreter:
         *,
         options: Options | None = None,
     ) -> None:
-        # Imported here: tflgpu.compile does not need the reader if the cache has the model.
+        # A warm start of tflgpu.compile must not import the reader of files.
         from tflgpu.frontend.entry_point import entry_point
         from tflgpu.model.reader import read_model
 
@@ -158,7 +158,7 @@ class Interpreter:
 
         It is compiled separately and has its own state, which LiteRT's signatures would share.
         """
-        from tflgpu.frontend.entry_point import entry_point
+        from tflgpu.frontend.entry_point import entry_point  # inside, for the same reason as in __init__
 
         known = [s.key for s in self._model.signatures]
         if signature_key is None and len(known) == 1:

@@ -84,7 +84,7 @@ def test_arrays_come_back_as_views(dtype: str) -> None:
 
 def test_an_artifact_comes_back_equal() -> None:
     target = Target(family="cpu", compute_units=2, storage="float")
-    artifact = compile_model(DIGITS.read_bytes(), Options(), target)
+    (artifact,) = compile_model(DIGITS.read_bytes(), Options(), target)
     data, blobs = through_json(artifact)
     restored = decode(Artifact, data, blobs)
     assert restored == artifact

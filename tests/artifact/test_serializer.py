@@ -171,8 +171,8 @@ def test_another_driver_or_version_compiles_anew(
     tflgpu.compile(DIGITS, options)
     assert "plan" not in stages(tflgpu.compile(DIGITS, options))
     if what == "driver":
-        original = serializer.identity
-        monkeypatch.setattr(serializer, "identity", lambda device: original(device)._replace(driver="99.9"))
+        own = next(d for d in tflgpu.devices() if d.platform == device_name).identity
+        monkeypatch.setattr(tflgpu.Device, "identity", own._replace(driver="99.9"))
     else:
         monkeypatch.setattr(serializer, "_version", lambda: "99.9")
     assert "plan" in stages(tflgpu.compile(DIGITS, options))
@@ -245,7 +245,7 @@ def test_an_entry_of_another_shape_is_a_miss(tmp_path: Path, device_name: str) -
     cache = serializer.open_cache(options)
     device = tflgpu.compile(scaled(2.0), replace(options, cache="off")).device
     assert cache is not None
-    key = serializer.model_key(scaled(2.0), options, device, device.target(options), cache)
+    key = serializer.model_key(scaled(2.0), options, device.identity, device.target(options), cache)
     cache.store(key, {}, {"artifact": {"inputs": "none"}})
     with pytest.warns(CacheWarning, match="no compiled model"):
         model = tflgpu.compile(scaled(2.0), options)

@@ -18,6 +18,7 @@ from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.passes import PASSES
 
 DIGITS = examples_folder() / "digits" / "digits.tflite"
 PAGE = Path(__file__).parents[2] / "docs" / "inspect.md"
@@ -137,6 +138,28 @@ def test_profile(tmp_path: Path) -> None:
     check("profile", outputs, opaque=("device", "kernels[]"))
     known = {key.split(".")[1].rstrip("[]") for key in documented("benchmark") if key.startswith("kernels[].")}
     assert outputs[0]["kernels"][0].keys() == known
+
+
+SHOWN = {
+    "model": ("signatures[].inputs", "signatures[].outputs", "subgraphs[].operators[].options"),
+    "graph": ("states", "tensors", "nodes[].attributes"),
+    "plan": ("target", "kernels[].node"),
+    "source": ("functions",),
+    "executable": (),
+}
+
+
+@pytest.mark.parametrize("stage", SHOWN)
+def test_show(stage: str) -> None:
+    check(f"show MODEL --stage {stage}", [run("show", DIGITS, "--stage", stage)], opaque=SHOWN[stage])
+
+
+def test_show_names_the_passes() -> None:
+    (section,) = (
+        s for s in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE) if s.startswith("`tflgpu show MODEL`")
+    )
+    listed = re.findall(r"`(\w+)`", section.partition("names, in their order, are")[2].partition(".")[0])
+    assert listed == ["lower", *PASSES]
 
 
 def test_precompile_cache(tmp_path: Path) -> None:

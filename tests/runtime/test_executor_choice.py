@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tflgpu.compiler import compile_rivals, plan_model
+from tflgpu.compiler import compile_model, plan_model
 from tflgpu.errors import DeviceError
 from tflgpu.kernels.nvidia.matrix_unit import M16N8K16
 from tflgpu.model.writer import ModelBuilder
@@ -43,7 +43,7 @@ def network(size: int) -> bytes:
 )
 def test_sizes_of_kernels_decide_clear_cases(size: int, expected: list[str]) -> None:
     """1, 5 and 30 waves of tiles of 256 pixels on 132 compute units."""
-    rivals = compile_rivals(network(size), Options(), H200, Stopwatch())
+    rivals = compile_model(network(size), Options(), H200, Stopwatch())
     assert [a.executor for a in rivals] == expected
 
 
@@ -51,14 +51,14 @@ def test_sizes_of_kernels_decide_clear_cases(size: int, expected: list[str]) -> 
 def test_a_caller_who_chooses_gets_it(executor: str) -> None:
     target = replace(H200, executor=executor)
     for size in (16, 400, 1000):
-        (artifact,) = compile_rivals(network(size), Options(), target, Stopwatch())
+        (artifact,) = compile_model(network(size), Options(), target, Stopwatch())
         assert artifact.executor == executor
 
 
 def test_rivals_are_what_their_executors_alone_would_be() -> None:
-    for artifact in compile_rivals(network(400), Options(), H200, Stopwatch()):
+    for artifact in compile_model(network(400), Options(), H200, Stopwatch()):
         target = replace(H200, executor=artifact.executor)
-        assert compile_rivals(network(400), Options(), target, Stopwatch()) == (artifact,)
+        assert compile_model(network(400), Options(), target, Stopwatch()) == (artifact,)
 
 
 def test_waves_are_counted_on_the_devices_compute_units() -> None:

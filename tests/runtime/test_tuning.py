@@ -224,7 +224,7 @@ def test_a_damaged_record_is_measured_again(
         (entry,) = asked_on(device_name, network(32))
         assert cache is not None
         device = choose(device_name)
-        cache.store(serializer.tuning_key(entry, "fast", device), {}, content)
+        cache.store(serializer.tuning_key(entry, "fast", device.identity), {}, content)
         assert len(list((tmp_path / "v1" / "tunings").iterdir())) == 1, "it is the record of another kernel"
     for model in (tmp_path / "v1" / "models").iterdir():
         model.unlink()

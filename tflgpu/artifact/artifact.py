@@ -6,12 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tflgpu.artifact.executable import Executable
-from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.model.tensor_info import Interface, TensorIndex
 from tflgpu.report.report import Report
-
-TensorIndex = int  # of the file's subgraph
-
-Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or its outputs
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tflgpu import plugins
 from tflgpu.artifact.artifact import Artifact
-from tflgpu.artifact.cache import Cache, FileStamp, ModelKey, TuningKey, content_hash, model_token, warn_once
+from tflgpu.artifact.cache import (
+    Cache,
+    DeviceIdentity,
+    FileStamp,
+    ModelKey,
+    TuningKey,
+    content_hash,
+    model_token,
+    warn_once,
+)
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.model.model_source import ModelSource, mapped, read_bytes
 from tflgpu.options import Options
-from tflgpu.runtime.opencl.build import identity
-from tflgpu.runtime.opencl.devices import Device
 from tflgpu.target import Target
 from tflgpu.version import __version__
 
@@ -38,10 +46,10 @@ def open_cache(options: Options) -> Cache | None:
     return Cache(found, limit=options.cache_limit, writable=options.cache == "readwrite")
 
 
-def model_key(model: ModelSource, options: Options, device: Device, target: Target, cache: Cache) -> ModelKey:
+def model_key(model: ModelSource, options: Options, device: DeviceIdentity, target: Target, cache: Cache) -> ModelKey:
     """What a model compiled with ``options`` for ``device`` goes by."""
     token, content = _identify(model, options.model_token, cache)
-    return ModelKey(token, content, _that_matter(options, target), identity(device), _version())
+    return ModelKey(token, content, _that_matter(options, target), device, _versions())
 
 
 def load(cache: Cache, key: ModelKey) -> Artifact | None:
@@ -66,9 +74,9 @@ def store_choice(cache: Cache, key: TuningKey, choice: tuple[int, ...]) -> None:
     cache.store(key, {}, {"choice": list(choice)})
 
 
-def tuning_key(kernel: str, effort: str, device: Device) -> TuningKey:
+def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> TuningKey:
     """What the measured parameters of a kernel go by. kernel: all that its speed depends on."""
-    return TuningKey(kernel, effort, identity(device), _version())
+    return TuningKey(kernel, effort, device, _versions())
 
 
 def _decoded(cache: Cache, key: ModelKey | TuningKey, kind: type[T], field: str, name: str) -> T | None:
@@ -116,6 +124,11 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "input_shapes": options.input_shapes,
         "uint8_inputs": options.uint8_inputs,
     }
+
+
+def _versions() -> str:
+    """Of tflgpu, and of the packages that add operators to it: ``1.2``, or ``1.2, my-operators 0.3``."""
+    return ", ".join((_version(), *plugins.versions()))
 
 
 @cache

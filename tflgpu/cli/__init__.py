@@ -1,7 +1,6 @@
 """The command line: ``tflgpu <verb>``.
 
-The verbs use the compiler as ``tflgpu.<name>`` and import its inner modules, Pillow and LiteRT inside functions, so
-that help needs none of them.
+The verbs import the compiler, Pillow and LiteRT inside functions: help and a warm start need none of them.
 """
 
 from __future__ import annotations

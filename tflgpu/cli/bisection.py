@@ -18,11 +18,11 @@ from rich.markup import escape
 from tflgpu.cli.accuracy import Deviation, real
 from tflgpu.cli.console import console, table
 from tflgpu.cli.litert_peer import LiteRT
+from tflgpu.options import Options
 
 if TYPE_CHECKING:
     from tflgpu.measure.trace import Result
     from tflgpu.model.model import FileTensor
-    from tflgpu.options import Options
 
 
 # Rows of the table of the largest errors.
@@ -69,6 +69,7 @@ def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options,
 
     bound: the largest error that passes, as a part of a tensor's range.
     """
+    # Verbs with a warm start must not import the compiler, and what that imports.
     from tflgpu.frontend.partition import BOUND_TYPES
     from tflgpu.measure.trace import trace
     from tflgpu.model.reader import read_model

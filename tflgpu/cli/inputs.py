@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from tflgpu.model.tensor_info import TensorInfo
-
+from tflgpu.model.tensor_info import TensorInfo
 
 # Pillow's name of the pixel format with so many channels.
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -67,7 +65,7 @@ def _read_array(path: Path) -> NDArray[Any]:
 
 
 def _read_image(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray[Any]:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps  # arrays from .npy files do without
 
     if std == 0:
         raise ValueError("--std is 0; pixel values are divided by it")

@@ -28,6 +28,7 @@ class LiteRT:
         """threads: None leaves the number to LiteRT."""
         if not is_installed():
             raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
+        # An extra of the package, which most verbs do without.
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
         self.version = version("ai-edge-litert")

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.model.tensor_info import TensorInfo
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
+from tflgpu.api import CompiledModel
 from tflgpu.cli.console import table
-
-if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel
-    from tflgpu.report.profile import Profile
+from tflgpu.report.profile import Profile
 
 
 def start_table(*models: CompiledModel) -> Table:

@@ -6,11 +6,9 @@ begin and a duration, one of phase M names a process or a thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tflgpu.report.profile import KernelTime, Profile
-
+from tflgpu.report.profile import KernelTime, Profile
 
 PROCESS = {"pid": 1, "tid": 1}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.resources import files
 from math import isinf, isnan
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,24 @@ def literal(value: Any) -> Any:
     return value
 
 
+def package_template(name: str) -> str | None:
+    """A template of a package that adds operators: ``package/kernel.cl.j2`` is in the package's folder ``templates``.
+
+    None if there is no such file, or the package has not been imported.
+    """
+    package, _, rest = name.partition("/")
+    if package not in sys.modules:
+        return None
+    file = files(package) / "templates" / rest
+    return file.read_text() if file.is_file() else None
+
+
 @cache
 def environment() -> jinja2.Environment:
     """The one environment of all templates. An undefined name in a template is an error."""
+    own, added = jinja2.FileSystemLoader(template_folder()), jinja2.FunctionLoader(package_template)
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template_folder()),
+        loader=jinja2.ChoiceLoader((own, added)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,11 +1,10 @@
-"""A model read and lowered as a whole, and cut into partitions for the device and for the CPU."""
+"""A model lowered as a whole, and cut into partitions for the device and for the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tflgpu.artifact.artifact import Interface, TensorIndex
 from tflgpu.errors import ModelError, UnsupportedError
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
@@ -13,32 +12,31 @@ from tflgpu.frontend.lower import lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.frontend.submodel import ADVICE, is_installed
-from tflgpu.graph.ir import Graph
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model import FileTensor
+from tflgpu.model.model import FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
-from tflgpu.model.reader import read_model
-from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo
 from tflgpu.options import Options
-from tflgpu.plan import Plan
-from tflgpu.report.describe import describe, make_report
-from tflgpu.report.report import Report
 
 
+@dataclass(frozen=True)
 class Frontend:
-    """A model read, and lowered as a whole: what decides which of its operators go to the device."""
+    """A model lowered as a whole: what decides which of its operators go to the device.
 
-    def __init__(self, data: bytes, options: Options) -> None:
-        self.data, self.options = data, options
-        self.model = read_model(data)
-        self.entry = entry_point(self.model, options.signature, options.outputs)
-        self.subgraph = self.model.subgraphs[self.entry.subgraph]
-        self.shapes = requested_shapes(self.entry, options)
-        self.grids = _grids(self.entry, options.uint8_inputs or {})
-        lowered = self._lower(self.entry)
-        self.lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
-        if options.batch is not None and self.shapes and not self.lowered.obstacles:
-            check_batch(self.lowered, options.batch)
+    shapes: of inputs that differ from the file's; grids: what the integers that callers give for float inputs stand
+    for; both by the file's tensor index. lowered: the graph, and the obstacles of each operator.
+    """
+
+    options: Options
+    model: Model
+    entry: EntryPoint
+    shapes: Mapping[TensorIndex, Shape]
+    grids: Mapping[TensorIndex, Grid]
+    lowered: Lowered
+
+    @property
+    def subgraph(self) -> Subgraph:
+        return self.model.subgraphs[self.entry.subgraph]
 
     def interface(self) -> tuple[Interface, Interface]:
         """The model's inputs and outputs, with the shapes that they were compiled for."""
@@ -79,23 +77,30 @@ class Frontend:
         capable = frozenset[int]() if self.shapes else self.lowered.capable
         return partition(self.subgraph, capable, inputs, outputs)
 
-    def report(self, partitions: Sequence[Partition], graphs: Sequence[Graph], plans: Sequence[Plan] = ()) -> Report:
-        """graphs: of the pieces on the device, optimized and with their conversions; plans: of the same."""
-        inputs, outputs = ([info for _, info in side] for side in self.interface())
-        info = describe(self.model, self.entry, inputs, outputs)
-        return make_report(info, self.subgraph, self.lowered, partitions, graphs, plans)
-
     def lower_partition(self, partition: Partition) -> Lowered:
         """A piece for the device as a graph of its own."""
         if len(partition.operators) == len(self.entry.operators):
             return self.lowered
-        part = self._lower(self.entry.partition(self.subgraph, partition))
+        entry = self.entry.partition(self.subgraph, partition)
+        simulate = self.options.quantized == "simulate"
+        part = lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids)
         assert not part.obstacles, part.obstacles
         return part
 
-    def _lower(self, entry: EntryPoint) -> Lowered:
-        simulate = self.options.quantized == "simulate"
-        return lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids)
+
+def lower_model(model: Model, options: Options) -> Frontend:
+    """Lower the entry point that ``options`` name, as a whole.
+
+    Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
+    """
+    entry = entry_point(model, options.signature, options.outputs)
+    shapes = requested_shapes(entry, options)
+    grids = _grids(entry, options.uint8_inputs or {})
+    lowered = lower(model, entry, simulate=options.quantized == "simulate", shapes=shapes, grids=grids)
+    lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
+    if options.batch is not None and shapes and not lowered.obstacles:
+        check_batch(lowered, options.batch)
+    return Frontend(options, model, entry, shapes, grids, lowered)
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:

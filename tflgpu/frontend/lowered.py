@@ -49,6 +49,11 @@ class Lowered:
         return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
 
     @property
+    def output_types(self) -> list[str]:
+        """The element types of the file's outputs."""
+        return [tensor.dtype for _, tensor in self.outputs]
+
+    @property
     def unknown(self) -> tuple[str, ...]:
         """Obstacles that no CPU helps against: custom operators that nobody knows."""
         custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)

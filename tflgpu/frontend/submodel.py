@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+import flatbuffers
+
 from tflgpu.frontend.partition import Partition
 
 ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
@@ -22,7 +24,7 @@ def submodel(data: bytes, subgraph: int, partition: Partition) -> bytes:
 
     Buffers that nothing refers to any more are emptied, not removed, so that no index changes.
     """
-    import flatbuffers
+    # An extra of the package, see is_installed().
     from ai_edge_litert import schema_py_generated as schema
 
     model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))

@@ -10,7 +10,7 @@ run is where the next one starts (:class:`tflgpu.ir.State`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,14 +19,6 @@ from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Operator
 from tflgpu.model.quantization import dequantized, is_quantized, view_dtype
-
-# Inputs and outputs of the operators that use variables; the lowering does them itself.
-VARIABLE_OPERATORS: Mapping[str, tuple[int, int]] = {
-    "CALL_ONCE": (0, 0),
-    "VAR_HANDLE": (0, 1),
-    "READ_VARIABLE": (1, 1),
-    "ASSIGN_VARIABLE": (2, 0),
-}
 
 Key = tuple[str, str] | int  # a resource variable's container and name, a variable tensor's index
 

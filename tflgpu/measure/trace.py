@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.frontend.frontend import Frontend
+from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
+from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
@@ -52,7 +53,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     """
     device = choose(options.device)
     session, target = open_session(device), device.target(options)
-    frontend = Frontend(model, options)
+    frontend = lower_model(read_model(model), options)
     values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
     found: list[Result] = []
     for partition in frontend.partitions():
@@ -71,7 +72,7 @@ def _run_partition(
     """Run a partition on the device, append its kernels' results to ``found``, return its outputs."""
     plan = make_plan(optimize(lowered.graph), target)
     source = render(plan)
-    executable = link(plan, source.names, [t.dtype for _, t in lowered.outputs])
+    executable = link(plan, source.names, lowered.output_types)
     executor = LaunchExecutor(executable, compile_program(session.context, source.text), session)
 
     def record(number: int, elements: Array) -> None:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
 from tflgpu.codegen.assemble import assemble
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Chooser, Request
@@ -60,13 +62,13 @@ class DeviceTuner:
         for signature, choice in best_choices(unknown, times).items():
             self._best[signature] = choice
             if self._cache is not None:
-                store_choice(self._cache, tuning_key(signature, self._effort, self._session.device), choice)
+                store_choice(self._cache, tuning_key(signature, self._effort, self._session.device.identity), choice)
         return lambda request, ranked: self._best.get(request.signature, ranked[0])
 
     def _is_known(self, signature: str, ranked: Sequence[TileConfig]) -> bool:
         """Whether this kernel needs no measurement, because it was measured before or there is nothing to choose."""
         if signature not in self._best and self._cache is not None and len(ranked) > 1:
-            choice = load_choice(self._cache, tuning_key(signature, self._effort, self._session.device))
+            choice = load_choice(self._cache, tuning_key(signature, self._effort, self._session.device.identity))
             if choice is not None and choice in ranked:
                 self._best[signature] = choice
         return signature in self._best or len(ranked) == 1
@@ -90,7 +92,8 @@ class DeviceTuner:
         """What runs and profiles a plan."""
         if not plan.target.ptx:  # without a clock a persistent kernel cannot be looked into
             plan = replace(plan, target=replace(plan.target, executor="launch"))
-        text, executable = assemble(plan)
+        source = render(plan)
+        text, executable = assemble(source, link(plan, source.names), plan.target)
         program, _ = build(text, self._session)
         kind = PersistentExecutor if executable.persistent else LaunchExecutor
         return kind(executable, program, self._session)

@@ -29,3 +29,8 @@ class TensorInfo:
     dtype: str
     quantization: Quantization | None
     free_axes: tuple[int, ...] = ()
+
+
+TensorIndex = int  # of the file's subgraph
+
+Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or its outputs

@@ -7,6 +7,18 @@ is computed is the business of :mod:`tflgpu.kernels`.
 from __future__ import annotations
 
 from tflgpu.ops import arithmetic, image, movement, sequence
-from tflgpu.ops.declaration import REGISTRY, Emit, Emitter, Op, Site, declare
+from tflgpu.ops.declaration import REGISTRY, Emit, Emitter, Op, Site, declare, find_operator
 
-__all__ = ["REGISTRY", "Emit", "Emitter", "Op", "Site", "arithmetic", "declare", "image", "movement", "sequence"]
+__all__ = [
+    "REGISTRY",
+    "Emit",
+    "Emitter",
+    "Op",
+    "Site",
+    "arithmetic",
+    "declare",
+    "find_operator",
+    "image",
+    "movement",
+    "sequence",
+]

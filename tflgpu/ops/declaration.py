@@ -17,6 +17,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.quantization import Grid
 from tflgpu.ops.epilogue_ops import ACTIVATIONS
+from tflgpu.plugins import load_into
 
 Array = NDArray[np.generic]
 
@@ -147,6 +148,16 @@ class Op:
 
 REGISTRY: dict[str, Op] = {}
 
+
+def find_operator(code: str) -> tuple[Op | None, tuple[str, ...]]:
+    """The declaration of an operator, and if there is none, what is wrong with packages that might have it."""
+    if code in REGISTRY:
+        return REGISTRY[code], ()
+    failures = load_into(REGISTRY)
+    op = REGISTRY.get(code)
+    return op, () if op else failures
+
+
 FLOATS = frozenset(("float32",))
 
 INDICES = frozenset(("int16", "int32", "int64", "uint8"))
@@ -175,11 +186,16 @@ def declare(
     empty: bool = False,
     reasons: Callable[[Site], Iterable[str]] = nothing,
 ) -> Callable[[Emit], Emit]:
-    """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them."""
+    """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them.
+
+    code: a name of BuiltinOperator, or the name of a custom operator in the file. The other arguments are those of
+    :class:`Op`; ``inputs`` may be one number. Raises ValueError if the operator is declared already.
+    """
     arity = (inputs, inputs) if isinstance(inputs, int) else inputs
 
     def register(emit: Emit) -> Emit:
-        assert code not in REGISTRY, f"{code} is declared twice"
+        if code in REGISTRY:
+            raise ValueError(f"operator {code} is declared already")
         REGISTRY[code] = Op(code, versions, arity, integers, types, empty, emit, reasons)
         return emit
 

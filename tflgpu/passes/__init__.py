@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tflgpu.passes.pipeline import PASSES, Pass, optimize
+from tflgpu.passes.pipeline import PASSES, Pass, optimize, optimizing
 
-__all__ = ["PASSES", "Pass", "optimize"]
+__all__ = ["PASSES", "Pass", "optimize", "optimizing"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -17,23 +17,31 @@ from tflgpu.passes.sink_transposes import sink_transposes
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[Pass, ...] = (
-    fold_constants,
-    simplify,
-    sink_transposes,
-    merge_padding,
-    fold_affine,
-    inline_shared_source,
-    fuse_elementwise,
-    pack_weights,
-)
+# By the names that `tflgpu show --after` takes.
+PASSES: Mapping[str, Pass] = {
+    "fold_constants": fold_constants,
+    "simplify": simplify,
+    "sink_transposes": sink_transposes,
+    "merge_padding": merge_padding,
+    "fold_affine": fold_affine,
+    "inline_shared_source": inline_shared_source,
+    "fuse": fuse_elementwise,
+    "pack_weights": pack_weights,
+}
 
 
 def optimize(graph: Graph) -> Graph:
     """Run every pass; the graph is verified on the way in and after each."""
+    *_, (_, optimized) = optimizing(graph)
+    return optimized
+
+
+def optimizing(graph: Graph) -> Iterator[tuple[str, Graph]]:
+    """The graph after each pass, by the pass's name; first ``"lower"`` and the graph as it is given."""
     verify(graph)
-    for rewrite in PASSES:
+    yield "lower", graph
+    for name, rewrite in PASSES.items():
         with np.errstate(all="ignore"):  # constants may hold anything, infinities and NaN included
             graph = remove_dead(rewrite(graph))
         verify(graph)
-    return graph
+        yield name, graph

@@ -1,4 +1,4 @@
-"""A read and lowered model -> its :class:`Report`."""
+"""A lowered model -> its :class:`Report`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu.frontend.entry_point import EntryPoint
-from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
+from tflgpu.frontend.frontend import Frontend
+from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry
 from tflgpu.frontend.partition import Partition, crossing_bytes, operators_on_cpu
 from tflgpu.graph.ir import Graph
 from tflgpu.model.model import Model, Subgraph
@@ -18,20 +19,17 @@ from tflgpu.report.report import ModelInfo, OperatorReport, Report, SignatureInf
 
 
 def make_report(
-    info: ModelInfo,
-    subgraph: Subgraph,
-    lowered: Lowered,
-    partitions: Sequence[Partition],
-    graphs: Sequence[Graph],
-    plans: Sequence[Plan] = (),
+    frontend: Frontend, partitions: Sequence[Partition], graphs: Sequence[Graph], plans: Sequence[Plan] = ()
 ) -> Report:
     """The report of a model that was cut into ``partitions``.
 
     graphs: of the partitions on the device, optimized and with their conversions to the host's order. plans: of the
     same partitions; empty without a device.
     """
+    subgraph, lowered = frontend.subgraph, frontend.lowered
+    inputs, outputs = ([info for _, info in side] for side in frontend.interface())
     report = Report(
-        info,
+        describe(frontend.model, frontend.entry, inputs, outputs),
         _operators(lowered.entries, operators_on_cpu(partitions), _launches(plans)),
         sum(p.on_device for p in partitions),
         crossing_bytes(partitions, subgraph),

@@ -9,16 +9,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import (
-    Artifact,
-    CompiledPartition,
-    CpuPartition,
-    DevicePartition,
-    TensorIndex,
-    without_constants,
-)
+from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition, without_constants
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import DeviceError, UnsupportedError
+from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executor import Executor, Interval

@@ -24,7 +24,7 @@ class CpuExecutor:
 
     def reset_state(self) -> None:
         """Make a new interpreter: LiteRT's ``reset_all_variables`` does not reset resource variables."""
-        from ai_edge_litert.interpreter import Interpreter
+        from ai_edge_litert.interpreter import Interpreter  # an extra of the package
 
         self._interpreter: Any = Interpreter(model_content=self._model)
         self._interpreter.allocate_tensors()

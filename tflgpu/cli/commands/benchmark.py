@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,6 +15,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
+from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
@@ -22,10 +23,7 @@ from tflgpu.cli.inputs import random_input
 from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.cli.tables import is_cold, kernel_table, kernels_as_list, start_table
 from tflgpu.cli.timing import Latency, measure, seconds_of
-
-if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel
-    from tflgpu.report.profile import Profile
+from tflgpu.report.profile import Profile
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,19 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from tflgpu.artifact.cache import Cache, default_directory
+from tflgpu.artifact.cache.key import FORMAT_FOLDER
+from tflgpu.artifact.cache.maintenance import Finding, evict, survey
+from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, reporting_errors, table
-
-if TYPE_CHECKING:
-    from tflgpu.artifact.cache import Cache
-    from tflgpu.artifact.cache.maintenance import Finding
-    from tflgpu.artifact.cache.store import Entry
-
 
 # Of the JSON, as docs/inspect.md describes it.
 FORMAT = 1
@@ -40,8 +38,6 @@ cache_app = typer.Typer(no_args_is_help=True, help="List, check and empty the ca
 @reporting_errors
 def print_path(as_json: AsJson = False) -> None:
     """Print the directory that is used by default: TFLGPU_CACHE_DIR, or the platform's cache directory."""
-    from tflgpu.artifact.cache import default_directory
-
     path = default_directory()
     if as_json:
         print_json({"format": FORMAT, "path": path})
@@ -53,8 +49,6 @@ def print_path(as_json: AsJson = False) -> None:
 @reporting_errors
 def list_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
     """List what the cache holds, the last used first. Every entry is read, and its checksum looked at."""
-    from tflgpu.artifact.cache.maintenance import survey
-
     found = sorted(survey(_open(cache_dir)), key=lambda f: f.entry.used, reverse=True)
     if as_json:
         print_json({"format": FORMAT, "entries": [_as_dict(f) for f in found], "bytes": _volume(found)})
@@ -68,8 +62,6 @@ def list_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
 @reporting_errors
 def verify_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
     """Check every entry. Exit code: 0 if all are sound, else 1."""
-    from tflgpu.artifact.cache.maintenance import survey
-
     found = survey(_open(cache_dir))
     damaged = [f for f in found if f.fault is not None]
     if as_json:
@@ -114,8 +106,6 @@ def evict_entries(
 
     At least one option says which; several narrow the choice. Processes that have an entry open keep it.
     """
-    from tflgpu.artifact.cache.maintenance import evict
-
     narrowed = (token, older_than, to_size) != (None, None, None)
     if everything == narrowed:
         raise ValueError("give either --all, or one or more of --token, --older-than and --to-size")
@@ -150,8 +140,6 @@ def _token(text: str) -> int:
 
 def _open(places: Sequence[Path] | None) -> Cache:
     """The cache at these places. Raises FileNotFoundError for a place that was named and is not there."""
-    from tflgpu.artifact.cache import Cache
-
     for place in places or ():
         place.stat()
     return Cache(places, writable=False)
@@ -180,7 +168,6 @@ def _as_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _location(entry: Entry) -> str:
-    from tflgpu.artifact.cache.key import FORMAT_FOLDER
 
     return f"{entry.place}/{FORMAT_FOLDER}/{entry.name}"
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,14 @@ from rich.panel import Panel
 from rich.text import Text
 
 import tflgpu
+from tflgpu.api import CompiledModel
 from tflgpu.cli import litert_peer as litert
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.digits import drawing
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
-
-if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel
-    from tflgpu.report.profile import Profile
-
+from tflgpu.report.profile import Profile
 
 WHITE = 16  # of this data set
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.filesize import decimal
 from rich.markup import escape
@@ -11,15 +11,11 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.cli.arguments import AsJson
 from tflgpu.cli.console import console, print_json, table
-
-if TYPE_CHECKING:
-    from tflgpu.runtime.opencl.devices import Device
+from tflgpu.runtime.opencl.devices import ADVICE, Device
 
 
 def list_devices(as_json: AsJson = False) -> None:
     """List the OpenCL devices, the preferred one first."""
-    from tflgpu.runtime.opencl.devices import ADVICE
-
     found = tflgpu.devices()
     if not found:
         raise tflgpu.DeviceError(f"no OpenCL device was found; {ADVICE}")

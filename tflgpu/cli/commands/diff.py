@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 import tflgpu
+from tflgpu.api import CompiledModel
 from tflgpu.cli.accuracy import Deviation
 from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
@@ -22,11 +23,7 @@ from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
 from tflgpu.cli.inputs import random_input, read_inputs
 from tflgpu.cli.litert_peer import LiteRT
-
-if TYPE_CHECKING:
-    from tflgpu.api import CompiledModel
-    from tflgpu.model.tensor_info import TensorInfo
-
+from tflgpu.model.tensor_info import TensorInfo
 
 # Largest error, as a part of a tensor's range, that a precision explains.
 BOUNDS = {"fp32": 1e-4, "fp16": 2e-2}

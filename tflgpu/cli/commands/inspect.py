@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.filesize import decimal
@@ -15,12 +15,9 @@ from rich.table import Table
 import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json, table
-from tflgpu.report.report import counted
-
-if TYPE_CHECKING:
-    from tflgpu.model.tensor_info import TensorInfo
-    from tflgpu.report.report import ModelInfo, OperatorReport, Report
-
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.report import ModelInfo, OperatorReport, Report, counted
+from tflgpu.runtime.opencl.devices import choose
 
 # Different reasons of one operator code that the summary prints.
 REASONS = 3
@@ -142,7 +139,6 @@ def _every_operator(report: Report) -> Table:
 
 def _planned(model: Path, options: tflgpu.Options) -> Report:
     """The report with what only a plan knows."""
-    from tflgpu.compiler import inspect_model
-    from tflgpu.runtime.opencl.devices import choose
+    from tflgpu.compiler import inspect_model  # verbs with a warm start must not import the compiler
 
     return inspect_model(model.read_bytes(), options, choose(options.device).target(options))

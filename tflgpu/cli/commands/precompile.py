@@ -17,6 +17,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tflgpu
+from tflgpu.artifact import serializer
+from tflgpu.artifact.cache.maintenance import pack
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.processes import in_own_process
@@ -103,13 +105,11 @@ def precompile_models(
 
 def start_and_run(model: Path, options: tflgpu.Options) -> Start:
     """Compile a model and run it once on zeros. Called in a process of its own."""
-    from tflgpu.artifact import serializer
-
     with tflgpu.compile(model, options) as compiled:
         compiled.run([np.zeros(info.shape, info.dtype) for info in compiled.inputs])
         cache = serializer.open_cache(options)
         assert cache is not None
-        key = serializer.model_key(model, options, compiled.device, compiled.device.target(options), cache)
+        key = serializer.model_key(model, options, compiled.device.identity, compiled.device.target(options), cache)
         sizes = (e.bytes for place in cache.places for e in place.entries() if e.name == key.name)
         return Start(
             device=compiled.device.name,
@@ -152,9 +152,6 @@ def _prove(outcome: Outcome, options: tflgpu.Options) -> Outcome:
 
 def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str]) -> int:
     """Write entries of the cache into a bundle and return its size. Raises OSError."""
-    from tflgpu.artifact import serializer
-    from tflgpu.artifact.cache.maintenance import pack
-
     cache = serializer.open_cache(options)
     assert cache is not None
     return pack(cache, bundle, names)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.cache import Cache, DeviceIdentity, KernelKey, warn_once
-from tflgpu.runtime.opencl.devices import Device
+from tflgpu.artifact.cache import Cache, KernelKey, warn_once
 from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program
 from tflgpu.runtime.opencl.session import Session
 
@@ -42,14 +41,9 @@ def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Bi
     return binaries
 
 
-def identity(device: Device) -> DeviceIdentity:
-    """By what a binary that was made for this device is known again."""
-    return DeviceIdentity(device.platform, device.name, device.driver)
-
-
 def _key(source: str, session: Session) -> KernelKey:
     flags = build_options(session.device.handle)
-    return KernelKey(source, " ".join(flags), identity(session.device))
+    return KernelKey(source, " ".join(flags), session.device.identity)
 
 
 def _loaded(session: Session, binaries: Binaries) -> cl.Program | None:

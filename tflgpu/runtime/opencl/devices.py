@@ -9,9 +9,11 @@ from typing import Literal
 
 import pyopencl as cl
 
+from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.loader import vendors_visible
+from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion
 from tflgpu.target import Target
 
 VARIABLE = "TFLGPU_DEVICE"
@@ -25,8 +27,8 @@ PTX_MEMORY_MODEL = (7, 0)
 PTX_HALF_MATRICES = (8, 0)
 MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.nvidia describes it
 
-# Among devices of one type: a compiler that vectorizes well first, simulators last.
-PLATFORM_ORDER = ("Intel(R) OpenCL", "Portable Computing Language", "Oclgrind")
+# Among devices of one type the compiler that vectorizes better comes first.
+PLATFORM_ORDER = (INTEL, POCL)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Device:
     ptx: bool
     matrix_units: bool
     handle: cl.Device = field(compare=False, repr=False)
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """By what the cache tells binaries for this device from others."""
+        return DeviceIdentity(self.platform, self.name, self.driver)
 
     def target(self, options: Options) -> Target:
         """What planning needs to know, under the caller's choices."""
@@ -95,11 +102,11 @@ def _type(handle: cl.Device) -> Literal["gpu", "cpu", "accelerator"]:
     return "cpu" if handle.type & cl.device_type.CPU else "accelerator"
 
 
-def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int]:
-    simulated = platform.name == "Oclgrind"
-    kind = 3 if simulated else ("gpu", "cpu", "accelerator").index(_type(handle))
+def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int, int]:
+    """A key to sort by: devices that work and are no simulators first, then by type, platform and size."""
+    kind = ("gpu", "cpu", "accelerator").index(_type(handle))
     order = PLATFORM_ORDER.index(platform.name) if platform.name in PLATFORM_ORDER else 0
-    return kind, order, -handle.max_compute_units
+    return demotion(Driver.of(handle)), kind, order, -handle.max_compute_units
 
 
 def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:

@@ -9,6 +9,7 @@ import pyopencl as cl
 
 from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl.cubin import link_ptx
+from tflgpu.runtime.opencl.quirks import Driver, compiler_options, with_advice
 
 OPENCL_C = "-cl-std=CL1.2"
 
@@ -24,7 +25,8 @@ def compile_program(context: cl.Context, text: str) -> cl.Program:
         _built(program, build_options(device))
     except cl.RuntimeError as error:
         log: str = program.get_build_info(device, cl.program_build_info.LOG)  # type: ignore[no-untyped-call]
-        raise BuildError(f"{device.name} could not compile generated source ({error.routine})", text, log) from error
+        message = f"{device.name} could not compile generated source ({error.routine})"
+        raise BuildError(with_advice(message, Driver.of(device)), text, log) from error
     return program
 
 
@@ -45,11 +47,8 @@ def binaries_of(program: cl.Program) -> tuple[bytes, ...]:
 
 
 def build_options(device: cl.Device) -> list[str]:
-    """Compiler options for a device: OpenCL C 1.2, and correctly rounded division where there is the choice."""
-    options = [OPENCL_C]
-    if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
-        options.append("-cl-fp32-correctly-rounded-divide-sqrt")
-    return options
+    """Compiler options for a device: the language, and what its driver's quirks ask for."""
+    return [OPENCL_C, *compiler_options(Driver.of(device))]
 
 
 def _built(program: cl.Program, options: list[str]) -> cl.Program:

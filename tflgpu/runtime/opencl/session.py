@@ -8,6 +8,7 @@ import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
+from tflgpu.runtime.opencl.quirks import Driver, with_advice
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ def open_session(device: Device) -> Session:
         context = cl.Context([device.handle])
         return Session(device, context, cl.CommandQueue(context))
     except cl.Error as error:
-        raise DeviceError(f"{device.name} ({device.platform}) could not be opened: {error}") from error
+        message = f"{device.name} ({device.platform}) could not be opened: {error}"
+        raise DeviceError(with_advice(message, Driver.of(device.handle))) from error
 
 
 def session_on(queue: cl.CommandQueue) -> Session:

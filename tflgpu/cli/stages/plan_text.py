@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from tflgpu.cli.show_graph import node_as_dict, origins, typed
+from tflgpu.cli.stages.graph_text import node_as_dict, origins, typed
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
 

@@ -1,0 +1,66 @@
+"""Two custom operators. ``SoftShrink`` is made of functions that tflgpu has; ``RowMedian`` has a kernel of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+
+from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
+from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.ops import Emitter, Site, declare
+
+
+def _threshold(site: Site) -> float:
+    """The custom options are one float in little-endian order."""
+    (threshold,) = struct.unpack("<f", site.options["custom_options"])
+    return float(threshold)
+
+
+def _shrink_reasons(site: Site) -> Iterator[str]:
+    if len(site.options["custom_options"]) != 4:
+        yield "its options are not one float"
+
+
+@declare("SoftShrink", versions=1, inputs=1, reasons=_shrink_reasons)
+def soft_shrink(site: Site, emit: Emitter) -> Tensor:
+    """``sign(x) * max(|x| - threshold, 0)``: one elementwise node, which fuses with its neighbours."""
+    x = site.input(0)
+    threshold = emit.constant(np.array(_threshold(site), np.float32))
+    epilogue = (  # value 0 is x, value k + 1 the result of function k
+        EpilogueOp("abs", (Value(0),)),
+        EpilogueOp("sub", (Value(1), Input(1))),
+        EpilogueOp("relu", (Value(2),)),
+        EpilogueOp("sign", (Value(0),)),
+        EpilogueOp("mul", (Value(3), Value(4))),
+    )
+    return emit.node("map", [x, threshold], x.shape, epilogue=epilogue)
+
+
+def _median_reasons(site: Site) -> Iterator[str]:
+    if len(site.input(0).shape) != 4:
+        yield f"its input has shape {list(site.input(0).shape)}; [batch, height, width, channels] was expected"
+
+
+@declare("RowMedian", versions=1, inputs=1, reasons=_median_reasons)
+def row_median(site: Site, emit: Emitter) -> Tensor:
+    """The median of each pixel and its left and right neighbours; at the border a pixel is its own neighbour."""
+    return emit.node("row_median", [site.input(0)], site.input(0).shape)
+
+
+@PORTABLE.lowering("row_median")
+def row_median_kernel(request: Request) -> Kernel:
+    """One work-item computes four channels of a pixel. The template is in this package."""
+    vec4s = request.output.geometry.vec4s
+    per_tile = items_per_tile(vec4s, request.target, 16)  # about 16 instructions an item
+    return Kernel(
+        "tflgpu_filters/row_median",
+        {"per_tile": per_tile, "src": request.input(0)},
+        (request.activation("src", 0),),
+        tiles=tile_count(vec4s, per_tile),
+        local_size=request.target.local_size,
+    )

@@ -1,0 +1,73 @@
+"""``tflgpu show`` at every stage, and after every pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import tflgpu
+from tests.cli.test_cli import MODEL, as_json, device, fail, no_device, succeed
+from tflgpu.frontend.lower import lower
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.passes import PASSES
+
+__all__ = ["device", "no_device"]  # fixtures
+
+
+def kinds(*arguments: object) -> list[str]:
+    return [node["kind"] for node in as_json("show", MODEL, *arguments)["nodes"]]
+
+
+def test_model_is_what_the_file_declares(no_device: None) -> None:
+    shown, model = as_json("show", MODEL, "--stage", "model"), read_model(MODEL.read_bytes())
+    (subgraph,) = shown["subgraphs"]
+    assert [o["code"] for o in subgraph["operators"]] == [o.code for o in model.subgraphs[0].operators]
+    assert subgraph["tensors"][subgraph["inputs"][0]]["name"] == "image"
+    lines = succeed("show", MODEL, "--stage", "model").splitlines()
+    assert any("CONV_2D version 1(t0 1x8x8x1, const " in line for line in lines)
+    assert lines[-1].startswith("output t34 ")
+
+
+def test_each_pass_by_name(no_device: None) -> None:
+    graphs = {name: kinds("--stage", "graph", "--after", name) for name in ("lower", *PASSES)}
+    assert graphs["lower"] == [n.kind for n in lower(read_model(MODEL.read_bytes())).graph.nodes]
+    assert graphs["fuse"].count("map") < graphs["inline_shared_source"].count("map")
+    assert graphs["pack_weights"] == kinds()
+    assert "map(" in succeed("show", MODEL, "--after", "lower")
+
+
+def test_an_unknown_pass_is_answered_with_all_of_them(no_device: None) -> None:
+    message = fail("show", MODEL, "--after", "unfold")
+    assert all(name in message for name in ("'unfold'", "lower", *PASSES))
+
+
+def test_after_goes_with_graphs_only() -> None:
+    assert "graph" in fail("show", MODEL, "--stage", "plan", "--after", "fuse")
+
+
+def test_executable(device: tflgpu.Device) -> None:
+    shown = as_json("show", MODEL, "--stage", "executable")
+    assert [launch["function"] for launch in shown["launches"]] == as_json("show", MODEL, "--stage", "source")[
+        "launches"
+    ]
+    places = [(a["buffer"], a["offset"]) for launch in shown["launches"] for a in launch["arguments"]]
+    assert {buffer for buffer, _ in places} <= set(range(len(shown["buffers"])))
+    text = succeed("show", MODEL, "--stage", "executable")
+    assert all(launch["function"] in text for launch in shown["launches"])
+
+
+def test_strings_and_missing_inputs_of_a_model_are_shown(tmp_path: Path, no_device: None) -> None:
+    builder = ModelBuilder()
+    x = builder.input((1, 4), name="[x]")
+    handle, y, z = builder.tensor((1,), "resource"), builder.tensor((1, 3)), builder.tensor((1, 3))
+    builder.op("VAR_HANDLE", [], [handle], {"shared_name": "state"})
+    builder.op("FULLY_CONNECTED", [x, builder.constant(np.ones((3, 4), np.float32)), -1], [y])
+    builder.op("Mystery", [y], [z], custom_options=b"\x01\x02")
+    path = tmp_path / "model.tflite"
+    path.write_bytes(builder.finish([z]))
+    text = succeed("show", path, "--stage", "model")
+    assert all(part in text for part in ("shared_name=state", ", absent)", "custom_options=0102", "'[x]'"))
+    operators = as_json("show", path, "--stage", "model")["subgraphs"][0]["operators"]
+    assert [o["options"].get("custom_options") for o in operators] == [None, None, "0102"]

@@ -1,0 +1,72 @@
+"""The graph of one subgraph while it is lowered: which tensor of the graph stands for which tensor of the file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+from tflgpu.frontend.variables import Variables
+from tflgpu.graph.ir import EpilogueOp, Node, Tensor
+from tflgpu.model.model import FileTensor, Subgraph
+from tflgpu.model.quantization import dequantized, grid_of, is_quantized, view_dtype
+from tflgpu.ops import Emitter
+from tflgpu.ops.evaluate import value_of
+
+
+class GraphBuilder:
+    """Tensors and nodes so far, and the variables.
+
+    bound: tensor of the file -> tensor of the graph that holds its value now.
+    """
+
+    def __init__(self, subgraph: Subgraph) -> None:
+        self.subgraph = subgraph
+        self.ids = count()
+        self.bound: dict[int, Tensor] = {}
+        self.variables = Variables(self.ids)
+        self.tensors: dict[int, Tensor] = {}
+        self.nodes: list[Node] = []
+
+    def tensor(self, tensor: FileTensor) -> Tensor:
+        """A new tensor of the graph in the float view: quantized constants as the numbers they stand for."""
+        data = tensor.data
+        if data is not None and data.shape != tensor.shape:
+            data = None  # strings and packed numbers: nothing here can read them
+        if data is not None and is_quantized(tensor):
+            data = dequantized(tensor)
+        precise = is_quantized(tensor) and grid_of(tensor).outgrows_half
+        return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data, precise)
+
+    def bind(self, index: int, tensor: Tensor) -> None:
+        """From now on ``tensor`` is the value of tensor ``index`` of the file."""
+        self.bound[index] = tensor
+        self.tensors[tensor.id] = tensor
+        self.variables.assign_tensor(index, tensor)
+
+    def read(self, index: int) -> Tensor | None:
+        """An input of an operator; None if it is absent. Variable tensors and empty constants come into being here."""
+        if index >= 0 and index not in self.bound:
+            tensor = self.subgraph.tensors[index]
+            self.bind(index, self.variables.read_tensor(tensor) if tensor.is_variable else self.tensor(tensor))
+        return self.bound[index] if index >= 0 else None
+
+    def add_map(self, source: Tensor, result: Tensor, *epilogue: EpilogueOp, operator: int | None = None) -> Tensor:
+        """Add an elementwise node from ``source`` to ``result``."""
+        self.tensors[result.id] = result
+        sources = () if operator is None else (operator,)
+        self.nodes.append(Node("map", (source.id,), result.id, None, epilogue, sources))
+        return result
+
+    def add_nodes(self, emitter: Emitter, *, precise: bool) -> None:
+        """Add an operator's nodes. What constants alone decide is computed: later operators may need to know it.
+
+        precise: whether all of its tensors are kept in float.
+        """
+        self.tensors |= {t.id: replace(t, precise=precise or t.precise) for t in emitter.tensors}
+        for node in emitter.nodes:
+            output = self.tensors[node.output]
+            value = value_of(node, [self.tensors[i] for i in node.inputs], output)
+            if value is None:
+                self.nodes.append(node)
+            else:
+                self.tensors[output.id] = replace(output, data=value)
