@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifact.damage import (
+from tests.artifact.cache.damage import (
     KEY,
     Exploit,
     broken_pages,
@@ -26,7 +26,7 @@ from tests.artifact.damage import (
     store,
     wrong_settings,
 )
-from tests.artifact.entries import model_key, same
+from tests.artifact.cache.entries import model_key, same
 from tflgpu.artifact.cache import Cache, evict, survey
 from tflgpu.artifact.cache.index import LedgerDisk, open_index
 from tflgpu.errors import CacheWarning

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from safetensors import safe_open
 
-from tests.artifact import make_golden
-from tests.artifact.entries import DEVICE, fill, same
+from tests.artifact.cache import make_golden
+from tests.artifact.cache.entries import DEVICE, fill, same
 from tflgpu.artifact.cache import (
     Cache,
     FileStamp,
@@ -20,7 +20,7 @@ from tflgpu.artifact.cache.key import SourceKey, TuningKey, canonical_json
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
-FORMAT = Path(__file__).parents[2] / "cache_format"
+FORMAT = Path(__file__).parents[3] / "cache_format"
 
 
 def golden(name: str) -> bytes:

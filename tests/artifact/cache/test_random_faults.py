@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.artifact.damage import (
+from tests.artifact.cache.damage import (
     DAMAGE,
     broken_pages,
     database,
@@ -30,20 +30,20 @@ from tests.artifact.damage import (
     store,
     wrong_settings,
 )
-from tests.artifact.entries import model_key, same
-from tests.artifact.killing import MODELS, SIZE, compile_all
+from tests.artifact.cache.entries import model_key, same
+from tests.artifact.cache.killing import MODELS, SIZE, compile_all
 from tflgpu.artifact.cache import Cache, evict, faults, survey, verify
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # Rounds of 8 processes that are killed.
 ROUNDS = 20
 
 
 def killing(folder: Path, rounds: int, seed: int, kill: bool) -> dict[str, int]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.artifact.killing", str(folder), str(rounds), str(seed), str(int(kill))],
+        [sys.executable, "-m", "tests.artifact.cache.killing", str(folder), str(rounds), str(seed), str(int(kill))],
         cwd=ROOT,
         capture_output=True,
         text=True,

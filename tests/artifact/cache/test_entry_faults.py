@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xxhash
 
-from tests.artifact.damage import DAMAGE, KEY, entry, flip, store
-from tests.artifact.entries import model_key, same
+from tests.artifact.cache.damage import DAMAGE, KEY, entry, flip, store
+from tests.artifact.cache.entries import model_key, same
 from tflgpu.artifact.cache import Cache, pack, payload, survey, verify
 from tflgpu.errors import CacheWarning
 

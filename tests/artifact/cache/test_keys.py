@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifact.entries import DEVICE, fill, model_key
+from tests.artifact.cache.entries import DEVICE, fill, model_key
 from tflgpu.artifact.cache import (
     Cache,
     FileStamp,

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.artifact.entries import DEVICE, fill, metadata_of, model_key, same, stored, tensors_of
+from tests.artifact.cache.entries import DEVICE, fill, metadata_of, model_key, same, stored, tensors_of
 from tflgpu.artifact.cache import (
     Cache,
     KernelKey,
@@ -165,14 +165,14 @@ def test_a_warm_start_imports_no_writer(folder: Path) -> None:
     code = """
 import sys
 from tflgpu.artifact.cache import Cache
-from tests.artifact.entries import model_key
-from tests.artifact.entries import same
+from tests.artifact.cache.entries import model_key
+from tests.artifact.cache.entries import same
 assert same(Cache().load(model_key()), model_key())
 print(*sorted({"diskcache", "safetensors", "platformdirs", "farmhash"} & set(sys.modules)))
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env={**os.environ, "TFLGPU_CACHE_DIR": str(folder)},
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifact.entries import fill, metadata_of, model_key, same, stored, tensors_of
+from tests.artifact.cache.entries import fill, metadata_of, model_key, same, stored, tensors_of
 from tflgpu.artifact.cache import (
     Cache,
     default_directory,

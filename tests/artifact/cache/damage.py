@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from tests.artifact.entries import metadata_of, model_key, tensors_of
+from tests.artifact.cache.entries import metadata_of, model_key, tensors_of
 from tflgpu.artifact.cache import Cache
 
 KEY = model_key()

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.artifact.damage import KEY, entry, store
-from tests.artifact.entries import model_key, same
+from tests.artifact.cache.damage import KEY, entry, store
+from tests.artifact.cache.entries import model_key, same
 from tflgpu.artifact.cache import Cache, evict, verify
 from tflgpu.artifact.cache.index import open_index
 from tflgpu.artifact.cache.store import STALE_SECONDS
