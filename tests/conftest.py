@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, the OpenCL runtimes under test, and the folder of real models."""
+"""What all tests share: the quick suite and ``--all``, hypothesis profiles, OpenCL runtimes, and real models."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tflgpu
+from tests.quick import RUNTIMES, quick_suite
 from tflgpu.artifact.cache import faults
-
-# Two independent compilers: what one of them forgives, the other may not.
-RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
 
 # Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
 # processes that tests start inherit it.
@@ -29,6 +27,18 @@ _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Healt
 settings.register_profile("ci", max_examples=2, derandomize=True, database=None, **_SLOW)
 settings.register_profile("dev", max_examples=50, **_SLOW)
 settings.load_profile("ci" if "CI" in os.environ else os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run every case, not only the quick suite (see tests/quick.py)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("all"):
+        kept = quick_suite(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 def missing(what: str) -> NoReturn:
@@ -48,9 +58,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def device_name(request: pytest.FixtureRequest) -> str:
     """The platform name of each OpenCL runtime under test, as ``Options.device`` takes it."""
     name: str = request.param
-    if all(d.platform != name for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {name!r}")
+    require_runtime(name)
     return name
+
+
+def require_runtime(name: str) -> None:
+    """Skip or fail where the platform ``name`` is missing, or compiles nothing."""
+    found = [device for device in tflgpu.devices() if device.platform == name]
+    if not found:
+        missing(f"the OpenCL runtime {name!r}")
+    if found[0].version.endswith("-generic"):  # PoCL's name of a CPU that it does not know
+        missing(f"a CPU that {name!r} can compile for (`python -m tests.support.pocl_cpu` makes it work)")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from PIL import Image
 
 import tflgpu
 from tests.acceptance.test_models import error
-from tests.conftest import RUNTIMES
+from tests.quick import RUNTIMES
 from tests.support import litert
 from tflgpu.options import Options
 

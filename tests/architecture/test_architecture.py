@@ -15,131 +15,102 @@ import tflgpu
 PACKAGE = Path(tflgpu.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# What each part of the package may import of the others, besides itself. Parts are modules or subpackages of tflgpu.
-BASE = {"errors", "options", "target", "layout", "stopwatch", "tensor_info", "source", "version"}
-STAGES = BASE | {
-    "ir",
-    "quantization",
-    "tflite",
-    "partition",
-    "ops",
-    "entry_point",
-    "lower",
-    "passes",
-    "plan",
-    "codegen",
-}
+# What each room of the package may import of the others, besides itself: those that it stands on. A room is a folder
+# of tflgpu/, or a module beside them.
+FACTS = {"errors", "options", "target", "version"}
+GRAPH = FACTS | {"graph", "model", "ops"}
+PLANNING = GRAPH | {"kernels", "passes", "plan"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "options": set(),
     "target": set(),
-    "layout": set(),
-    "stopwatch": set(),
-    "source": set(),
     "version": set(),
-    "tensor_info": {"layout"},
-    "ir": BASE,
-    "sparsity": BASE,
-    "cache": BASE,
-    "tflite": BASE | {"sparsity"},
-    "quantization": BASE | {"ir", "tflite"},
-    "ops": BASE | {"ir", "quantization", "tflite"},
-    "partition": BASE | {"tflite"},
-    "entry_point": BASE | {"partition", "tflite"},
-    "variables": BASE | {"ir", "quantization", "tflite"},
-    "lower": BASE | {"ir", "quantization", "tflite", "ops", "entry_point", "variables"},
-    "passes": BASE | {"ir", "quantization", "ops"},
-    "plan": BASE | {"ir", "quantization", "ops"},
-    "codegen": BASE | {"executable", "ir", "ops", "plan"},
-    "resize": BASE | {"entry_point", "lower"},
-    "report": {"tensor_info"},
-    "advice": STAGES | {"report"},
-    "reporting": STAGES | {"advice", "report"},
-    "interpreter": BASE,
-    "submodel": BASE | {"partition"},
-    "executable": BASE,
-    "link": STAGES | {"executable"},
-    "artifact": BASE | {"executable", "report"},
-    "compiler": STAGES | {"artifact", "executable", "interpreter", "link", "report", "reporting", "resize", "submodel"},
-    "runtime": BASE | {"executable"},
-    "records": set(),
-    "build": BASE | {"cache", "runtime"},
-    "serializer": BASE | {"artifact", "build", "cache", "records", "runtime"},
-    "trace": STAGES | {"compiler", "interpreter", "link", "runtime", "submodel"},
-    "race": set(),
-    "instance": BASE | {"artifact", "build", "cache", "interpreter", "race", "runtime"},
-    "tuning": STAGES | {"build", "cache", "compiler", "runtime", "serializer"},
-    "arguments": BASE | {"runtime"},
-    "api": BASE
-    | {"arguments", "artifact", "cache", "compiler", "instance", "report", "runtime", "serializer", "tuning"},
-    "cli": STAGES
-    | {"cache", "compiler", "trace", "runtime", "build", "report", "api", "serializer", "writer", "__init__"},
-    "tensor_details": {"layout", "tflite"},
-    "drop_in": BASE | {"api", "entry_point", "tensor_details", "tflite"},
-    "__init__": BASE | {"api", "cache", "drop_in", "report", "runtime"},
+    "graph": set(),
+    "model": {"errors", "graph"},
+    "ops": {"graph", "model"},
+    "kernels": {"graph", "ops", "target"},
+    "passes": {"graph", "kernels", "ops"},
+    "plan": {"graph", "kernels", "ops", "target"},
+    "frontend": GRAPH,
+    "report": PLANNING | {"frontend"},
+    "artifact": FACTS | {"graph", "model", "report"},
+    "codegen": PLANNING | {"artifact"},
+    "runtime": FACTS | {"artifact", "graph", "model", "report"},
+    "compiler": PLANNING | {"artifact", "codegen", "frontend", "report"},
+    "measure": PLANNING | {"artifact", "codegen", "compiler", "frontend", "runtime"},
+    "api": FACTS | {"artifact", "compiler", "graph", "measure", "model", "report", "runtime"},
+    "interpreter": GRAPH | {"api", "frontend"},
+    "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
+    "cli": PLANNING
+    | {"__init__", "api", "artifact", "codegen", "compiler", "frontend", "measure", "report", "runtime"},
     "__main__": {"cli"},
-    "writer": BASE | {"writer_options"},
-    "writer_options": set(),
 }
 
-# The only parts that may import these.
+# The only rooms that may import these.
 OWNERS = {
     "jinja2": {"codegen"},
-    "pyopencl": {"runtime", "build"},
-    "tflite": {"tflite", "sparsity", "writer", "writer_options"},
-    "flatbuffers": {"tflite", "writer", "writer_options", "submodel"},
-    "ai_edge_litert": {"interpreter", "submodel", "cli"},
-    "diskcache": {"cache"},
-    "farmhash": {"cache"},
-    "platformdirs": {"cache"},
-    "safetensors": {"cache"},
-    "xxhash": {"cache"},
+    "pyopencl": {"runtime"},
+    "tflite": {"model"},
+    "flatbuffers": {"frontend", "model"},
+    "ai_edge_litert": {"cli", "frontend", "runtime"},
+    "diskcache": {"artifact"},
+    "farmhash": {"artifact"},
+    "platformdirs": {"artifact"},
+    "safetensors": {"artifact"},
+    "xxhash": {"artifact"},
+    "PIL": {"cli"},
+    "rich": {"cli"},
+    "typer": {"cli"},
 }
 
 
-def part_of(module: Path) -> str:
+def room_of(module: Path) -> str:
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-WARP_TILES = set(map(part_of, MODULES))
+NAMES = {
+    ".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): module
+    for module in MODULES
+}
 
 
 def imports(module: Path) -> Iterator[str]:
-    """The absolute dotted names that a module imports; of the package itself down to its parts."""
+    """The absolute dotted names that a module imports; of a package of tflgpu its modules, or else the package."""
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} has a relative import"
-            if node.module == "tflgpu":
-                yield from (f"tflgpu.{alias.name}" for alias in node.names)
-            else:
-                yield node.module or ""
+            assert node.level == 0 and node.module, f"{module} has a relative import"
+            inner = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in NAMES else node.module for name in inner)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
 def test_imports_point_one_way(module: Path) -> None:
-    part = part_of(module)
-    assert part in MAY_IMPORT, f"tflgpu/{part} is new: say here what it may import"
+    room = room_of(module)
+    assert room in MAY_IMPORT, f"tflgpu/{room} is new: say here what it may import"
     for name in imports(module):
         package, _, rest = name.partition(".")
         if package == "tflgpu":
-            imported = rest.split(".")[0]
-            if imported not in WARP_TILES:  # the package itself, or a name that it exports
-                imported = "__init__"
-            assert imported in MAY_IMPORT[part] | {part}, f"tflgpu/{part} must not import {name}"
+            imported = rest.split(".")[0] or "__init__"
+            assert imported in MAY_IMPORT[room] | {room}, f"tflgpu/{room} must not import {name}"
         elif package in OWNERS:
-            assert part in OWNERS[package], f"{package} is imported by tflgpu/{part}"
+            assert room in OWNERS[package], f"{package} is imported by tflgpu/{room}"
 
 
-def test_import_order_has_no_circle() -> None:
+def test_the_rooms_form_no_circle() -> None:
     """The table above is itself one-way."""
     assert list(TopologicalSorter(MAY_IMPORT).static_order())
 
 
+def test_modules_form_no_circle() -> None:
+    """Within a room too. A package's own module stands for the names that it exports."""
+    graph = {name: {n for n in imports(module) if n in NAMES} - {name} for name, module in NAMES.items()}
+    assert list(TopologicalSorter(graph).static_order())
+
+
 def test_only_declared_libraries_are_imported() -> None:
-    declared = {"flatbuffers", "jinja2", "numpy", "PIL", "pyopencl", "rich", "tflite", "typer", "ai_edge_litert"}
-    declared |= {"diskcache", "farmhash", "platformdirs", "safetensors", "xxhash"}
+    declared = OWNERS.keys() | {"numpy"}
     outside = {name.partition(".")[0] for module in MODULES for name in imports(module)}
     assert outside - set(sys.stdlib_module_names) - {"tflgpu"} <= declared
 

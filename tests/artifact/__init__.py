@@ -1,1 +1,1 @@
-"""Artifacts and the disk cache."""
+"""Tests of artifacts: records, the serializer and the disk cache."""

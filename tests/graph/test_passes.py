@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tflgpu.codegen.link import link
-from tflgpu.codegen.render import render
-from tflgpu.frontend.lower import lower
-from tflgpu.graph.ir import Graph, Node, remove_dead, verify
-from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.ops.evaluate import value_of
+from tests.graph.model import IMAGE, WINDOW, Model, apply, assert_same_results, functions, kinds
+from tflgpu.graph.ir import Graph, verify
 from tflgpu.ops.image.convolution import Convolution
-from tflgpu.ops.movement.shaping import Rearrange
-from tflgpu.options import Options
-from tflgpu.passes import PASSES, Pass, optimize
+from tflgpu.passes import PASSES, optimize
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
@@ -28,92 +17,6 @@ from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
-from tflgpu.plan import make_plan
-from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.opencl.build import build
-from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.session import open_session
-
-Floats = NDArray[np.float32]
-IMAGE = (1, 6, 5, 7)
-WINDOW = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
-
-
-class Model:
-    """A model under construction, of which only structure matters: all weights are random."""
-
-    def __init__(self) -> None:
-        self.rng = np.random.default_rng(3)
-        self.builder = ModelBuilder()
-        self.shapes: dict[int, tuple[int, ...]] = {}
-
-    def input(self, *shape: int) -> int:
-        return self._known(self.builder.input(shape), shape)
-
-    def constant(self, *shape: int) -> int:
-        return self._known(self.builder.constant(self.rng.standard_normal(shape).astype(np.float32)), shape)
-
-    def integers(self, values: object) -> int:
-        return self.builder.constant(np.array(values, np.int32))
-
-    def op(self, code: str, inputs: list[int], shape: tuple[int, ...] | None = None, **options: object) -> int:
-        """Of the shape of its first input, if none is given."""
-        shape = self.shapes[inputs[0]] if shape is None else shape
-        output = self._known(self.builder.tensor(shape), shape)
-        self.builder.op(code, inputs, [output], options or None)
-        return output
-
-    def conv(self, x: int, kernel: int = 1, out: int = 7) -> int:
-        b, h, w, c = self.shapes[x]
-        inputs = [x, self.constant(out, kernel, kernel, c), self.constant(out)]
-        return self.op("CONV_2D", inputs, (b, h - kernel + 1, w - kernel + 1, out), **WINDOW)
-
-    def pad(self, x: int, margins: list[tuple[int, int]]) -> int:
-        shape = tuple(d + a + b for d, (a, b) in zip(self.shapes[x], margins, strict=True))
-        return self.op("PAD", [x, self.integers(margins)], shape)
-
-    def transpose(self, x: int, order: Sequence[int]) -> int:
-        return self.op("TRANSPOSE", [x, self.integers(order)], tuple(self.shapes[x][axis] for axis in order))
-
-    def graph(self, *outputs: int) -> Graph:
-        lowered = lower(read_model(self.builder.finish(outputs)))
-        assert lowered.obstacles == ()
-        return lowered.graph
-
-    def _known(self, tensor: int, shape: tuple[int, ...]) -> int:
-        self.shapes[tensor] = shape
-        return tensor
-
-
-def kinds(graph: Graph) -> Counter[str]:
-    return Counter(node.kind for node in graph.nodes)
-
-
-def functions(node: Node) -> list[str]:
-    return [op.function for op in node.epilogue]
-
-
-def run(graph: Graph) -> list[Floats]:
-    device = choose("Portable Computing Language")
-    session = open_session(device)
-    plan = make_plan(graph, device.target(Options(precision="fp32")))
-    rng = np.random.default_rng(4)
-    inputs = [rng.standard_normal(graph[t].shape).astype(np.float32) for t in graph.inputs]
-    source = render(plan)
-    return LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session).run(inputs)
-
-
-def assert_same_results(before: Graph, after: Graph) -> None:
-    for expected, got in zip(run(before), run(after), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
-
-
-def apply(rewrite: Pass, before: Graph) -> Graph:
-    """The rewritten graph, verified, and with the results of the old one."""
-    after = remove_dead(rewrite(before))
-    verify(after)
-    assert_same_results(before, after)
-    return after
 
 
 def residual_block() -> Graph:
@@ -192,138 +95,6 @@ def test_a_reshape_that_moves_bytes_is_none() -> None:
     m = Model()
     y = m.op("RESHAPE", [m.conv(m.input(*IMAGE))], (1, 210), new_shape=[1, 210])
     assert kinds(apply(simplify, m.graph(m.op("ABS", [y]))))["view"] == 0
-
-
-CHANNELS_FIRST, CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
-
-
-def assert_channels_last(graph: Graph, expected: dict[str, int]) -> None:
-    """That sinking leaves these nodes alone, and no axis in another place than before the first transpose."""
-    sunk = apply(sink_transposes, graph)
-    assert kinds(sunk) == expected
-    for node in sunk.nodes:
-        if isinstance(node.attributes, Rearrange):
-            assert [m.axis for m in node.attributes.axes] == [0, 1, 2, 3]
-
-
-def test_transposes_meet_past_elementwise_functions() -> None:
-    m = Model()
-    x = m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST)
-    y = m.op("MUL", [x, m.op("LOGISTIC", [x])])
-    y = m.op("ADD", [m.op("MUL", [y, m.constant(7, 1, 1)]), m.op("ABS", [m.constant(1)])])
-    assert_channels_last(m.graph(m.conv(m.transpose(y, CHANNELS_LAST))), {"convolution": 2, "map": 4})
-
-
-def test_transposes_meet_past_padding_and_slices() -> None:
-    m = Model()
-    x = m.pad(m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST), [(0, 0), (0, 1), (2, 0), (1, 3)])
-    begin, end, strides = m.integers([0, 1, 0, 4]), m.integers([1, 8, 8, 0]), m.integers([1, 2, 1, -1])
-    y = m.op("STRIDED_SLICE", [x, begin, end, strides], (1, 4, 8, 4))
-    graph = m.graph(m.conv(m.transpose(y, CHANNELS_LAST)))
-    assert_channels_last(graph, {"convolution": 2, "rearrange": 2})
-
-
-def test_transposes_meet_past_concatenations_and_reductions() -> None:
-    m = Model()
-    x, y = (m.transpose(m.conv(m.input(*IMAGE), out=out), CHANNELS_FIRST) for out in (3, 6))
-    both = m.op("CONCATENATION", [x, y], (1, 9, 6, 5), axis=1)
-    mean = m.op("MEAN", [both, m.integers([3])], (1, 9, 6, 1), keep_dims=True)
-    graph = m.graph(m.conv(m.transpose(mean, CHANNELS_LAST)))
-    assert_channels_last(graph, {"convolution": 3, "concatenate": 1, "reduce": 1})
-
-
-def test_a_transpose_that_meets_no_other_is_done_once() -> None:
-    m = Model()
-    x = m.transpose(m.transpose(m.input(*IMAGE), (3, 0, 2, 1)), (1, 0, 2, 3))
-    graph = apply(sink_transposes, m.graph(m.op("ABS", [x])))
-    assert kinds(graph) == {"rearrange": 1, "map": 1}
-    assert graph.nodes[-1].kind == "rearrange"
-
-
-def test_a_transposed_output_is_written() -> None:
-    m = Model()
-    x = m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST)
-    back = m.transpose(x, CHANNELS_LAST)
-    graph = apply(sink_transposes, m.graph(x, m.op("ABS", [back]), m.op("NEG", [m.op("EXP", [x])])))
-    assert kinds(graph) == {"convolution": 1, "map": 3, "rearrange": 2}
-    assert kinds(apply(sink_transposes, m.graph(back, m.transpose(back, CHANNELS_FIRST)))) == {
-        "convolution": 1,
-        "rearrange": 2,
-    }
-
-
-def moving_network(seed: int) -> Graph:
-    """Elementwise functions, padding, slices and concatenations among transposes at random."""
-    m, rng = Model(), np.random.default_rng(seed)
-    tensors = [m.transpose(m.op("ABS", [m.input(1, 2, 3, 4)]), rng.permutation(4).tolist()) for _ in range(2)]
-    for _ in range(12):
-        x = tensors[rng.integers(len(tensors))]
-        shape = m.shapes[x]
-        same = [t for t in tensors if m.shapes[t] == shape]
-        match rng.integers(6):
-            case 0 | 1:
-                x = m.transpose(x, rng.permutation(4).tolist())
-            case 2:
-                x = m.op("SUB", [x, same[rng.integers(len(same))]])
-            case 3:
-                kept = tuple(d if rng.integers(2) else 1 for d in shape)[rng.integers(4) :]
-                x = m.op("MUL", [m.constant(*kept), x], shape)
-            case 4:
-                x = m.pad(x, [(int(a), int(b)) for a, b in rng.integers(2, size=(4, 2))])
-            case 5:
-                axis, other = int(rng.integers(4)), same[rng.integers(len(same))]
-                joint = tuple(2 * d if i == axis else d for i, d in enumerate(shape))
-                x = m.op("CONCATENATION", [x, other], joint, axis=axis)
-        if np.prod(m.shapes[x]) < 10_000:
-            tensors.append(x)
-    return m.graph(*dict.fromkeys(tensors[-3:]))
-
-
-def evaluated(graph: Graph) -> list[NDArray[np.generic]]:
-    """What numpy makes of a graph that only computes elementwise and moves data."""
-    rng = np.random.default_rng(0)
-    tensors = dict(graph.tensors)
-    for t in graph.inputs:
-        tensors[t] = replace(tensors[t], data=rng.standard_normal(tensors[t].shape).astype(np.float32))
-    for node in graph.nodes:
-        value = value_of(node, [tensors[t] for t in node.inputs], tensors[node.output])
-        assert value is not None
-        tensors[node.output] = replace(tensors[node.output], data=value)
-    return [data for t in graph.outputs if (data := tensors[t].data) is not None]
-
-
-def test_sinking_transposes_changes_no_element() -> None:
-    shorter = 0
-    for seed in range(200):
-        graph = moving_network(seed)
-        sunk = remove_dead(sink_transposes(graph))
-        verify(sunk)
-        shorter += len(sunk.nodes) < len(graph.nodes)
-        for expected, got in zip(evaluated(graph), evaluated(sunk), strict=True):
-            np.testing.assert_array_equal(got, expected)
-    assert shorter > 50
-
-
-def plain_operand(m: Model, x: int) -> int:
-    return m.op("ADD", [m.transpose(x, (0, 2, 1, 3)), m.input(1, 5, 6, 7)])
-
-
-def other_axes(m: Model, x: int) -> int:
-    """Softmax is over the last axis, whichever that is."""
-    return m.transpose(m.op("SOFTMAX", [m.transpose(x, CHANNELS_FIRST)], beta=1.0), CHANNELS_LAST)
-
-
-def two_readers(m: Model, x: int) -> int:
-    """Each would need a transpose of its own."""
-    y = m.transpose(x, CHANNELS_FIRST)
-    return m.op("SUB", [m.op("SOFTMAX", [m.op("ABS", [y])], beta=1.0), m.op("SOFTMAX", [m.op("EXP", [y])], beta=1.0)])
-
-
-@pytest.mark.parametrize("build_graph", [plain_operand, other_axes, two_readers])
-def test_transposes_stay_where_they_are_needed(build_graph: Callable[[Model, int], int]) -> None:
-    m = Model()
-    graph = m.graph(build_graph(m, m.conv(m.input(*IMAGE))))
-    assert sink_transposes(graph) is graph
 
 
 def test_padding_joins_the_convolution() -> None:

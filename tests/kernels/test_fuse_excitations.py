@@ -13,7 +13,7 @@ from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.runtime.test_persistent import H200
-from tests.support.simulated import image_and_gates
+from tests.support.template_cases import image_and_gates
 from tflgpu.compiler import plan_model
 from tflgpu.target import CostModel, Target
 

@@ -13,17 +13,24 @@ import tflgpu
 from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import check
+from tests.quick import RUNTIMES
 
 FAMILIES = ("gpu", "cpu")
+PRECISIONS = ("fp32", "fp16")
 
 
+@pytest.mark.quick(lambda fused, device_name: fused or device_name == RUNTIMES[0])
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @given(data=st.data())
-def test_op(row: Row, fused: bool, device_name: str, data: st.DataObject) -> None:
+def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config, data: st.DataObject) -> None:
+    """The quick suite, and the second runtime, take one precision of each case."""
     case = data.draw(row.case(fused))
     families = data.draw(st.permutations(FAMILIES), label="families")
-    for precision, kernels in zip(("fp32", "fp16"), families, strict=True):
+    programs = list(zip(PRECISIONS, families, strict=True))
+    if device_name != RUNTIMES[0] or not pytestconfig.getoption("all"):
+        programs = [data.draw(st.sampled_from(programs), label="program")]
+    for precision, kernels in programs:
         # A fallback to the CPU would hide a missing kernel.
         options = tflgpu.Options(
             precision=precision, device=device_name, kernels=kernels, fallback="forbid", cache="off"

@@ -11,7 +11,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter as LiteRT
 
 import tflgpu
-from tests.frontend.test_state import delay
+from tests.frontend.stateful_models import delay
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 

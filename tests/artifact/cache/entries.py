@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.cache import DeviceIdentity, ModelKey
+from tflgpu.artifact.cache import Cache, DeviceIdentity, ModelKey, survey
 
 DEVICE = DeviceIdentity(platform="A platform OpenCL 3.0", device="A device", driver="1.2.3")
 
@@ -48,3 +49,16 @@ def same(found: Any, key: ModelKey, size: int = 1000) -> bool:
             for n, t in found.tensors.items()
         )
     )
+
+
+def fill(cache: Cache, numbers: range, size: int = 1000) -> None:
+    """Store entries; of any two, the first one was used earlier."""
+    for number in numbers:
+        key = model_key(number)
+        cache.store(key, tensors_of(key, size), metadata_of(key))
+        for place in cache.places:
+            os.utime(place.path / "v1" / key.name, (1 + number, 1 + number))
+
+
+def stored(cache: Cache) -> set[int]:
+    return {int(finding.key["token"], 16) for finding in survey(cache) if finding.key and "content" in finding.key}

@@ -1,4 +1,4 @@
-"""Write the golden files of ``cache_format/golden``: ``python -m tests.artifact.make_golden``.
+"""Write the golden files of ``cache_format/golden``: ``python -m tests.artifact.cache.make_golden``.
 
 They are written once for each format version. To write those of the current version anew is to break every cache in the
 field, so it goes with a new FORMAT_VERSION, and the file that was current becomes an old one that is refused.
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from safetensors.numpy import save_file
 
-from tests.artifact.entries import metadata_of, model_key, tensors_of
+from tests.artifact.cache.entries import metadata_of, model_key, tensors_of
 from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.key import canonical_json
 
-FOLDER = Path(__file__).parents[2] / "cache_format" / "golden"
+FOLDER = Path(__file__).parents[3] / "cache_format" / "golden"
 KEY = model_key(0x0123456789ABCDEF)
 SIZE = 10
 

@@ -1,4 +1,6 @@
-"""Processes that start cold at once, some of them killed: ``python -m tests.artifact.killing FOLDER ROUNDS SEED KILL``.
+"""Processes that start cold at once, some of them killed.
+
+``python -m tests.artifact.cache.killing FOLDER ROUNDS SEED KILL``
 
 Each of 8 processes does what compilations do: it loads an entry, makes and stores it if there is none, and loads it
 again. A wrong answer, a warning or an exception makes it exit with 1. Each round is in a new cache, FOLDER/0 and so on,
@@ -19,7 +21,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.artifact.entries import metadata_of, model_key, same, tensors_of
+from tests.artifact.cache.entries import metadata_of, model_key, same, tensors_of
 from tflgpu.artifact.cache import Cache
 
 PROCESSES = 8

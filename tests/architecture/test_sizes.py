@@ -1,0 +1,60 @@
+"""What keeps the repository easy to enter: short modules, small folders, and a name for each thing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("tflgpu", "templates", "tests", "benchmarks", "docs", "examples", "cache_format")
+LONGEST_MODULE = 300  # lines
+LARGEST_FOLDER = 15  # files
+MODULES_AT_THE_TOP = 8
+
+# The same thing for another architecture of devices has the same name there.
+ARCHITECTURES = {"cpu", "gpu", "nvidia", "portable"}
+
+
+def files(*folders: str) -> Iterator[Path]:
+    """Relative to the repository; nothing that programs leave behind."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            parts = path.relative_to(ROOT).parts
+            if path.is_file() and not any(p == "__pycache__" or p.startswith(".") for p in parts):
+                yield path.relative_to(ROOT)
+
+
+def ambiguous(paths: Iterable[Path]) -> list[str]:
+    """Names of files of which there are several, those of different architectures aside."""
+    places = {(path.name, "" if path.parent.name in ARCHITECTURES else str(path.parent)) for path in paths}
+    return [name for name, count in Counter(name for name, _ in places).items() if count > 1]
+
+
+def test_modules_are_short() -> None:
+    modules = [path for path in files("tflgpu", "tests", "benchmarks", "examples") if path.suffix == ".py"]
+    lengths = {str(path): len((ROOT / path).read_text().splitlines()) for path in modules}
+    assert {path: length for path, length in lengths.items() if length > LONGEST_MODULE} == {}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders_are_small(folder: str) -> None:
+    count = Counter(str(path.parent) for path in files(folder))
+    assert {path: number for path, number in count.items() if number > LARGEST_FOLDER} == {}
+
+
+def test_the_package_has_few_modules_at_its_top() -> None:
+    assert len(list((ROOT / "tflgpu").glob("*.py"))) <= MODULES_AT_THE_TOP
+
+
+def test_a_name_means_one_module() -> None:
+    """Commands are named by their verbs, whatever the modules are named that they call."""
+    commands = Path("tflgpu/cli/commands")
+    modules = [path for path in files("tflgpu") if path.name != "__init__.py" and path.parent != commands]
+    assert ambiguous(path for path in modules if path.suffix == ".py") == []
+
+
+def test_a_name_means_one_template() -> None:
+    assert ambiguous(files("templates")) == []

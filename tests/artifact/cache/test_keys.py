@@ -1,0 +1,121 @@
+"""Under what keys entries are stored: tokens, hashes, options, and what is remembered of files."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.artifact.cache.entries import DEVICE, fill, model_key
+from tflgpu.artifact.cache import (
+    Cache,
+    FileStamp,
+    content_hash,
+    model_token,
+)
+from tflgpu.artifact.cache.disk_cache import RACY_NANOSECONDS
+from tflgpu.artifact.cache.key import SourceKey
+
+pytestmark = pytest.mark.usefixtures("fresh_warnings")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token": 1},
+        {"content": "f" * 32},
+        {"options": {"precision": "fp32", "outputs": None}},
+        {"device": DEVICE._replace(driver="1.2.4")},
+        {"device": DEVICE._replace(device="Another device")},
+        {"device": DEVICE._replace(platform="Another platform")},
+        {"version": "0.1.1"},
+    ],
+)
+def test_whatever_changes_is_a_miss_without_a_warning(folder: Path, changes: dict) -> None:
+    """Among them: other content under a token that is used again, and a new driver."""
+    cache = Cache([folder])
+    fill(cache, range(1))
+    assert cache.load(model_key()) is not None
+    assert cache.load(model_key(**changes)) is None
+
+
+def test_the_order_of_options_does_not_matter() -> None:
+    assert model_key(options={"a": 1, "b": [2]}).name == model_key(options={"b": [2], "a": 1}).name
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), b"bytes"])
+def test_options_that_have_no_canonical_text_are_refused(value: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        _ = model_key(options={"a": value}).name
+
+
+# From the test data of FarmHash's ports (farmhashna::Hash64, which Fingerprint64 is); one of each way that the function
+# treats lengths: 0, 1-3, 4-7, 8-16, 17-32, 33-64, and longer ones, with and without a remainder of 64.
+FINGERPRINTS = {
+    "": 0x9AE16A3B2F90404F,
+    "a": 0xB3454265B6DF75E3,
+    "abc": 0x24A5B3A074E7F369,
+    "abcd": 0x1A5502DE4A1F8101,
+    "abcdefgh": 0xFEE9D22990C82909,
+    "0123456789'01234": 0x4283D4EF43627F64,
+    "0123456789=012345": 0x46A7416ED4861E3B,
+    "C is as portable as Stonehedge!!": 0xB944F8A16261E414,
+    "Discard medicine more than two years old.": 0xE8F89AB6DF9BDD25,
+    "How can you write a big system without C++?  -Paul Glick": 0x5A0A6EFD52E84E2A,
+    "For every action there is an equal and opposite government program.": 0x55182F8859ECA4CE,
+    "The fugacity of a constituent in a mixture of gases at a given temperature is proportional to its mole fraction.  "
+    "Lewis-Randall Rule": 0x098EFF6958C5E91A,
+    "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore et dolore "
+    "magna aliqua. Ut enim ad minim veniam, quis nostrud exercitation ullamco laboris nisi ut aliquip ex ea commodo "
+    "consequat. Duis aute irure dolor in reprehenderit in voluptate velit esse cillum dolore eu fugiat nulla pariatur. "
+    "Excepteur sint occaecat cupidatat non proident, sunt in culpa qui officia deserunt mollit anim id est "
+    "laborum.": 0xC3F02C4FFD5D71E6,
+}
+
+
+@pytest.mark.parametrize(("text", "fingerprint"), FINGERPRINTS.items(), ids=lambda v: str(v)[:12])
+def test_the_token_is_farmhash_fingerprint64(text: str, fingerprint: int) -> None:
+    data = text.encode()
+    assert model_token(data) == fingerprint
+    assert model_token(bytearray(data)) == model_token(memoryview(data)) == fingerprint
+
+
+def test_tokens_and_content_hashes_see_every_byte() -> None:
+    data = bytes(range(256)) * 4  # with zeros, at which a C string would end
+    changed = [data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :] for i in range(0, len(data), 7)] + [data + b"\0"]
+    assert len({model_token(d) for d in [data, *changed]}) == len(changed) + 1
+    assert len({content_hash(d) for d in [data, *changed]}) == len(changed) + 1
+
+
+def test_the_content_hash_is_xxh3_128() -> None:
+    """The value for no bytes is in xxHash's own documentation."""
+    assert content_hash(b"") == "99aa06d3014798d86001c324468d497f"
+
+
+def test_a_file_is_not_hashed_again_while_it_is_unchanged(folder: Path, tmp_path: Path) -> None:
+    cache, model = Cache([folder]), tmp_path / "model.tflite"
+    model.write_bytes(b"weights")
+    old = time.time_ns() - 2 * RACY_NANOSECONDS
+    os.utime(model, ns=(old, old))
+    stamp = FileStamp.of(model)._replace(changed=old)  # no one can set the time of change, so it is told here
+    cache.remember_content(7, stamp, "c" * 32)
+    found = cache.load(SourceKey(7, stamp))
+    assert found is not None and found.metadata == {"content": "c" * 32}
+    assert cache.known_content(7, model) is None, "the time of change is not the one that was remembered"
+    cache.store(SourceKey(7, FileStamp.of(model)), {}, {"content": "c" * 32})
+    assert cache.known_content(7, model) == "c" * 32
+    assert cache.known_content(8, model) is None, "another token"
+    model.write_bytes(b"changed")
+    os.utime(model, ns=(old, old))
+    assert cache.known_content(7, model) is None, "same size, same time of modification"
+    model.unlink()
+    assert cache.known_content(7, model) is None
+
+
+def test_a_file_that_was_just_changed_is_not_remembered(folder: Path, tmp_path: Path) -> None:
+    cache, model = Cache([folder]), tmp_path / "model.tflite"
+    model.write_bytes(b"weights")
+    cache.remember_content(7, FileStamp.of(model), "c" * 32)
+    assert cache.known_content(7, model) is None

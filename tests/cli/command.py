@@ -1,0 +1,52 @@
+"""The command line as tests call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from tflgpu.cli import app
+from tflgpu.cli.commands.demo import examples_folder
+from tflgpu.model.writer import ModelBuilder
+
+DIGITS = examples_folder() / "digits"
+MODEL = DIGITS / "digits.tflite"
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def succeed(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def as_json(*arguments: object) -> Any:
+    return json.loads(succeed(*arguments, "--json"))
+
+
+def fail(*arguments: object) -> str:
+    """The message of a command that must fail as commands do for their users: one line, nothing on stdout."""
+    result = invoke(*arguments)
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+def unsupported_model(path: Path) -> Path:
+    """BITCAST, which has no kernel for the device, before something that has."""
+    builder = ModelBuilder()
+    x, bits = builder.input((1, 4), name="x"), builder.tensor((1, 4), "int32", name="bits")
+    y, z = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), name="z")
+    builder.op("BITCAST", [x], [bits])
+    builder.op("BITCAST", [bits], [y])
+    builder.op("RELU", [y], [z])
+    path.write_bytes(builder.finish([z]))
+    return path

@@ -1,0 +1,102 @@
+"""``tflgpu diff``: errors, bisection, and how they are counted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.cli.command import MODEL, as_json, invoke, succeed
+from tflgpu.cli.accuracy import Deviation
+from tflgpu.model.writer import ModelBuilder
+
+
+def overflowing_model(path: Path) -> Path:
+    """Half precision cannot store its second product, though its result is small."""
+    builder = ModelBuilder()
+    x, (large, larger, small) = (
+        builder.input((1, 4, 4, 4), name="x"),
+        (builder.tensor((1, 4, 4, 4), name=name) for name in ("large", "larger", "small")),
+    )
+    kernels = [np.eye(4, dtype=np.float32).reshape(4, 1, 1, 4) * factor for factor in (1e3, 1e3, 1e-6)]
+    bias = builder.constant(np.zeros(4, np.float32))
+    for source, kernel, result in zip((x, large, larger), kernels, (large, larger, small), strict=True):
+        options = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+        builder.op("CONV_2D", [source, builder.constant(kernel), bias], [result], options)
+    path.write_bytes(builder.finish([small]))
+    return path
+
+
+def test_diff(device: tflgpu.Device, digit: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    found = as_json("diff", MODEL, "--precision", "fp32", "--runs", 3)
+    (output,) = found["outputs"]
+    assert 0 <= output["avg_error"] <= output["max_error"] < 1e-5
+    assert found["reference_seconds"]["avg"] > 0
+    assert found["runs"] == 3
+    assert found["bisection"] is None
+    again = as_json("diff", MODEL, "--precision", "fp32", "--runs", 3)
+    assert again["outputs"] == found["outputs"]  # the inputs are the same
+    text = succeed("diff", MODEL, digit, "--mean", 0, "--std", 255, "--runs", 1)
+    lines = [r"Num evaluation runs: 1", r"Reference run latency: avg=[\d.e+]+\(us\), std_dev=[\d.e+]+\(us\)"]
+    lines += [r"Test run latency: avg=", r"OutputDiff\[0\]: avg_error=[\d.e-]+, std_dev=0, max="]
+    for line, pattern in zip(text.splitlines(), lines, strict=True):
+        assert re.match(pattern, line)
+
+
+def test_diff_fails_past_a_bound_that_is_given(device: tflgpu.Device) -> None:
+    pytest.importorskip("ai_edge_litert")
+    arguments = ("diff", MODEL, "--precision", "fp16", "--runs", 1)
+    succeed(*arguments, "--bound", 0.1)
+    result = invoke(*arguments, "--bound", 1e-9)
+    assert result.exit_code == 1
+    assert "OutputDiff" in result.stdout
+
+
+def test_diff_finds_the_first_overflow(device: tflgpu.Device, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    path = overflowing_model(tmp_path / "m.tflite")
+    arguments = ("diff", path, "--runs", 1, "--bisect", "--precision")
+    found = as_json(*arguments, "fp16")["bisection"]
+    assert found["first"]["tensor"] == "larger"
+    assert found["first"]["operators"] == ["1 CONV_2D"]
+    assert found["first"]["max_error"] > 6e5  # the device has the greatest half instead
+    assert [t["tensor"] for t in found["tensors"]] == ["large", "larger", "small"]
+    assert "first past the bound 0.02 of its range: larger, kernel" in " ".join(succeed(*arguments, "fp16").split())
+    assert as_json(*arguments, "fp32")["bisection"]["first"] is None
+    assert "no tensor is past the bound" in succeed(*arguments, "fp32")
+
+
+def test_bisection_passes_through_the_cpu(device: tflgpu.Device, shared: Path) -> None:
+    """Past operators that only the CPU has, variables (whose handles nobody may read), and rounding to integers."""
+    pytest.importorskip("ai_edge_litert")
+    detector = shared / "models" / "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29.tflite"
+    found = as_json("diff", detector, "--runs", 1, "--bisect")
+    assert found["bisection"]["kernels"] > 50
+    assert all(t["relative_error"] < 0.2 for t in found["bisection"]["tensors"])
+    stream = as_json("diff", shared / "models" / "hey_jarvis.tflite", "--runs", 2, "--bisect")
+    assert stream["outputs"][0]["unit"] == "quanta"
+    assert len(stream["bisection"]["tensors"]) > 10
+
+
+def test_errors_of_what_is_no_number() -> None:
+    same, worse = Deviation(), Deviation()
+    odd = np.array([1.0, np.nan, np.inf, -np.inf])
+    same.add(odd, odd)
+    assert (same.max_error, same.avg_error, same.relative) == (0, 0, 0)
+    worse.add(odd, np.array([1.0, 2.0, np.inf, np.inf]))
+    assert worse.max_error == np.inf
+    assert worse.extent == 1  # of the finite values and zero
+
+
+def test_two_quanta_pass() -> None:
+    quantized = Deviation(0.5)
+    quantized.add(np.array([0.0, 5.0]), np.array([1.0, 5.0]))
+    assert (quantized.max_error, quantized.extent, quantized.relative) == (2, 10, 0)
+    quantized.add(np.array([0.0, 5.0]), np.array([1.5, 5.0]))
+    assert quantized.relative == pytest.approx(0.3)
+    assert quantized.avg_error == pytest.approx(1.25)
+    assert quantized.std_dev == pytest.approx(0.25)

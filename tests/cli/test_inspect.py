@@ -1,0 +1,116 @@
+"""``tflgpu inspect`` and ``tflgpu show``, on the digits of ``examples/``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tflgpu
+from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
+from tflgpu.cli.console import console
+from tflgpu.codegen.render import render
+from tflgpu.compiler import plan_model
+
+
+def test_inspect_needs_no_device(no_device: None) -> None:
+    text = succeed("inspect", MODEL)
+    assert "float32, 16 operators" in text
+    assert re.search(r"input +image +1x8x8x1 +float32", text)
+    assert re.search(r"output +probabilities +1x10 +float32", text)
+    assert re.search(r"CONV_2D +\d+ +device", text)
+    assert "all 16 operators can run on the device" in text
+    assert "why not" not in text
+
+
+def test_inspect_lists_every_operator(no_device: None) -> None:
+    text = succeed("inspect", MODEL, "--operators")
+    for o in tflgpu.inspect(MODEL).operators:
+        assert re.search(rf"^ *{o.index} +{o.code} +{o.version} +device", text, re.MULTILINE)
+
+
+def test_inspect_gives_reasons(tmp_path: Path) -> None:
+    """Of a model in pieces too, for a device as well as without one."""
+    path = unsupported_model(tmp_path / "m.tflite")
+    for arguments in ((), ("--device", "auto")):
+        text = " ".join(succeed("inspect", path, *arguments).split())
+        assert "BITCAST has no kernel" in text
+        assert "1 of 3 operators can run on the device in 1 partition, 2 on the CPU, 16 bytes cross" in text
+        assert "without 2 BITCAST (operators 0, 1) it would be none" in text
+
+
+def test_inspect_takes_options(no_device: None) -> None:
+    names = [tflgpu.inspect(MODEL).operators[i].outputs[0] for i in (1, 3)]
+    report = tflgpu.inspect(MODEL, tflgpu.Options(outputs=names, cpu_ops=[0]))
+    assert [i.name for i in report.model.outputs] == names
+    assert [o.index for o in report.operators if o.device == "cpu"] == [0]
+    assert "'nosuch'" in fail("inspect", MODEL, "--signature", "nosuch")
+
+
+def test_inspect_knows_what_runs_nowhere(shared: Path) -> None:
+    path = shared / "models" / "invalid" / "model_invoking_error.tflite"
+    assert "known neither to tflgpu nor to LiteRT" in " ".join(succeed("inspect", path).split())
+    assert as_json("inspect", path)["operators"][0]["device"] == "unsupported"
+
+
+def test_inspect_refuses_what_is_no_model(shared: Path) -> None:
+    for name in ("empty", "random_bytes", "text_file", "tfl3_header_bad_offsets", "truncated"):
+        message = fail("inspect", shared / "models" / "invalid" / f"{name}.tflite")
+        assert re.search(r"model is empty|not a TensorFlow Lite model|model is damaged", message)
+
+
+def test_inspect_explains_every_real_model(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 500)  # nothing is broken into lines
+    paths = sorted((shared / "models").glob("*.tflite"))
+    assert len(paths) >= 30
+    for path in paths:
+        report = tflgpu.inspect(path)
+        text = succeed("inspect", path)
+        assert report.model.kind in text
+        assert all(o.code in text for o in report.operators), path.name
+        assert all(i.name in text for i in (*report.model.inputs, *report.model.outputs)), path.name
+
+
+def test_inspect_for_a_device(device: tflgpu.Device) -> None:
+    with tflgpu.compile(MODEL, tflgpu.Options(device=device.index)) as compiled:
+        expected = compiled.report
+    found = as_json("inspect", MODEL, "--device", device.index)
+    assert {key: found[key] for key in expected.as_dict()} == json.loads(json.dumps(expected.as_dict()))
+    assert f"{expected.kernels} kernels" in succeed("inspect", MODEL, "--device", device.index)
+
+
+def test_show_graph_needs_no_device(no_device: None) -> None:
+    lines = succeed("show", MODEL).splitlines()
+    start = next(i for i, line in enumerate(lines) if "3 CONV_2D, 4 MUL, 5 ADD, 6 ADD" in line)
+    assert [line.split(" = ")[1].split("(")[0] for line in lines[start - 2 : start]] == ["add", "relu"]
+    graph = as_json("show", MODEL)
+    residual = next(n for n in graph["nodes"] if n["operators"] == [3, 4, 5, 6])
+    assert residual["steps"][0]["operands"] == ["inputs[3]", "v0"]
+    assert graph["tensors"][str(graph["outputs"][0])]["name"] == "probabilities"
+
+
+def test_show_graph_of_an_unsupported_model(tmp_path: Path) -> None:
+    assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
+
+
+def test_show_plan(device: tflgpu.Device) -> None:
+    _, expected = plan_model(
+        MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device.target(tflgpu.Options(precision="fp16"))
+    )
+    plan = as_json("show", MODEL, "--stage", "plan", "--precision", "fp16")
+    assert plan["target"]["storage"] == "half"
+    assert [k["tiles"] for k in plan["kernels"]] == [k.kernel.tiles for k in expected.kernels]
+    places = [a["place"] for k in plan["kernels"] for a in k["arguments"]]
+    assert places.count("input") == places.count("output") == 1
+    assert all((a["arena_offset"] is None) == (a["place"] != "arena") for k in plan["kernels"] for a in k["arguments"])
+    text = succeed("show", MODEL, "--stage", "plan", "--precision", "fp16")
+    assert all(k.kernel.template in text for k in expected.kernels)
+
+
+def test_show_source(device: tflgpu.Device) -> None:
+    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device.target(tflgpu.Options()))
+    source = render(plan)
+    assert succeed("show", MODEL, "--stage", "source").strip() == source.text.strip()
+    assert as_json("show", MODEL, "--stage", "source")["launches"] == list(source.names)

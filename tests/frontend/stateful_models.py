@@ -1,0 +1,217 @@
+"""Small models that keep something from one run to the next, and LiteRT's runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.ops.case import Net
+from tests.ops.rows.recurrent import EVERYTHING, Lstm, operator_inputs, sequence_node, weights
+from tests.ops.tolerance import ARITHMETIC
+from tflgpu.model.file_tables import Quantization
+from tflgpu.model.writer import ModelBuilder
+
+Array = NDArray[Any]
+Runs = list[list[Array]]
+SHAPE = (2, 3, 5)
+
+
+def handle(builder: ModelBuilder, name: str) -> int:
+    index = builder.tensor((), "resource")
+    builder.op("VAR_HANDLE", [], [index], {"container": "", "shared_name": name})
+    return index
+
+
+def read(builder: ModelBuilder, name: str, shape: Sequence[int] = SHAPE, dtype: str = "float32", **more: Any) -> int:
+    index = builder.tensor(shape, dtype, **more)
+    builder.op("READ_VARIABLE", [handle(builder, name)], [index])
+    return index
+
+
+def assign(builder: ModelBuilder, name: str, value: int) -> None:
+    builder.op("ASSIGN_VARIABLE", [handle(builder, name), value], [])
+
+
+def first_values(builder: ModelBuilder, values: Mapping[str, Array], **more: Any) -> None:
+    """A CALL_ONCE that gives variables these values."""
+    first = ModelBuilder()
+    for name, value in values.items():
+        assign(first, name, first.constant(value, **more))
+    builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(first)})
+
+
+def binary(
+    builder: ModelBuilder, code: str, x: int, y: int, shape: Sequence[int] = SHAPE, dtype: str = "float32"
+) -> int:
+    result = builder.tensor(shape, dtype)
+    builder.op(code, [x, y], [result], {"fused_activation_function": "NONE"})
+    return result
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def sum_of_inputs() -> bytes:
+    """The new value is an output as well."""
+    builder = ModelBuilder()
+    x = builder.input(SHAPE)
+    first_values(builder, {"sum": normal(*SHAPE)})
+    total = binary(builder, "ADD", read(builder, "sum"), x)
+    assign(builder, "sum", total)
+    return builder.finish([total])
+
+
+def delay() -> bytes:
+    """An input becomes the state, and the state an output."""
+    builder = ModelBuilder()
+    x = builder.input(SHAPE)
+    first_values(builder, {"last": normal(*SHAPE)})
+    last = read(builder, "last")
+    assign(builder, "last", x)
+    return builder.finish([last])
+
+
+def exchange() -> bytes:
+    """Two variables change places, so that neither may be overwritten before the other has been read."""
+    builder = ModelBuilder()
+    x = builder.input(SHAPE)
+    first_values(builder, {"a": normal(*SHAPE, seed=1), "b": normal(*SHAPE, seed=2)})
+    a, b = read(builder, "a"), read(builder, "b")
+    assign(builder, "a", b)
+    assign(builder, "b", a)
+    return builder.finish([binary(builder, "MUL", x, binary(builder, "SUB", a, b))])
+
+
+def one_value_for_two() -> bytes:
+    """Two variables get the same value, a third one a constant and a fourth one its own value again."""
+    builder = ModelBuilder()
+    x = builder.input(SHAPE)
+    names = ("a", "b", "constant", "same")
+    first_values(builder, {name: normal(*SHAPE, seed=i) for i, name in enumerate(names)})
+    values = {name: read(builder, name) for name in names}
+    difference = binary(builder, "SUB", x, values["a"])
+    assign(builder, "a", difference)
+    assign(builder, "b", difference)
+    assign(builder, "constant", builder.constant(normal(*SHAPE, seed=9)))
+    assign(builder, "same", values["same"])
+    return builder.finish([*values.values(), difference])
+
+
+def in_the_order_of_the_file() -> bytes:
+    """Each reading gives what was assigned last."""
+    builder = ModelBuilder()
+    x = builder.input(SHAPE)
+    first_values(builder, {"s": normal(*SHAPE)})
+    results = []
+    for code in ("ADD", "MUL"):
+        results.append(read(builder, "s"))
+        assign(builder, "s", binary(builder, code, results[-1], x))
+    results.append(read(builder, "s"))
+    return builder.finish([*results, read(builder, "s")])
+
+
+def window() -> bytes:
+    """The state is a part of what it was read into, as in streaming models."""
+    builder = ModelBuilder()
+    x = builder.input((1, 2, 1, 6))
+    first_values(builder, {"rows": normal(1, 3, 1, 6)})
+    rows, kept = builder.tensor((1, 5, 1, 6)), builder.tensor((1, 3, 1, 6))
+    old = read(builder, "rows", (1, 3, 1, 6))
+    builder.op("CONCATENATION", [old, x], [rows], {"axis": 1, "fused_activation_function": "NONE"})
+    bounds = [builder.constant(np.array(b, np.int32)) for b in ([0, 2, 0, 0], [1, 5, 1, 6], [1, 1, 1, 1])]
+    builder.op("STRIDED_SLICE", [rows, *bounds], [kept])
+    assign(builder, "rows", kept)
+    return builder.finish([rows])
+
+
+def seen_in_another_shape() -> bytes:
+    """Views of the state, and a view as its next value."""
+    builder = ModelBuilder()
+    x = builder.input((1, 1, 6, 4))
+    first_values(builder, {"s": normal(1, 2, 3, 4)})
+    flat, back = builder.tensor((1, 1, 6, 4)), builder.tensor((1, 2, 3, 4))
+    state = read(builder, "s", (1, 2, 3, 4))
+    builder.op("RESHAPE", [state, builder.constant(np.array([1, 1, 6, 4], np.int32))], [flat])
+    total = binary(builder, "ADD", flat, x, (1, 1, 6, 4))
+    builder.op("RESHAPE", [total, builder.constant(np.array([1, 2, 3, 4], np.int32))], [back])
+    assign(builder, "s", back)
+    return builder.finish([flat, back])
+
+
+def counter() -> bytes:
+    builder = ModelBuilder()
+    x = builder.input((1, 3), "int32")
+    first_values(builder, {"count": np.array([[1, -2, 3]], np.int32)})
+    count = read(builder, "count", (1, 3), "int32")
+    assign(builder, "count", binary(builder, "ADD", count, x, (1, 3), "int32"))
+    return builder.finish([count])
+
+
+def quantized() -> bytes:
+    builder, grid = ModelBuilder(), Quantization([0.25], [3])
+    x = builder.input(SHAPE, "int8", quantization=grid)
+    first = np.random.default_rng(0).integers(-128, 128, SHAPE).astype(np.int8)
+    first_values(builder, {"last": first}, quantization=grid)
+    last = read(builder, "last", SHAPE, "int8", quantization=grid)
+    assign(builder, "last", x)
+    return builder.finish([last])
+
+
+def variable_tensor() -> bytes:
+    """An operator whose output is a variable tensor."""
+    builder = ModelBuilder()
+    x, kept = builder.input(SHAPE), builder.tensor(SHAPE, is_variable=True)
+    total = binary(builder, "ADD", kept, x)
+    builder.op("TANH", [total], [kept])
+    return builder.finish([total])
+
+
+def never_assigned() -> bytes:
+    builder = ModelBuilder()
+    x = builder.input(SHAPE)
+    first_values(builder, {"s": normal(*SHAPE)})
+    return builder.finish([binary(builder, "ADD", read(builder, "s"), x), read(builder, "s")])
+
+
+def nothing_to_draw(_: st.SearchStrategy[Any]) -> Any:
+    raise AssertionError("these models are fixed")
+
+
+def sequence(lstm: Lstm) -> bytes:
+    net = Net(nothing_to_draw, seed=1)
+    net.output(sequence_node(net, lstm, times=3, batch=2, depth=5, time_major=True))
+    return net.case(ARITHMETIC).model
+
+
+def single_step(lstm: Lstm) -> bytes:
+    """The state tensors have another rank than the operator's own."""
+    net = Net(nothing_to_draw, seed=1)
+    x = net.input(normal(2, 5))
+    state = net.variable((1, 2, lstm.outputs)), net.variable((1, 2, lstm.cells))
+    inputs = operator_inputs(x, weights(net, lstm, 5), *state)
+    net.output(net.op("LSTM", inputs, np.zeros((2, lstm.outputs)), lstm.options))
+    return net.case(ARITHMETIC).model
+
+
+MODELS: dict[str, Callable[[], bytes]] = {
+    "sum_of_inputs": sum_of_inputs,
+    "delay": delay,
+    "exchange": exchange,
+    "one_value_for_two": one_value_for_two,
+    "in_the_order_of_the_file": in_the_order_of_the_file,
+    "window": window,
+    "seen_in_another_shape": seen_in_another_shape,
+    "counter": counter,
+    "quantized": quantized,
+    "variable_tensor": variable_tensor,
+    "never_assigned": never_assigned,
+    "plain_sequence": lambda: sequence(Lstm(9, 9)),
+    "sequence_with_everything": lambda: sequence(EVERYTHING),
+    "plain_step": lambda: single_step(Lstm(9, 9)),
+    "step_with_everything": lambda: single_step(EVERYTHING),
+}

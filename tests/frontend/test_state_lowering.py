@@ -1,0 +1,190 @@
+"""What lowering, passes and linking make of variables and of the state of LSTMs; no device is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.frontend.stateful_models import (
+    SHAPE,
+    Array,
+    assign,
+    counter,
+    exchange,
+    first_values,
+    handle,
+    never_assigned,
+    normal,
+    nothing_to_draw,
+    read,
+    variable_tensor,
+    window,
+)
+from tests.ops.case import Net
+from tests.ops.rows.recurrent import EVERYTHING, Lstm, operator_inputs, weights
+from tests.ops.tolerance import ARITHMETIC
+from tflgpu.codegen.link import link
+from tflgpu.compiler import plan_model
+from tflgpu.frontend.lower import lower
+from tflgpu.graph.ir import EpilogueOp, Graph, Node, State, Tensor, Value, verify
+from tflgpu.model.file_tables import Quantization
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import Options
+from tflgpu.passes import optimize
+from tflgpu.target import Target
+
+CPU = Target(family="cpu", compute_units=2, storage="float")
+
+
+def states_of(data: bytes) -> list[bool]:
+    """For each state whether the kernels write its next value in place."""
+    _, plan = plan_model(data, Options(), CPU)
+    executable = link(plan, [k.kernel.template for k in plan.kernels])
+    return [state.next is None for state in executable.states]
+
+
+def test_states_are_written_in_place_where_nothing_reads_them_later() -> None:
+    assert states_of(counter()) == [False]  # its old value is an output, which is copied last
+    assert states_of(variable_tensor()) == [True]
+    assert states_of(window()) == [True]
+    # A copy of one over the other destroys what the second needs, which goes over what the first has no more use for.
+    assert sorted(states_of(exchange())) == [False, True]
+    assert states_of(never_assigned()) == []
+
+
+def obstacles(builder: ModelBuilder, outputs: Sequence[int]) -> tuple[str, ...]:
+    return lower(read_model(builder.finish(outputs))).obstacles
+
+
+def test_what_no_call_initializes_cannot_be_read() -> None:
+    """LiteRT reads memory that nothing has written."""
+    builder = ModelBuilder()
+    (found,) = obstacles(builder, [read(builder, "s")])
+    assert found == "operator 1 READ_VARIABLE: it reads variable 's', which no CALL_ONCE initializes"
+
+
+def test_what_is_assigned_before_it_is_read_needs_no_first_value() -> None:
+    builder = ModelBuilder()
+    assign(builder, "s", builder.input(SHAPE))
+    lowered = lower(read_model(builder.finish([read(builder, "s")])))
+    assert lowered.obstacles == () and lowered.graph.states == ()
+
+
+def test_shapes_and_types_of_variables_stay() -> None:
+    builder = ModelBuilder()
+    first_values(builder, {"s": normal(*SHAPE)})
+    assign(builder, "s", builder.input((1, 2)))
+    read(builder, "s", SHAPE, "int8", quantization=Quantization([0.5], [0]))
+    shape, kind = obstacles(builder, [])
+    assert "it assigns shape [1, 2] to variable 's' of shape [2, 3, 5]" in shape
+    assert "variable 's' holds float32 with quantization None, but tensor" in kind
+
+
+def test_first_values_must_be_constants() -> None:
+    builder, first = ModelBuilder(), ModelBuilder()
+    assign(first, "s", first.input(SHAPE))
+    builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(first)})
+    (found,) = obstacles(builder, [])
+    assert found == "operator 0 CALL_ONCE: the first value of variable 's' is no constant"
+
+
+def test_obstacles_in_the_first_subgraph_are_named() -> None:
+    builder, first = ModelBuilder(), ModelBuilder()
+    bits = first.tensor(SHAPE, "int32")
+    first.op("BITCAST", [first.constant(normal(*SHAPE))], [bits])
+    assign(first, "s", bits)
+    builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(first)})
+    (found,) = obstacles(builder, [])
+    assert found.startswith("operator 0 CALL_ONCE: in its subgraph 1, operator 0 BITCAST")
+
+
+def test_a_handle_from_elsewhere_is_an_obstacle() -> None:
+    builder = ModelBuilder()
+    y = builder.tensor(SHAPE)
+    builder.op("READ_VARIABLE", [builder.input((), "resource")], [y])
+    (found,) = obstacles(builder, [y])
+    assert "its handle does not come from a VAR_HANDLE" in found
+
+
+def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:
+    builder = ModelBuilder()
+    builder.op("CALL_ONCE", [], [], {"init_subgraph_index": 3})
+    with pytest.raises(tflgpu.ModelError, match="a CALL_ONCE calls subgraph 3 of 1"):
+        lower(read_model(builder.finish([])))
+
+
+def lstm_obstacles(lstm: Lstm, changes: Mapping[int, Array | None]) -> str:
+    """What keeps an LSTM of one time off the device after some of its inputs were replaced, or left out."""
+    net = Net(nothing_to_draw, seed=1)
+    x, state = net.input(normal(2, 3)), (net.variable((2, lstm.outputs)), net.variable((2, lstm.cells)))
+    inputs = operator_inputs(x, weights(net, lstm, 3), *state)
+    for position, value in changes.items():
+        inputs[position] = None if value is None else net.constant(value)
+    net.output(net.op("LSTM", inputs, np.zeros((2, lstm.outputs)), lstm.options))
+    return "; ".join(lower(read_model(net.case(ARITHMETIC).model)).obstacles)
+
+
+@pytest.mark.parametrize(
+    ("lstm", "changes", "words"),
+    [
+        (Lstm(5, 5), {}, ""),
+        (Lstm(5, 5), {8: None}, "it has 20 inputs where 20 or 24 are expected, and lacks those at [8]"),
+        (Lstm(5, 5), {0: normal(2, 1, 3)}, "[2, 1, 3], [5, 3] and [5, 5] do not have 2, 2, and 1 or 2 axes"),
+        (Lstm(5, 5), {0: normal(2, 4)}, "its weights are for 3 inputs, but its input has shape [2, 4]"),
+        (Lstm(5, 5), {3: normal(5, 4)}, "input 3 has shape [5, 4]; [5, 3] was expected"),
+        (Lstm(5, 5), {12: None}, "it has weights for an input gate, but not input 12"),
+        (Lstm(5, 5), {10: normal(5)}, "it has peephole weights in inputs [10]; all of [9, 10, 11] or none"),
+        (EVERYTHING, {22: None}, "it has factors of layer norm in inputs [21, 23]; all of [21, 22, 23] or none"),
+        (EVERYTHING, {16: None}, "it has no projection weights, but 6 cells, 7 outputs, or a projection bias"),
+        (Lstm(5, 5), {19: normal(3, 5)}, "its state, input 19, has shape [3, 5]; [2, 5] was expected"),
+        (Lstm(1500, 1500), {}, "its 1500 cells and 1500 outputs need more than the 32 KiB of local memory"),
+        (Lstm(5, 5, cell_clip=-1.0), {}, "it clips cells and projection at [-1.0, 0.0]; no negative"),
+    ],
+)
+def test_obstacles_of_lstms(lstm: Lstm, changes: Mapping[int, Array | None], words: str) -> None:
+    found = lstm_obstacles(lstm, changes)
+    assert words in found if words else found == ""
+
+
+def one_state(written: int = 1, outputs: tuple[int, ...] = (2,), copies: int = 1) -> Graph:
+    """A state that a node doubles, and an output of which no state knows."""
+    tensors = {i: Tensor(i, f"t{i}", (1, 4)) for i in range(2 + copies)}
+    nodes = (
+        Node("map", (0,), 1, epilogue=(EpilogueOp("add", (Value(0), Value(0))),)),
+        Node("map", (0,), 2, epilogue=(EpilogueOp("tanh", (Value(0),)),)),
+    )
+    reads = (0, *range(3, 2 + copies))
+    return Graph(tensors, nodes, (), outputs, tuple(State("s", read, written) for read in reads))
+
+
+def test_passes_keep_states() -> None:
+    graph = optimize(one_state())
+    assert graph.states == one_state().states
+    assert {n.output for n in graph.nodes} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("graph", "words"),
+    [
+        (one_state(written=0), "no node computes"),
+        (one_state(outputs=(1,)), "not its alone"),
+        (one_state(copies=2), "not its alone"),
+        (replace(one_state(), inputs=(0,)), "two of inputs and states"),
+        (replace(one_state(), tensors=one_state().tensors | {1: Tensor(1, "", (1, 5))}), "another type"),
+    ],
+)
+def test_states_are_verified(graph: Graph, words: str) -> None:
+    verify(one_state())
+    with pytest.raises(AssertionError, match=words):
+        verify(graph)
+
+
+def test_a_handle_cannot_be_an_output() -> None:
+    builder = ModelBuilder()
+    with pytest.raises(tflgpu.ModelError, match="is the handle of a variable, which has no value"):
+        lower(read_model(builder.finish([handle(builder, "s")])))

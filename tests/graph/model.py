@@ -1,0 +1,107 @@
+"""Models whose structure matters, the graphs that they are read into, and results on a device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
+from tflgpu.frontend.lower import lower
+from tflgpu.graph.ir import Graph, Node, remove_dead, verify
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import Options
+from tflgpu.passes import Pass
+from tflgpu.plan import make_plan
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
+
+Floats = NDArray[np.float32]
+IMAGE = (1, 6, 5, 7)
+WINDOW = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
+
+
+class Model:
+    """A model under construction, of which only structure matters: all weights are random."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(3)
+        self.builder = ModelBuilder()
+        self.shapes: dict[int, tuple[int, ...]] = {}
+
+    def input(self, *shape: int) -> int:
+        return self._known(self.builder.input(shape), shape)
+
+    def constant(self, *shape: int) -> int:
+        return self._known(self.builder.constant(self.rng.standard_normal(shape).astype(np.float32)), shape)
+
+    def integers(self, values: object) -> int:
+        return self.builder.constant(np.array(values, np.int32))
+
+    def op(self, code: str, inputs: list[int], shape: tuple[int, ...] | None = None, **options: object) -> int:
+        """Of the shape of its first input, if none is given."""
+        shape = self.shapes[inputs[0]] if shape is None else shape
+        output = self._known(self.builder.tensor(shape), shape)
+        self.builder.op(code, inputs, [output], options or None)
+        return output
+
+    def conv(self, x: int, kernel: int = 1, out: int = 7) -> int:
+        b, h, w, c = self.shapes[x]
+        inputs = [x, self.constant(out, kernel, kernel, c), self.constant(out)]
+        return self.op("CONV_2D", inputs, (b, h - kernel + 1, w - kernel + 1, out), **WINDOW)
+
+    def pad(self, x: int, margins: list[tuple[int, int]]) -> int:
+        shape = tuple(d + a + b for d, (a, b) in zip(self.shapes[x], margins, strict=True))
+        return self.op("PAD", [x, self.integers(margins)], shape)
+
+    def transpose(self, x: int, order: Sequence[int]) -> int:
+        return self.op("TRANSPOSE", [x, self.integers(order)], tuple(self.shapes[x][axis] for axis in order))
+
+    def graph(self, *outputs: int) -> Graph:
+        lowered = lower(read_model(self.builder.finish(outputs)))
+        assert lowered.obstacles == ()
+        return lowered.graph
+
+    def _known(self, tensor: int, shape: tuple[int, ...]) -> int:
+        self.shapes[tensor] = shape
+        return tensor
+
+
+def kinds(graph: Graph) -> Counter[str]:
+    return Counter(node.kind for node in graph.nodes)
+
+
+def functions(node: Node) -> list[str]:
+    return [op.function for op in node.epilogue]
+
+
+def run(graph: Graph) -> list[Floats]:
+    device = choose("Portable Computing Language")
+    session = open_session(device)
+    plan = make_plan(graph, device.target(Options(precision="fp32")))
+    rng = np.random.default_rng(4)
+    inputs = [rng.standard_normal(graph[t].shape).astype(np.float32) for t in graph.inputs]
+    source = render(plan)
+    return LaunchExecutor(link(plan, source.names), build(source.text, session)[0], session).run(inputs)
+
+
+def assert_same_results(before: Graph, after: Graph) -> None:
+    for expected, got in zip(run(before), run(after), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def apply(rewrite: Pass, before: Graph) -> Graph:
+    """The rewritten graph, verified, and with the results of the old one."""
+    after = remove_dead(rewrite(before))
+    verify(after)
+    assert_same_results(before, after)
+    return after
+
+
+CHANNELS_FIRST, CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
