@@ -151,7 +151,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "depthwise_epilogue": inner_epilogue(attributes.epilogue),
             "row_blocks": tile.row_blocks,
             "column_blocks": tile.column_blocks,
-            "column_parts": tile.column_tiles,
+            "column_warp_tiles": tile.column_tiles,
             "split_k": tile.split_k,
             "sum_vec4s": work.sum_vec4s,
             "vec4s_at_once": vec4s if vec4s * taps * 4 <= TAP_REGISTERS else 1,
