@@ -267,21 +267,21 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.M
 class FewChannels:
     """Two convolutions of few channels, the first of the host's image, and the tile that a warp computes of each.
 
-    pipelined: whether it loads k-steps while it multiplies others.
+    double_buffered: whether it loads k-steps while it multiplies others.
     """
 
     shape: tuple[int, int, int, int]
     between: int
     window: Window
     tile: tuple[int, int, int]
-    pipelined: bool
+    double_buffered: bool
 
 
 FEW_CHANNELS = (
-    FewChannels((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), tile=(1, 2, 4), pipelined=False),
-    FewChannels((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), tile=(2, 1, 1), pipelined=True),
-    FewChannels((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), tile=(1, 1, 2), pipelined=True),
-    FewChannels((2, 5, 6, 4), 2, Window((1, 1)), tile=(2, 2, 1), pipelined=False),
+    FewChannels((1, 13, 11, 1), 3, Window((7, 7), (2, 2), padding="SAME"), tile=(1, 2, 4), double_buffered=False),
+    FewChannels((2, 9, 8, 2), 1, Window((2, 3), dilation=(2, 1)), tile=(2, 1, 1), double_buffered=True),
+    FewChannels((3, 6, 7, 3), 4, Window((3, 3), padding="SAME"), tile=(1, 1, 2), double_buffered=True),
+    FewChannels((2, 5, 6, 4), 2, Window((1, 1)), tile=(2, 2, 1), double_buffered=False),
 )
 
 
@@ -291,7 +291,7 @@ def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
     monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
-    monkeypatch.setattr(implicit_gemm, "FEW_WAVES", 0 if case.pipelined else 1000)
+    monkeypatch.setattr(implicit_gemm, "FEW_WAVES", 0 if case.double_buffered else 1000)
     net = Net(pytest.fail, seed=2)
     image = net.normal(case.shape)
     image[0, 0, 0] = np.nan

@@ -135,7 +135,7 @@ def implicit_gemm(
             "split_k": tile.split_k,
             "k_steps_per_split": k_steps_per_split,
             "prefetch_depth": depth,
-            "pipelined": double_buffered,
+            "double_buffered": double_buffered,
             "input_blocks": input_blocks,
             "column_tiles": tile_count(tile_count(dst.slices, UNIT.side // LANES), tile.column_blocks),
             "src": src,
