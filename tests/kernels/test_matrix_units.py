@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
-from tests.ops import reference
+from tests.ops import windows
 from tests.ops.case import Net, Tensor
-from tests.ops.reference import Window
 from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
@@ -166,14 +166,14 @@ def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) 
         net.constant(net.normal((out, *window.kernel, x.shape[3]), terms**-0.5)),
         net.constant(net.normal((out,))),
     )
-    value = reference.conv_2d(x.value, filters.value, bias.value, window)
+    value = windows.conv_2d(x.value, filters.value, bias.value, window)
     return net.op("CONV_2D", [x, filters, bias], value, options(window), activation=activation, terms=terms)
 
 
 def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
     filters = net.constant(net.normal((1, *window.kernel, x.shape[3]), 0.3))
     bias = net.constant(net.normal((x.shape[3],)))
-    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, window)
+    value = windows.depthwise_conv_2d(x.value, filters.value, bias.value, window)
     return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation=activation)
 
 
