@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.ops.case import Net, Tensor
-from tests.ops.reference import Window
+from tests.ops.windows import Window
 
 BATCH = st.sampled_from((1, 2, 3))
 EXTENT = st.sampled_from((5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 17, 34))  # height, width

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.ops import reference
+from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor, largest
-from tests.ops.reference import Window
 from tests.ops.rows import recurrent
 from tests.ops.rows.quantized import tabulate
+from tests.ops.windows import Window
 
 
 def image_and_gates(net: Net, shape: Sequence[int], hidden: int) -> tuple[Tensor, Tensor]:
@@ -49,7 +49,7 @@ def _convolution(net: Net, x: Tensor, out: int, w: Window, groups: int = 1, runt
     given = net.input if runtime else net.constant
     filters = given(net.normal((out, *w.kernel, x.shape[3] // groups), 0.3))
     bias = given(net.normal((out,)))
-    value = reference.conv_2d(x.value, filters.value, bias.value, w)
+    value = windows.conv_2d(x.value, filters.value, bias.value, w)
     options = _options(w, dilation_h_factor=w.dilation[0], dilation_w_factor=w.dilation[1])
     return net.op("CONV_2D", [x, filters, bias], value, options, activation="RELU6")
 
@@ -58,7 +58,7 @@ def _depthwise(net: Net, x: Tensor, w: Window, multiplier: int = 1, runtime: boo
     given = net.input if runtime else net.constant
     filters = given(net.normal((1, *w.kernel, x.shape[3] * multiplier), 0.3))
     bias = given(net.normal(filters.shape[-1:]))
-    value = reference.depthwise_conv_2d(x.value, filters.value, bias.value, w)
+    value = windows.depthwise_conv_2d(x.value, filters.value, bias.value, w)
     options = _options(w, depth_multiplier=multiplier, dilation_h_factor=w.dilation[0], dilation_w_factor=w.dilation[1])
     return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options, activation="NONE")
 
@@ -106,7 +106,7 @@ def unpooled(net: Net) -> Tensor:
     x = _swish(net, net.input(net.normal((2, 4, 6, 5))))
     options = struct.pack("<6i", 2, 2, 2, 2, 2, 0)
     window = Window((2, 2), (2, 2))
-    pooled = reference.max_pool_2d(x.value, window)
+    pooled = windows.max_pool_2d(x.value, window)
     indices = np.argmax([pixels for _, _, pixels in window.taps(x.value)], axis=0)
     outputs = net.ops("MaxPoolingWithArgmax2D", [x], [pooled, indices.astype(np.float64)], custom_options=options)
     value = np.where(x.value == pooled.repeat(2, 1).repeat(2, 2), x.value, 0)
@@ -166,7 +166,7 @@ def transpose_convolution(net: Net, x: Tensor | None = None, runtime: bool = Fal
     x, w = x or _image(net, 1, 4, 3, 6), Window((3, 3), (2, 2), padding="SAME")
     filters = (net.input if runtime else net.constant)(net.normal((5, 3, 3, x.shape[3]), 0.3))
     size = 2 * x.shape[1], 2 * x.shape[2]
-    value = reference.transpose_conv(x.value, filters.value, np.zeros(1), w, size)
+    value = windows.transpose_conv(x.value, filters.value, np.zeros(1), w, size)
     return net.op("TRANSPOSE_CONV", [net.integers([1, *size, 5]), filters, x], value, _options(w), activation="NONE")
 
 
@@ -180,8 +180,8 @@ def fully_connected(net: Net) -> Tensor:
 def pools(net: Net) -> Tensor:
     x, w = _image(net, 1, 7, 5, 6), Window((3, 2), (2, 1), padding="SAME")
     options = _options(w, filter_height=3, filter_width=2)
-    y = net.op("MAX_POOL_2D", [x], reference.max_pool_2d(x.value, w), options, activation="NONE")
-    return net.op("AVERAGE_POOL_2D", [y], reference.average_pool_2d(y.value, w), options, activation="NONE")
+    y = net.op("MAX_POOL_2D", [x], windows.max_pool_2d(x.value, w), options, activation="NONE")
+    return net.op("AVERAGE_POOL_2D", [y], windows.average_pool_2d(y.value, w), options, activation="NONE")
 
 
 def resize(net: Net) -> Tensor:

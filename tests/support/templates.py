@@ -16,7 +16,7 @@ SURROUNDINGS = {
     "nvidia/matrix_units_ptx",
     "nvidia/storage_ptx",
 }
-# Kernels with calls of NVIDIA's assembly, which test_matrix_units.py emulates.
+# Kernels with calls of NVIDIA's assembly, which test_emulated_kernels.py emulates.
 NOT_PORTABLE = {
     "nvidia/implicit_gemm",
     "nvidia/implicit_gemm_multistage",

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.ops import reference
+from tests.ops import reference, windows
 from tests.ops.case import Net, Row, Tensor, largest
-from tests.ops.reference import Window
 from tests.ops.strategies import ACTIVATION, BOOL, CHANNELS, PADDING, feature_map, shapes, weights, window
+from tests.ops.windows import Window
 
 NO_BIAS = np.zeros(1)
 
@@ -35,7 +35,7 @@ def convolve(net: Net, x: Tensor, w: Window, groups: int = 1, runtime: bool = Fa
     return net.op(
         "CONV_2D",
         [x, filters, bias],
-        reference.conv_2d(x.value, filters.value, bias.value, w),
+        windows.conv_2d(x.value, filters.value, bias.value, w),
         _window_options(w) | _dilation_options(w),
         activation=net.draw(ACTIVATION),
         version=6 if groups > 1 else 1,
@@ -54,7 +54,7 @@ def depthwise_conv_2d(net: Net, runtime: bool = False) -> Tensor:
     return net.op(
         "DEPTHWISE_CONV_2D",
         [x, filters, bias],
-        reference.depthwise_conv_2d(x.value, filters.value, bias.value, w),
+        windows.depthwise_conv_2d(x.value, filters.value, bias.value, w),
         _window_options(w) | _dilation_options(w) | {"depth_multiplier": multiplier},
         activation=net.draw(ACTIVATION),
         version=1 if w.dilation == (1, 1) else 2,
@@ -78,7 +78,7 @@ def transpose_conv(net: Net, activation: st.SearchStrategy[str] = ACTIVATION, ru
     return net.op(
         "TRANSPOSE_CONV",
         [net.input(shape) if runtime else net.constant(shape), filters, x, *([bias] if bias else [])],
-        reference.transpose_conv(x.value, filters.value, bias.value if bias else NO_BIAS, w, size),
+        windows.transpose_conv(x.value, filters.value, bias.value if bias else NO_BIAS, w, size),
         _window_options(w),
         activation=fused,
         version=4 if fused != "NONE" else 3 if bias else 1,

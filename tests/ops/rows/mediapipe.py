@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.ops import reference
+from tests.ops import reference, windows
 from tests.ops.case import Net, Row, Tensor, largest
-from tests.ops.reference import Array, Window
+from tests.ops.reference import Array
 from tests.ops.strategies import BOOL, CHANNELS, SMALL, feature_map
 from tests.ops.tolerance import EXACT
+from tests.ops.windows import Window
 
 PADDINGS = {"SAME": 1, "VALID": 2}  # TfLitePadding
 SIZE = st.integers(1, 3)
@@ -32,7 +33,7 @@ def transpose_convolution_with_bias(net: Net) -> Tensor:
     terms = x.shape[3] * kernel[0] * kernel[1]
     filters = net.constant(net.normal((outputs, *kernel, x.shape[3]), terms**-0.5))
     bias = net.constant(net.normal((outputs,)))
-    value = reference.transpose_conv(x.value, filters.value, bias.value, window, (size[0], size[1]))
+    value = windows.transpose_conv(x.value, filters.value, bias.value, window, (size[0], size[1]))
     options = struct.pack("<3i", PADDINGS[padding], stride[1], stride[0])
     return net.op("Convolution2DTransposeBias", [x, filters, bias], value, terms=terms, custom_options=options)
 
@@ -43,7 +44,7 @@ def pool_and_unpool(net: Net) -> Tensor:
     batch, channels = net.draw(st.integers(1, 3)), net.draw(CHANNELS)
     x = net.input(_distinct_in_windows(net, batch, net.draw(WINDOWS), net.draw(WINDOWS), kernel, channels))
     window = Window(kernel, kernel)
-    pooled = reference.max_pool_2d(x.value, window)
+    pooled = windows.max_pool_2d(x.value, window)
     options = struct.pack("<6i", PADDINGS["VALID"], kernel[1], kernel[0], kernel[1], kernel[0], 0)
     outputs = net.ops("MaxPoolingWithArgmax2D", [x], [pooled, _argmax(x.value, window)], custom_options=options)
     spread = pooled.repeat(kernel[0], 1).repeat(kernel[1], 2)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.ops import reference
+from tests.ops import reference, windows
 from tests.ops.case import Net, Row, Tensor, largest
 from tests.ops.rows.logic import numbers
 from tests.ops.rows.spatial import pool_options
@@ -124,7 +124,7 @@ def local_response_normalization(net: Net) -> Tensor:
 def l2_pool_2d(net: Net) -> Tensor:
     x = feature_map(net)
     w = window(net, x.shape)
-    value = reference.l2_pool_2d(x.value, w)
+    value = windows.l2_pool_2d(x.value, w)
     terms = w.kernel[0] * w.kernel[1]
     return net.op("L2_POOL_2D", [x], value, pool_options(w), activation=net.draw(CLAMP), terms=terms)
 

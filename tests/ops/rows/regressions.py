@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.ops import reference
 from tests.ops.case import Net, Row, Tensor
-from tests.ops.reference import Window
 from tests.ops.rows.convolutions import convolve, transpose_conv
 from tests.ops.rows.elementwise import binary, broadcast
 from tests.ops.rows.movement import concatenate, concatenation, pad, pad_by, strided_slice
 from tests.ops.rows.spatial import average_pool, max_pool, mean, mean_over, softmax
 from tests.ops.strategies import CHANNELS, FEATURE_MAP, axes, feature_map, shapes, window
 from tests.ops.tolerance import EXACT
+from tests.ops.windows import Window
 
 
 def pad_then_average_pool_excludes_padding(net: Net) -> Tensor:

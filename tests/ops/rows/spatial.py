@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.ops import reference
+from tests.ops import reference, windows
 from tests.ops.case import Net, Row, Tensor, largest
-from tests.ops.reference import Window
 from tests.ops.strategies import (
     ACTIVATION,
     BOOL,
@@ -21,6 +20,7 @@ from tests.ops.strategies import (
     window,
 )
 from tests.ops.tolerance import EXACT
+from tests.ops.windows import Window
 
 _BETAS = st.sampled_from((1.0, 0.5, 2.5))
 
@@ -34,7 +34,7 @@ def average_pool(net: Net, x: Tensor, w: Window) -> Tensor:
     return net.op(
         "AVERAGE_POOL_2D",
         [x],
-        reference.average_pool_2d(x.value, w),
+        windows.average_pool_2d(x.value, w),
         pool_options(w),
         activation=net.draw(ACTIVATION),
         terms=w.kernel[0] * w.kernel[1],
@@ -50,7 +50,7 @@ def max_pool_2d(net: Net) -> Tensor:
 
 
 def max_pool(net: Net, x: Tensor, w: Window) -> Tensor:
-    value = reference.max_pool_2d(x.value, w)
+    value = windows.max_pool_2d(x.value, w)
     return net.op("MAX_POOL_2D", [x], value, pool_options(w), activation=net.draw(CLAMP))
 
 

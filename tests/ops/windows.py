@@ -1,17 +1,15 @@
-"""Sums of products, pooling and normalization, most of them under a window that slides over an image."""
+"""Operators with a window that slides over an image, in float64 numpy, NHWC; see ``reference.py``."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.ops.reference.elementwise import Array
-
+Array = NDArray[np.float64]
 _ZERO: Array = np.zeros(())
 
 
@@ -98,34 +96,3 @@ def max_pool_2d(x: Array, window: Window) -> Array:
 
 def l2_pool_2d(x: Array, window: Window) -> Array:
     return np.sqrt(average_pool_2d(np.square(x), window))
-
-
-def fully_connected(x: Array, weights: Array, bias: Array, keep_num_dims: bool = False) -> Array:
-    """``weights`` are [O, I]; unless ``keep_num_dims``, everything that is not I is one batch axis."""
-    rows = x if keep_num_dims else x.reshape(-1, weights.shape[1])
-    return rows @ weights.T + bias
-
-
-def softmax(x: Array, beta: float = 1.0) -> Array:
-    exponentials: Array = np.exp(beta * (x - x.max(axis=-1, keepdims=True)))
-    total: Array = exponentials.sum(axis=-1, keepdims=True)
-    return exponentials / total
-
-
-def l2_normalization(x: Array) -> Array:
-    norm: Array = np.sqrt(np.square(x).sum(axis=-1, keepdims=True))
-    return x / np.maximum(norm, 1e-6)
-
-
-def local_response_normalization(x: Array, radius: int, bias: float, alpha: float, beta: float) -> Array:
-    """Krizhevsky's: each channel beside the squares of those at most ``radius`` away."""
-    padded = np.pad(np.square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
-    total = sum((padded[..., i : i + x.shape[-1]] for i in range(2 * radius + 1)), _ZERO)
-    result: Array = x * np.power(bias + alpha * total, -beta)
-    return result
-
-
-def cumsum(x: NDArray[Any], axis: int, exclusive: bool, reverse: bool) -> NDArray[Any]:
-    line = np.flip(x, axis) if reverse else x
-    total = np.cumsum(line, axis, x.dtype) - (line if exclusive else 0)
-    return np.flip(total, axis) if reverse else total
