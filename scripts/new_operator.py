@@ -156,8 +156,10 @@ def _with_import(text: str, module: str, *names: str) -> str:
 
 
 def _import_statement(module: str, names: Sequence[str]) -> str:
-    line = f"from {module} import {', '.join(names)}\n"
-    return line if len(line) <= LINE else f"from {module} import (\n{''.join(f'    {n},{chr(10)}' for n in names)})\n"
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= LINE:
+        return f"{line}\n"
+    return "\n".join((f"from {module} import (", *(f"    {name}," for name in names), ")\n"))
 
 
 def _import_order(name: str) -> tuple[int, str]:
