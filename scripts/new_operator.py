@@ -3,8 +3,11 @@
 Three files of the checkout get a piece each, at their end:
 
     tflgpu/ops/*/FAMILY.py      the declaration: what the operator takes, and the nodes that it becomes
-    tests/ops/reference.py      what it computes, in float64 numpy
-    tests/ops/rows/FAMILY.py    the row of the op table, which draws a small network around it
+    tests/ops/reference/*.py    what it computes, in float64 numpy
+    tests/ops/rows/*.py         the row of the op table, which draws a small network around it
+
+The module of rows has the family's name, and the reference is in elementwise.py, unless --rows and --reference say
+otherwise.
 
 Each piece has a TODO. Until the last of them is done, the test of the row fails and says which is next.
 """
@@ -39,7 +42,7 @@ def {name}({parameters}) -> Array:
 ROW = """def {name}(net: Net) -> Tensor:
     shape = net.draw(FEATURE_MAP)  # TODO: shapes, types and options as converters write them
 {inputs}
-    return net.op("{code}", [{names}], reference.{name}({values}))
+    return net.op("{code}", [{names}], {reference}.{name}({values}))
 
 
 """
@@ -51,24 +54,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("code", help="BuiltinOperator's name of it, or that of a custom operator")
     parser.add_argument("--family", required=True, help="a module of tflgpu/ops/*/, such as elementwise")
+    parser.add_argument("--reference", default="elementwise", help="a module of tests/ops/reference/")
     parser.add_argument("--rows", help="a module of tests/ops/rows/, by default the one with the family's name")
     parser.add_argument("--inputs", type=int, default=1, help="how many there are")
     options = parser.parse_args(arguments)
     try:
-        for path in write_operator(options.code, options.family, options.rows or options.family, options.inputs):
+        names = options.family, options.reference, options.rows or options.family
+        for path in write_operator(options.code, *names, options.inputs):
             print(f"written: {path.relative_to(ROOT)}")
     except ValueError as refusal:
         sys.exit(f"error: {refusal}")
     print(f"see what is to be done: pytest -n0 tests/ops -k {function_name(options.code)}-")
 
 
-def write_operator(code: str, family: str, rows: str, inputs: int) -> list[Path]:
+def write_operator(code: str, family: str, reference: str, rows: str, inputs: int) -> list[Path]:
     """The files, changed. Raises ValueError, and changes none, for what does not exist or exists already."""
     declarations = _module("tflgpu/ops/*/*.py", family)
-    reference = ROOT / "tests" / "ops" / "reference.py"
+    judge = _module("tests/ops/reference/*.py", reference)
     table = _module("tests/ops/rows/*.py", rows)
     name = function_name(code)
-    builtin = _check_name(code, name, (declarations, reference, table))
+    builtin = _check_name(code, name, (declarations, judge, table))
     if not 1 <= inputs <= len(OPERANDS):
         raise ValueError(f"an operator with {inputs} inputs has to be written by hand")
     operands = OPERANDS[:inputs]
@@ -82,6 +87,7 @@ def write_operator(code: str, family: str, rows: str, inputs: int) -> list[Path]
             parameters=", ".join(f"{x}: Array" for x in operands),
             inputs="\n".join(f"    {x} = net.input(net.normal(shape))" for x in operands),
             names=", ".join(operands),
+            reference=reference,
             values=", ".join(f"{x}.value" for x in operands),
         )
 
@@ -90,12 +96,12 @@ def write_operator(code: str, family: str, rows: str, inputs: int) -> list[Path]
     declared = _with_import(declared, "tflgpu.ops.declaration", "Emitter", "Site", "declare")
     row = f'Row("{name}", "{code}", {name}{"" if builtin else ", litert=False"})'
     listed = _with_row(table.read_text(), filled(ROW, table), row)
-    listed = _with_import(listed, "tests.ops", "reference")
+    listed = _with_import(listed, "tests.ops.reference", reference)
     listed = _with_import(listed, "tests.ops.case", "Net", "Row", "Tensor")
     listed = _with_import(listed, "tests.ops.strategies", "FEATURE_MAP")
     texts = {
         declarations: declared,
-        reference: reference.read_text() + filled(REFERENCE, reference),
+        judge: judge.read_text() + filled(REFERENCE, judge),
         table: listed,
     }
     for path, text in texts.items():
@@ -150,8 +156,10 @@ def _with_import(text: str, module: str, *names: str) -> str:
 
 
 def _import_statement(module: str, names: Sequence[str]) -> str:
-    line = f"from {module} import {', '.join(names)}\n"
-    return line if len(line) <= LINE else f"from {module} import (\n{''.join(f'    {n},{chr(10)}' for n in names)})\n"
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= LINE:
+        return f"{line}\n"
+    return "\n".join((f"from {module} import (", *(f"    {name}," for name in names), ")\n"))
 
 
 def _import_order(name: str) -> tuple[int, str]:

@@ -18,7 +18,6 @@ from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.passes import PASSES
 
 DIGITS = examples_folder() / "digits" / "digits.tflite"
 PAGE = Path(__file__).parents[2] / "docs" / "inspect.md"
@@ -152,14 +151,6 @@ SHOWN = {
 @pytest.mark.parametrize("stage", SHOWN)
 def test_show(stage: str) -> None:
     check(f"show MODEL --stage {stage}", [run("show", DIGITS, "--stage", stage)], opaque=SHOWN[stage])
-
-
-def test_show_names_the_passes() -> None:
-    (section,) = (
-        s for s in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE) if s.startswith("`tflgpu show MODEL`")
-    )
-    listed = re.findall(r"`(\w+)`", section.partition("names, in their order, are")[2].partition(".")[0])
-    assert listed == ["lower", *PASSES]
 
 
 def test_precompile_cache(tmp_path: Path) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 
 import tflgpu
-from tests.cli.test_cli import MODEL, as_json, device, fail, no_device, succeed
+from tests.cli.command import MODEL, as_json, fail, succeed
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.passes import PASSES
-
-__all__ = ["device", "no_device"]  # fixtures
 
 
 def kinds(*arguments: object) -> list[str]:

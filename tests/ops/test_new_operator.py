@@ -51,10 +51,22 @@ def test_three_files_that_say_what_is_to_be_done(checkout: Path) -> None:
     first = new_operator(checkout, "HARD_SIGMOID", "--family", "elementwise")
     assert first.returncode == 0, first.stderr
     files = changed(checkout)
-    assert files == ["tests/ops/reference.py", "tests/ops/rows/elementwise.py", "tflgpu/ops/arithmetic/elementwise.py"]
-    second = new_operator(checkout, "SoftThreshold", "--family", "matmul", "--rows", "matrices", "--inputs", "2")
+    assert files == [
+        "tests/ops/reference/elementwise.py",
+        "tests/ops/rows/elementwise.py",
+        "tflgpu/ops/arithmetic/elementwise.py",
+    ]
+    second = new_operator(
+        checkout, "SoftThreshold", "--family", "matmul", "--rows", "matrices", "--reference", "windows", "--inputs", "2"
+    )
     assert second.returncode == 0, second.stderr
-    files = sorted({*files, "tests/ops/rows/matrices.py", "tflgpu/ops/arithmetic/matmul.py"})
+    files = sorted(
+        {
+            *files,
+            *(f"tests/ops/{name}.py" for name in ("reference/windows", "rows/matrices")),
+            "tflgpu/ops/arithmetic/matmul.py",
+        }
+    )
     assert changed(checkout) == files
     if importlib.util.find_spec("ruff"):
         for check in (("check",), ("format", "--check")):
