@@ -1,0 +1,1 @@
+"""Scripts that make the generated pages of this folder."""

@@ -1,0 +1,114 @@
+"""The drawing of docs/design.md: ``python -m docs.draw_road`` writes docs/road.svg from the code.
+
+Above: the calls of ``tflgpu.compile`` in order, each in the column of its room. Below: which room imports which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from docs.road import Call, calls, imports
+
+PICTURE = Path(__file__).with_name("road.svg")
+
+# Pixels.
+LEFT, COLUMN, ROW, HEADER, GAP, MARGIN = 330, 62, 21, 40, 78, 14
+
+BLUE, GREY, RED, BAND = "#1b6ca8", "#6b7785", "#c0392b", "#eef3f8"
+
+
+def import_order(imported: Mapping[str, frozenset[str]], road: Sequence[str]) -> list[str]:
+    """The rooms, each behind those that it imports. Where several can come next, the road's first one does.
+
+    Rooms that import each other in a circle come one behind the other.
+    """
+    rank = {room: place for place, room in reversed(list(enumerate(road)))}
+    needed = {room: _reached(imported, room) for room in imported}
+    order: list[str] = []
+    while len(order) < len(imported):
+        left = set(imported) - set(order)
+        ready = [room for room in left if all(room in needed[other] for other in needed[room] & left)]
+        order.append(min(ready, key=lambda room: (rank.get(room, -1), room)))
+    return order
+
+
+def _reached(imported: Mapping[str, frozenset[str]], room: str) -> set[str]:
+    """The rooms that ``room`` needs, also by way of others."""
+    found: set[str] = set()
+    new = {room}
+    while new:
+        new = {other for each in new for other in imported[each]} - found
+        found |= new
+    return found
+
+
+def draw() -> str:
+    """The drawing as SVG."""
+    road, imported = calls(), imports()
+    order = import_order(imported, [call.symbol.part for call in road])
+    columns = {room: LEFT + (place + 0.5) * COLUMN for place, room in enumerate(order)}
+    below = HEADER + len(road) * ROW + GAP
+    width, height = LEFT + len(order) * COLUMN + MARGIN, below + len(order) * ROW + MARGIN
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"',
+        '  font-family="Helvetica, Arial, sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *_columns(columns, height),
+        *_road(road, columns),
+        _text(MARGIN, below - 38, "Shaded: compiler.py. Only a cold start goes here, and it needs no device.", GREY),
+        _text(MARGIN, below - 14, "Who imports whom: a row's room imports the rooms of its dots.", GREY),
+        *_imports(order, imported, columns, below),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _columns(columns: Mapping[str, float], height: int) -> Iterator[str]:
+    yield _text(MARGIN, 22, "tflgpu.compile, call by call, and the room of each call", GREY)
+    for room, x in columns.items():
+        yield _line([(x, HEADER - 6), (x, height - MARGIN)], "#dde3ea", 1)
+        yield _text(x, 22, room, "black", anchor="middle", bold=True)
+
+
+def _road(road: Sequence[Call], columns: Mapping[str, float]) -> Iterator[str]:
+    stops = [(columns[call.symbol.part], HEADER + (place + 0.5) * ROW) for place, call in enumerate(road)]
+    cold = [y for (_, y), call in zip(stops, road, strict=True) if call.caller == "compiler"]
+    top, wide = min(cold) - ROW / 2, max(columns.values()) + COLUMN / 2
+    yield f'<rect x="0" y="{top}" width="{wide}" height="{len(cold) * ROW}" fill="{BAND}"/>'
+    for (x, y), call in zip(stops, road, strict=True):
+        yield _line([(LEFT, y), (x, y)], "#cfd8e3", 1)
+        result = call.symbol.result_name
+        gives = f" → {result}" if result and result != call.symbol.name else ""
+        yield f'<circle cx="{x}" cy="{y}" r="5" fill="{BLUE}"/>'
+        yield _text(MARGIN, y + 4, f"{call.symbol.name}{gives}", "black")
+    yield _line(stops, BLUE, 2)
+
+
+def _imports(
+    order: Sequence[str], imported: Mapping[str, frozenset[str]], columns: Mapping[str, float], top: int
+) -> Iterator[str]:
+    for place, room in enumerate(order):
+        y = top + (place + 0.5) * ROW
+        yield _text(LEFT - MARGIN, y + 4, room, "black", anchor="end", bold=True)
+        yield _line([(LEFT, y), (max(columns.values()), y)], "#dde3ea", 1)
+        yield f'<rect x="{columns[room] - 5}" y="{y - 5}" width="10" height="10" fill="{GREY}"/>'
+        for other in order:
+            if other in imported[room]:
+                colour = BLUE if order.index(other) < place else RED
+                yield f'<circle cx="{columns[other]}" cy="{y}" r="4" fill="{colour}"/>'
+
+
+def _text(x: float, y: float, text: str, colour: str, *, anchor: str = "start", bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x}" y="{y}" fill="{colour}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
+
+
+def _line(points: Sequence[tuple[float, float]], colour: str, width: int) -> str:
+    path = " ".join(f"{x},{y}" for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(), encoding="utf-8")

@@ -1,0 +1,209 @@
+"""The way of a model through tflgpu, read from the code: the calls of ``tflgpu.compile``, and who imports whom.
+
+Nothing of tflgpu is imported or run: all of it is read as syntax trees.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "tflgpu"
+
+# Where the road begins: a module, a class of it, and its method.
+START = ("tflgpu.api", "CompiledModel", "_instantiate")
+
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+def rooms() -> tuple[str, ...]:
+    """The packages of tflgpu."""
+    return tuple(sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")))
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A function or class: the module that defines it, as a dotted name, and its definition."""
+
+    module: str
+    definition: Definition
+    owner: str = ""  # the class, of a method
+
+    @property
+    def part(self) -> str:
+        """The package or module of tflgpu that it belongs to."""
+        return self.module.split(".")[1]
+
+    @property
+    def name(self) -> str:
+        own = self.definition.name
+        return f"{self.owner}.{own}" if self.owner else own
+
+    @property
+    def result(self) -> ast.expr | None:
+        """The annotation of what a call gives; None for a class."""
+        return self.definition.returns if isinstance(self.definition, ast.FunctionDef) else None
+
+    @property
+    def result_name(self) -> str:
+        """What a call gives, as text; empty for None."""
+        if isinstance(self.definition, ast.ClassDef):
+            return self.name
+        text = ast.unparse(self.result) if self.result else "None"
+        return "" if text == "None" else text
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    path = PACKAGE.parent / Path(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _is_module(name: str) -> bool:
+    path = PACKAGE.parent / Path(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def find(name: str, module: str) -> Symbol | str | None:
+    """What ``name`` means in ``module``: a symbol, or the dotted name of a module. Imports are followed."""
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, Definition) and node.name == name and node in _tree(module).body:
+            return Symbol(module, node)
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("tflgpu"):
+            continue
+        for alias in node.names:
+            if (alias.asname or alias.name) == name:
+                inner = f"{node.module}.{alias.name}"
+                return inner if _is_module(inner) else find(alias.name, node.module or "")
+    return None
+
+
+def _method(owner: Symbol, name: str) -> Symbol | None:
+    for node in owner.definition.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return Symbol(owner.module, node, owner.definition.name)
+    return None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of a room, and the module of tflgpu that calls it."""
+
+    symbol: Symbol
+    caller: str
+
+
+class _Reader:
+    """Visits calls in the order in which they run, and enters functions of tflgpu's modules outside of the rooms.
+
+    Of the two branches of an ``if`` it takes the longer one.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self._entered: set[ast.AST] = set()
+        self._types: dict[str, Symbol] = {}  # of variables
+
+    def enter(self, symbol: Symbol, owner: Symbol | None = None) -> None:
+        if symbol.definition in self._entered:
+            return
+        self._entered.add(symbol.definition)
+        inner = {n.name: n for n in ast.walk(symbol.definition) if isinstance(n, ast.FunctionDef)}
+        self._visit(symbol.definition.body, symbol.module, inner, owner)
+
+    def _visit(self, node: object, module: str, inner: Mapping[str, ast.FunctionDef], owner: Symbol | None) -> None:
+        if isinstance(node, list):
+            for item in node:
+                self._visit(item, module, inner, owner)
+        if not isinstance(node, ast.AST) or isinstance(node, ast.FunctionDef):
+            return
+        children = list(ast.iter_fields(node))
+        if isinstance(node, ast.If):
+            longer = max(node.body, node.orelse, key=lambda branch: sum(len(ast.unparse(line)) for line in branch))
+            children = [("test", node.test), ("body", longer)]
+        if isinstance(node, ast.DictComp | ast.ListComp | ast.GeneratorExp):
+            children.reverse()  # what is gone through is there before its elements are used
+        for name, child in children:
+            if name not in ("annotation", "returns"):
+                self._visit(child, module, inner, owner)
+        if isinstance(node, ast.Call):
+            self._call(node, module, inner, owner)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = self._made(node.value, module)
+            for target in node.targets:
+                if made and isinstance(target, ast.Name):
+                    self._types[target.id] = made
+
+    def _call(self, call: ast.Call, module: str, inner: Mapping[str, ast.FunctionDef], owner: Symbol | None) -> None:
+        function = call.func
+        if isinstance(function, ast.Name) and function.id in inner:
+            self.enter(Symbol(module, inner[function.id]), owner)
+            return
+        if isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self" and owner:
+            method = _method(owner, function.attr)
+            if method:
+                self.enter(method, owner)
+            return
+        symbol = self._resolved(function, module)
+        if symbol is None:
+            return
+        if symbol.part not in rooms():
+            if isinstance(symbol.definition, ast.FunctionDef):
+                self.enter(symbol)
+        elif symbol not in [earlier.symbol for earlier in self.calls]:
+            self.calls.append(Call(symbol, module.split(".")[1]))
+
+    def _resolved(self, function: ast.expr, module: str) -> Symbol | None:
+        if isinstance(function, ast.Name):
+            found = find(function.id, module)
+            return found if isinstance(found, Symbol) else None
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+            variable = self._types.get(function.value.id)
+            if variable:
+                return _method(variable, function.attr)
+            base = find(function.value.id, module)
+            found = find(function.attr, base) if isinstance(base, str) else None
+            return found if isinstance(found, Symbol) else None
+        return None
+
+    def _made(self, call: ast.Call, module: str) -> Symbol | None:
+        """The class of what a call gives, if it is one of tflgpu's."""
+        symbol = self._resolved(call.func, module)
+        if symbol is None or isinstance(symbol.definition, ast.ClassDef):
+            return symbol
+        found = find(ast.unparse(symbol.result), symbol.module) if symbol.result else None
+        return found if isinstance(found, Symbol) and isinstance(found.definition, ast.ClassDef) else None
+
+
+def calls() -> tuple[Call, ...]:
+    """The functions of rooms that ``tflgpu.compile`` calls, in the order in which it calls each first."""
+    module, owner, method = START
+    start = find(owner, module)
+    assert isinstance(start, Symbol)
+    first = _method(start, method)
+    assert first, f"{module}.{owner} has no {method}"
+    reader = _Reader()
+    reader.enter(first, start)
+    return tuple(reader.calls)
+
+
+def imports() -> dict[str, frozenset[str]]:
+    """For each room the rooms that it imports."""
+    known = set(rooms())
+    imported = {room: {part for path in (PACKAGE / room).rglob("*.py") for part in _imported(path)} for room in known}
+    return {room: frozenset(parts & known - {room}) for room, parts in imported.items()}
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("tflgpu."))

@@ -1,0 +1,107 @@
+"""The documentation: its links and paths lead somewhere, its Python parses, and its generated pages are current."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import tflgpu
+from docs import draw_road, make_walk
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "cache_format/*.md", "examples/*/*.md")
+    for path in ROOT.glob(pattern)
+)
+CHANGELOG = ROOT / "CHANGELOG.md"
+
+# Folders of the repository, by which a text in backticks is known as a path of it.
+FOLDERS = tuple(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))))
+
+MAX_TERMS = 40  # in the glossary
+
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
+
+
+def text_of(page: Path) -> str:
+    """The page; of the changelog only what is not released yet, since files may be renamed after a release."""
+    text = page.read_text(encoding="utf-8")
+    return text.split("\n## ")[1] if page == CHANGELOG else text
+
+
+def prose_of(page: Path) -> str:
+    """The page without its blocks of code."""
+    return FENCE.sub("", text_of(page))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", title) for title in HEADING.findall(prose_of(page)))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def repository_paths(page: Path) -> Iterator[str]:
+    """The texts in backticks that name a file or folder of the repository."""
+    for code in CODE.findall(prose_of(page)):
+        if re.fullmatch(r"[\w.*/\-]+", code) and code.startswith(tuple(f"{folder}/" for folder in FOLDERS)):
+            yield code
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(prose_of(page)):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} links to {path}, which is not there"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)} links to {link}, which has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_paths_exist(page: Path) -> None:
+    missing = [path for path in repository_paths(page) if not any(ROOT.glob(path.rstrip("/")))]
+    assert missing == [], f"{name(page)} names paths that are not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_parses(page: Path) -> None:
+    for _, language, code in FENCE.findall(text_of(page)):
+        if language in ("python", "py"):
+            ast.parse(textwrap.dedent(code), name(page))
+
+
+def test_the_drawing_is_current() -> None:
+    assert draw_road.PICTURE.read_text(encoding="utf-8") == draw_road.draw(), "run `python -m docs.draw_road`"
+
+
+def test_the_walk_is_current() -> None:
+    assert make_walk.PAGE.read_text(encoding="utf-8") == make_walk.page(), "run `python -m docs.make_walk`"
+
+
+def test_the_glossary_is_short_and_sorted() -> None:
+    terms = re.findall(r"^\| \*\*(.+?)\*\*", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert 0 < len(terms) <= MAX_TERMS
+    assert len(terms) == len(set(terms))
+
+
+def test_the_glossary_has_every_public_name() -> None:
+    """A public name is a term, or its docstring says in plain words what it is."""
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    missing = [n for n in tflgpu.__all__ if n not in glossary and not getattr(tflgpu, n).__doc__]
+    assert missing == []
