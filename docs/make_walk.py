@@ -22,7 +22,8 @@ from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, remove_dead
 from tflgpu.model.model import Model
 from tflgpu.model.reader import read_model
-from tflgpu.passes import PASSES
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.passes import PASSES, optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Target
 
@@ -33,6 +34,8 @@ LAYERS = 2  # operators of the file that the page follows
 ALPHA, SIZE = 0.25, 224  # the narrowest network of the paper: 8 channels behind the first layer
 
 TARGET = Target(family="gpu", compute_units=132, storage="half")
+
+OPTIONS = ("padding", "stride_h", "stride_w", "depth_multiplier", "fused_activation_function")  # that the page shows
 
 LONGEST_GROUP = 60  # lines of source that may be left out as a repetition of those before
 
@@ -45,7 +48,7 @@ weights) for a GPU with {units} compute units, in half precision, and follows th
 
 ## 1. Read: bytes to `Model`
 
-`read_model` gives the operators with their options, as the file declares them. Constants are views of the file.
+`read_model` gives the operators and their options, as the file declares them. Constants are views of the file.
 
 ```
 {model}
@@ -64,7 +67,15 @@ left, right. RELU6 is an epilogue op: `v0` is what the kernel computes, `v1` wha
 
 ## 3. Passes: `Graph` to `Graph`
 
-`optimize` runs all passes in order, and verifies the graph after each. {passes}
+`optimize` runs all passes in order, and verifies the graph after each. Here they find nothing to do: TensorFlow's
+converter has folded the batch norms and fused RELU6. Other exporters leave that to the reader. This is the first layer
+as five operators, lowered:
+
+```
+{unfused}
+```
+
+{passes}
 
 ## 4. Plan: `Graph` to `Plan`
 
@@ -122,7 +133,7 @@ def operator_lines(model: Model) -> Iterator[str]:
     for operator in subgraph.operators[:LAYERS]:
         inputs, outputs = (", ".join(map(shape, side)) for side in (operator.inputs, operator.outputs))
         yield f"{operator.index} {operator.code}({inputs}) -> {outputs}"
-        yield "  " + ", ".join(f"{name}={value}" for name, value in operator.options.items())
+        yield "  " + ", ".join(f"{name}={operator.options[name]}" for name in OPTIONS if name in operator.options)
 
 
 def first_nodes(graph: Graph, codes: Sequence[str]) -> str:
@@ -131,23 +142,40 @@ def first_nodes(graph: Graph, codes: Sequence[str]) -> str:
     return plain(graph_lines(replace(graph, nodes=nodes, outputs=(), states=()), codes))
 
 
-def optimized(graph: Graph, codes: Sequence[str]) -> tuple[Graph, str]:
-    """The graph behind all passes, and what they did, as text."""
-    before, changes = first_nodes(graph, codes), []
-    listings: list[str] = []
+def unfused_layer() -> bytes:
+    """A model of the first layer alone, as exporters write it that fold and fuse nothing."""
+    builder = ModelBuilder("the first layer, nothing folded")
+    rng = np.random.default_rng(0)
+
+    def constant(*shape: int) -> int:
+        return builder.constant(rng.standard_normal(shape, np.float32))
+
+    paddings = builder.constant(np.array([[0, 0], [0, 1], [0, 1], [0, 0]], np.int32))
+    image, half = (1, SIZE, SIZE, 3), SIZE // 2
+    last = builder.input(image, name="input")
+    steps = (
+        ("PAD", [paddings], (1, SIZE + 1, SIZE + 1, 3), {}),
+        ("CONV_2D", [constant(8, 3, 3, 3)], (1, half, half, 8), {"padding": "VALID", "stride_w": 2, "stride_h": 2}),
+        ("MUL", [constant(8)], (1, half, half, 8), {}),
+        ("ADD", [constant(8)], (1, half, half, 8), {}),
+        ("RELU6", [], (1, half, half, 8), {}),
+    )
+    for code, others, shape, options in steps:
+        result = builder.tensor(shape)
+        builder.op(code, [last, *others], [result], options)
+        last = result
+    return builder.finish([last])
+
+
+def pass_listings(graph: Graph, codes: Sequence[str]) -> Iterator[str]:
+    """The graph after each pass that changes it."""
+    before = plain(graph_lines(graph, codes))
     for rewrite in PASSES:
-        with np.errstate(all="ignore"):
-            after = remove_dead(rewrite(graph))
-        if len(after.nodes) != len(graph.nodes):
-            changes.append(f"`{rewrite.__name__}` ({len(graph.nodes)} -> {len(after.nodes)})")
-        graph, shown = after, first_nodes(after, codes)
-        if shown != before:
-            listings.append(f"After `{rewrite.__name__}`:\n\n```\n{shown}\n```")
-            before = shown
-    text = f"Passes that change the number of nodes of this model: {', '.join(changes) or 'none'}.\n"
-    if not listings:
-        return graph, f"{text}None changes the first two layers."
-    return graph, "\n\n".join([f"{text}The first two layers:", *listings])
+        graph = remove_dead(rewrite(graph))
+        after = plain(graph_lines(graph, codes))
+        if after != before:
+            yield f"After `{rewrite.__name__}`:\n\n```\n{after}\n```"
+            before = after
 
 
 def folded(lines: Sequence[str]) -> list[str]:
@@ -199,7 +227,10 @@ def page() -> str:
     model = read_model(mobilenet_v1(ALPHA, SIZE))
     lowered = lower(model)
     codes = [entry.code for entry in lowered.entries]
-    graph, passes = optimized(lowered.graph, codes)
+    graph = optimize(lowered.graph)
+    assert first_nodes(graph, codes) == first_nodes(lowered.graph, codes), "a pass changes the layers: say so above"
+    unfused = lower(read_model(unfused_layer()))
+    unfused_codes = [entry.code for entry in unfused.entries]
     plan = make_plan(graph, TARGET)
     listed = plain(plan_lines(plan, codes)).split("\n\n")
     source = render(plan)
@@ -211,7 +242,8 @@ def page() -> str:
         units=TARGET.compute_units,
         model="\n".join(operator_lines(model)),
         lowered=first_nodes(lowered.graph, codes),
-        passes=passes,
+        unfused=plain(graph_lines(unfused.graph, unfused_codes)),
+        passes="\n\n".join(pass_listings(unfused.graph, unfused_codes)),
         plan="\n\n".join(listed[: 1 + LAYERS]),
         first=first,
         second=second,
