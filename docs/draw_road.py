@@ -1,6 +1,6 @@
 """The drawing of docs/design.md: ``python -m docs.draw_road`` writes docs/road.svg from the code.
 
-Above: the calls of ``tflgpu.compile`` in order, each in the column of its room. Below: which room imports which.
+Above: the calls of ``tflgpu.compile`` in order, each in the column of its package. Below: which package imports which.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ BLUE, GREY, RED, BAND = "#1b6ca8", "#6b7785", "#c0392b", "#eef3f8"
 
 
 def import_order(imported: Mapping[str, frozenset[str]], road: Sequence[str]) -> list[str]:
-    """The rooms, each behind those that it imports. Where several can come next, the road's first one does.
+    """The packages, each behind those that it imports. Where several can come next, the road's first one does.
 
     Rooms that import each other in a circle come one behind the other.
     """
-    rank = {room: place for place, room in reversed(list(enumerate(road)))}
-    needed = {room: _reached(imported, room) for room in imported}
+    rank = {package: place for place, package in reversed(list(enumerate(road)))}
+    needed = {package: _reached(imported, package) for package in imported}
     order: list[str] = []
     while len(order) < len(imported):
         left = set(imported) - set(order)
-        ready = [room for room in left if all(room in needed[other] for other in needed[room] & left)]
-        order.append(min(ready, key=lambda room: (rank.get(room, -1), room)))
+        ready = [package for package in left if all(package in needed[other] for other in needed[package] & left)]
+        order.append(min(ready, key=lambda package: (rank.get(package, -1), package)))
     return order
 
 
-def _reached(imported: Mapping[str, frozenset[str]], room: str) -> set[str]:
-    """The rooms that ``room`` needs, also by way of others."""
+def _reached(imported: Mapping[str, frozenset[str]], package: str) -> set[str]:
+    """The packages that ``package`` needs, also by way of others."""
     found: set[str] = set()
-    new = {room}
+    new = {package}
     while new:
         new = {other for each in new for other in imported[each]} - found
         found |= new
@@ -48,7 +48,7 @@ def draw() -> str:
     """The drawing as SVG."""
     road, imported = calls(), imports()
     order = import_order(imported, [call.symbol.part for call in road])
-    columns = {room: LEFT + (place + 0.5) * COLUMN for place, room in enumerate(order)}
+    columns = {package: LEFT + (place + 0.5) * COLUMN for place, package in enumerate(order)}
     below = HEADER + len(road) * ROW + GAP
     width, height = LEFT + len(order) * COLUMN + MARGIN, below + len(order) * ROW + MARGIN
     parts = [
@@ -58,7 +58,7 @@ def draw() -> str:
         *_columns(columns, height),
         *_road(road, columns),
         _text(MARGIN, below - 38, "Shaded: compiler.py. Only a cold start goes here, and it needs no device.", GREY),
-        _text(MARGIN, below - 14, "Who imports whom: a row's room imports the rooms of its dots.", GREY),
+        _text(MARGIN, below - 14, "Imports: the package of a row imports those of its dots.", GREY),
         *_imports(order, imported, columns, below),
         "</svg>",
     ]
@@ -66,10 +66,10 @@ def draw() -> str:
 
 
 def _columns(columns: Mapping[str, float], height: int) -> Iterator[str]:
-    yield _text(MARGIN, 22, "tflgpu.compile, call by call, and the room of each call", GREY)
-    for room, x in columns.items():
+    yield _text(MARGIN, 22, "The calls of tflgpu.compile, and their packages", GREY)
+    for package, x in columns.items():
         yield _line([(x, HEADER - 6), (x, height - MARGIN)], "#dde3ea", 1)
-        yield _text(x, 22, room, "black", anchor="middle", bold=True)
+        yield _text(x, 22, package, "black", anchor="middle", bold=True)
 
 
 def _road(road: Sequence[Call], columns: Mapping[str, float]) -> Iterator[str]:
@@ -89,13 +89,13 @@ def _road(road: Sequence[Call], columns: Mapping[str, float]) -> Iterator[str]:
 def _imports(
     order: Sequence[str], imported: Mapping[str, frozenset[str]], columns: Mapping[str, float], top: int
 ) -> Iterator[str]:
-    for place, room in enumerate(order):
+    for place, package in enumerate(order):
         y = top + (place + 0.5) * ROW
-        yield _text(LEFT - MARGIN, y + 4, room, "black", anchor="end", bold=True)
+        yield _text(LEFT - MARGIN, y + 4, package, "black", anchor="end", bold=True)
         yield _line([(LEFT, y), (max(columns.values()), y)], "#dde3ea", 1)
-        yield f'<rect x="{columns[room] - 5}" y="{y - 5}" width="10" height="10" fill="{GREY}"/>'
+        yield f'<rect x="{columns[package] - 5}" y="{y - 5}" width="10" height="10" fill="{GREY}"/>'
         for other in order:
-            if other in imported[room]:
+            if other in imported[package]:
                 colour = BLUE if order.index(other) < place else RED
                 yield f'<circle cx="{columns[other]}" cy="{y}" r="4" fill="{colour}"/>'
 

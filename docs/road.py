@@ -19,7 +19,7 @@ START = ("tflgpu.api", "CompiledModel", "_instantiate")
 Definition = ast.FunctionDef | ast.ClassDef
 
 
-def rooms() -> tuple[str, ...]:
+def packages() -> tuple[str, ...]:
     """The packages of tflgpu."""
     return tuple(sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")))
 
@@ -91,16 +91,16 @@ def _method(owner: Symbol, name: str) -> Symbol | None:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of a room, and the module of tflgpu that calls it."""
+    """A function of a package, and the module of tflgpu that calls it."""
 
     symbol: Symbol
     caller: str
 
 
 class _Reader:
-    """Visits calls in the order in which they run, and enters functions of tflgpu's modules outside of the rooms.
+    """Visits calls in the order in which they run, and enters functions of tflgpu's modules outside of the packages.
 
-    Of the two branches of an ``if`` it takes the longer one.
+    The longer branch of an ``if`` comes before the other one.
     """
 
     def __init__(self) -> None:
@@ -123,8 +123,10 @@ class _Reader:
             return
         children = list(ast.iter_fields(node))
         if isinstance(node, ast.If):
-            longer = max(node.body, node.orelse, key=lambda branch: sum(len(ast.unparse(line)) for line in branch))
-            children = [("test", node.test), ("body", longer)]
+            branches = sorted((node.body, node.orelse), key=lambda branch: -len("".join(map(ast.unparse, branch))))
+            children = [("test", node.test), ("body", branches[0]), ("orelse", branches[1])]
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            children = [("value", node.values[0])]  # what follows is a default
         if isinstance(node, ast.DictComp | ast.ListComp | ast.GeneratorExp):
             children.reverse()  # what is gone through is there before its elements are used
         for name, child in children:
@@ -132,9 +134,9 @@ class _Reader:
                 self._visit(child, module, inner, owner)
         if isinstance(node, ast.Call):
             self._call(node, module, inner, owner)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             made = self._made(node.value, module)
-            for target in node.targets:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if made and isinstance(target, ast.Name):
                     self._types[target.id] = made
 
@@ -151,7 +153,7 @@ class _Reader:
         symbol = self._resolved(function, module)
         if symbol is None:
             return
-        if symbol.part not in rooms():
+        if symbol.part not in packages():
             if isinstance(symbol.definition, ast.FunctionDef):
                 self.enter(symbol)
         elif symbol not in [earlier.symbol for earlier in self.calls]:
@@ -180,7 +182,7 @@ class _Reader:
 
 
 def calls() -> tuple[Call, ...]:
-    """The functions of rooms that ``tflgpu.compile`` calls, in the order in which it calls each first."""
+    """The functions of packages that ``tflgpu.compile`` calls, in the order in which it calls each first."""
     module, owner, method = START
     start = find(owner, module)
     assert isinstance(start, Symbol)
@@ -192,10 +194,11 @@ def calls() -> tuple[Call, ...]:
 
 
 def imports() -> dict[str, frozenset[str]]:
-    """For each room the rooms that it imports."""
-    known = set(rooms())
-    imported = {room: {part for path in (PACKAGE / room).rglob("*.py") for part in _imported(path)} for room in known}
-    return {room: frozenset(parts & known - {room}) for room, parts in imported.items()}
+    """For each package the packages that it imports."""
+    known = set(packages())
+    files = {package: (PACKAGE / package).rglob("*.py") for package in known}
+    imported = {package: {part for path in paths for part in _imported(path)} for package, paths in files.items()}
+    return {package: frozenset(parts & known - {package}) for package, parts in imported.items()}
 
 
 def _imported(path: Path) -> Iterator[str]:
