@@ -14,17 +14,19 @@ import numpy as np
 from rich.text import Text
 
 from benchmarks.zoo import mobilenet_v1
-from tflgpu.cli.show_graph import graph_lines
-from tflgpu.cli.show_plan import plan_lines
+from tflgpu.cli.stages.executable_text import executable_lines
+from tflgpu.cli.stages.graph_text import graph_lines
+from tflgpu.cli.stages.model_text import model_lines
+from tflgpu.cli.stages.plan_text import plan_lines
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.frontend.lower import lower
-from tflgpu.graph.ir import Graph, remove_dead
+from tflgpu.graph.ir import Graph
 from tflgpu.model.model import Model
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.passes import PASSES, optimize
-from tflgpu.plan import Plan, make_plan
+from tflgpu.passes import optimize, optimizing
+from tflgpu.plan import make_plan
 from tflgpu.target import Target
 
 PAGE = Path(__file__).with_name("walk.md")
@@ -44,7 +46,8 @@ PAGE_TEXT = """\
 
 `python -m docs.make_walk` writes this page. It compiles MobileNetV1 (width {alpha}, {size}x{size} pixels, random
 weights) for a GPU with {units} compute units, in half precision, and follows the first two operators.
-[design.md](design.md) explains the stages, [glossary.md](glossary.md) the terms.
+`tflgpu show MODEL --stage STAGE` prints such listings of any model: `model`, `graph` (with `--after PASS`), `plan`,
+`source`, `executable`. [design.md](design.md) explains the stages, [glossary.md](glossary.md) the terms.
 
 ## 1. Read: bytes to `Model`
 
@@ -107,8 +110,9 @@ for all of them.
 
 ## 6. Link: `Plan` to `Executable`
 
-`link` gives every tensor and constant a buffer and an offset, and every launch its number of work-groups. An offset
-counts elements of the pointer's type. Launches of one barrier interval do not depend on each other.
+`link` gives every tensor and constant a buffer and an offset, and every launch its number of work-groups.
+Arguments are in the order of the plan. An offset counts elements of the pointer's type. Launches of one barrier
+interval do not depend on each other.
 
 ```
 {linked}
@@ -123,17 +127,14 @@ def plain(lines: Iterable[str]) -> str:
     return "\n".join(Text.from_markup(line).plain.rstrip() for line in lines).strip("\n")
 
 
-def operator_lines(model: Model) -> Iterator[str]:
-    """The first operators of the file, each with its tensors and options."""
+def first_operators(model: Model) -> str:
+    """The first operators of the file, with the options that matter."""
     subgraph = model.subgraphs[0]
-
-    def shape(tensor: int) -> str:
-        return "x".join(map(str, subgraph.tensors[tensor].shape))
-
-    for operator in subgraph.operators[:LAYERS]:
-        inputs, outputs = (", ".join(map(shape, side)) for side in (operator.inputs, operator.outputs))
-        yield f"{operator.index} {operator.code}({inputs}) -> {outputs}"
-        yield "  " + ", ".join(f"{name}={operator.options[name]}" for name in OPTIONS if name in operator.options)
+    operators = tuple(
+        replace(operator, options={name: operator.options[name] for name in OPTIONS if name in operator.options})
+        for operator in subgraph.operators[:LAYERS]
+    )
+    return plain(model_lines(replace(model, subgraphs=(replace(subgraph, operators=operators, outputs=()),))))
 
 
 def first_nodes(graph: Graph, codes: Sequence[str]) -> str:
@@ -170,11 +171,10 @@ def unfused_layer() -> bytes:
 def pass_listings(graph: Graph, codes: Sequence[str]) -> Iterator[str]:
     """The graph after each pass that changes it."""
     before = plain(graph_lines(graph, codes))
-    for rewrite in PASSES:
-        graph = remove_dead(rewrite(graph))
-        after = plain(graph_lines(graph, codes))
+    for name, rewritten in optimizing(graph):
+        after = plain(graph_lines(rewritten, codes))
         if after != before:
-            yield f"After `{rewrite.__name__}`:\n\n```\n{after}\n```"
+            yield f"After `{name}`:\n\n```\n{after}\n```"
             before = after
 
 
@@ -212,16 +212,6 @@ def _repeats(shapes: Sequence[str], at: int, length: int) -> int:
     return count
 
 
-def launch_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
-    """The first launches, and where their arguments lie."""
-    executable = link(plan, names)
-    for launch, kernel in zip(executable.launches[:LAYERS], plan.kernels, strict=False):
-        yield f"{launch.function}: {launch.groups} work-groups of {launch.local_size}, interval {launch.interval}"
-        for argument, slot in zip(kernel.arguments, launch.arguments, strict=True):
-            size = executable.buffers[slot.buffer].bytes
-            yield f"  {argument.name:<8} buffer {slot.buffer} ({size:,} bytes) + {slot.offset:,}"
-
-
 def page() -> str:
     """The text of docs/walk.md."""
     model = read_model(mobilenet_v1(ALPHA, SIZE))
@@ -234,20 +224,21 @@ def page() -> str:
     plan = make_plan(graph, TARGET)
     listed = plain(plan_lines(plan, codes)).split("\n\n")
     source = render(plan)
+    executable = link(plan, source.names)
     functions = {function.name: function.source for function in source.functions}
     first, second = ("\n".join(folded(functions[name].splitlines())) for name in source.names[:LAYERS])
     return PAGE_TEXT.format(
         alpha=ALPHA,
         size=SIZE,
         units=TARGET.compute_units,
-        model="\n".join(operator_lines(model)),
+        model=first_operators(model),
         lowered=first_nodes(lowered.graph, codes),
         unfused=plain(graph_lines(unfused.graph, unfused_codes)),
         passes="\n\n".join(pass_listings(unfused.graph, unfused_codes)),
         plan="\n\n".join(listed[: 1 + LAYERS]),
         first=first,
         second=second,
-        linked="\n".join(launch_lines(plan, source.names)),
+        linked=plain(executable_lines(replace(executable, launches=executable.launches[:LAYERS], outputs=()))),
     )
 
 
