@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 import textwrap
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 
 # Folders of the repository, by which a text in backticks is known as a path of it.
 FOLDERS = tuple(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))))
+
+ENTRY_POINTS = {"tflgpu.operators"}  # names of groups, which are no modules
 
 MAX_TERMS = 40  # in the glossary
 
@@ -75,6 +78,22 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_paths_exist(page: Path) -> None:
     missing = [path for path in repository_paths(page) if not any(ROOT.glob(path.rstrip("/")))]
     assert missing == [], f"{name(page)} names paths that are not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_modules_exist(page: Path) -> None:
+    """Dotted names of tflgpu in backticks: a module, or a name of one."""
+    dotted = {code for code in CODE.findall(prose_of(page)) if re.fullmatch(r"tflgpu(\.[a-z_]+)+(\.[A-Z]\w+)?", code)}
+    missing = {code for code in dotted - ENTRY_POINTS if not resolves(code)}
+    assert missing == set(), f"{name(page)} names modules that are not there"
+
+
+def resolves(dotted: str) -> bool:
+    try:
+        pkgutil.resolve_name(dotted)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
