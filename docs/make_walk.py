@@ -154,14 +154,14 @@ def unfused_layer() -> bytes:
     paddings = builder.constant(np.array([[0, 0], [0, 1], [0, 1], [0, 0]], np.int32))
     image, half = (1, SIZE, SIZE, 3), SIZE // 2
     last = builder.input(image, name="input")
-    steps = (
+    operators: tuple[tuple[str, list[int], tuple[int, ...], dict[str, object]], ...] = (
         ("PAD", [paddings], (1, SIZE + 1, SIZE + 1, 3), {}),
         ("CONV_2D", [constant(8, 3, 3, 3)], (1, half, half, 8), {"padding": "VALID", "stride_w": 2, "stride_h": 2}),
         ("MUL", [constant(8)], (1, half, half, 8), {}),
         ("ADD", [constant(8)], (1, half, half, 8), {}),
         ("RELU6", [], (1, half, half, 8), {}),
     )
-    for code, others, shape, options in steps:
+    for code, others, shape, options in operators:
         result = builder.tensor(shape)
         builder.op(code, [last, *others], [result], options)
         last = result

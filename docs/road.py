@@ -83,6 +83,7 @@ def find(name: str, module: str) -> Symbol | str | None:
 
 
 def _method(owner: Symbol, name: str) -> Symbol | None:
+    """A method of a class; None if the class itself has none of this name."""
     for node in owner.definition.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return Symbol(owner.module, node, owner.definition.name)
@@ -97,11 +98,32 @@ class Call:
     caller: str
 
 
-class _Reader:
-    """Visits calls in the order in which they run, and enters functions of tflgpu's modules outside of the packages.
+@dataclass(frozen=True)
+class _Scope:
+    """Where a call stands: its module, the functions of the function around it, and the class of ``self``."""
 
-    The longer branch of an ``if`` comes before the other one.
-    """
+    module: str
+    inner: Mapping[str, ast.FunctionDef]
+    owner: Symbol | None
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node in the order in which they run; the longer branch of an ``if`` before the other one."""
+    if isinstance(node, ast.If):
+        branches = sorted((node.body, node.orelse), key=lambda branch: -sum(len(ast.unparse(line)) for line in branch))
+        yield from (node.test, *branches[0], *branches[1])
+    elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        yield node.values[0]  # what follows is a default
+    elif isinstance(node, ast.DictComp | ast.ListComp | ast.GeneratorExp):
+        yield from reversed(list(ast.iter_child_nodes(node)))  # the iterable before the elements
+    elif isinstance(node, ast.AnnAssign):
+        yield from (part for part in (node.target, node.value) if part)
+    elif not isinstance(node, ast.FunctionDef):
+        yield from ast.iter_child_nodes(node)
+
+
+class _Reader:
+    """Collects calls in the order in which they run, and enters functions of modules outside of the packages."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -109,68 +131,55 @@ class _Reader:
         self._types: dict[str, Symbol] = {}  # of variables
 
     def enter(self, symbol: Symbol, owner: Symbol | None = None) -> None:
+        """Read the body of a function, once. owner: the class of its ``self``."""
         if symbol.definition in self._entered:
             return
         self._entered.add(symbol.definition)
         inner = {n.name: n for n in ast.walk(symbol.definition) if isinstance(n, ast.FunctionDef)}
-        self._visit(symbol.definition.body, symbol.module, inner, owner)
+        for statement in symbol.definition.body:
+            self._visit(statement, _Scope(symbol.module, inner, owner))
 
-    def _visit(self, node: object, module: str, inner: Mapping[str, ast.FunctionDef], owner: Symbol | None) -> None:
-        if isinstance(node, list):
-            for item in node:
-                self._visit(item, module, inner, owner)
-        if not isinstance(node, ast.AST) or isinstance(node, ast.FunctionDef):
-            return
-        children = list(ast.iter_fields(node))
-        if isinstance(node, ast.If):
-            branches = sorted((node.body, node.orelse), key=lambda branch: -len("".join(map(ast.unparse, branch))))
-            children = [("test", node.test), ("body", branches[0]), ("orelse", branches[1])]
-        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-            children = [("value", node.values[0])]  # what follows is a default
-        if isinstance(node, ast.DictComp | ast.ListComp | ast.GeneratorExp):
-            children.reverse()  # what is gone through is there before its elements are used
-        for name, child in children:
-            if name not in ("annotation", "returns"):
-                self._visit(child, module, inner, owner)
+    def _visit(self, node: ast.AST, scope: _Scope) -> None:
+        for part in _in_order(node):
+            self._visit(part, scope)
         if isinstance(node, ast.Call):
-            self._call(node, module, inner, owner)
+            self._call(node.func, scope)
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
-            made = self._made(node.value, module)
+            made = self._made(node.value, scope.module)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if made and isinstance(target, ast.Name):
                     self._types[target.id] = made
 
-    def _call(self, call: ast.Call, module: str, inner: Mapping[str, ast.FunctionDef], owner: Symbol | None) -> None:
-        function = call.func
-        if isinstance(function, ast.Name) and function.id in inner:
-            self.enter(Symbol(module, inner[function.id]), owner)
+    def _call(self, function: ast.expr, scope: _Scope) -> None:
+        if isinstance(function, ast.Name) and function.id in scope.inner:
+            self.enter(Symbol(scope.module, scope.inner[function.id]), scope.owner)
             return
-        if isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self" and owner:
-            method = _method(owner, function.attr)
+        if isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self" and scope.owner:
+            method = _method(scope.owner, function.attr)
             if method:
-                self.enter(method, owner)
+                self.enter(method, scope.owner)
             return
-        symbol = self._resolved(function, module)
+        symbol = self._resolved(function, scope.module)
         if symbol is None:
             return
-        if symbol.part not in packages():
-            if isinstance(symbol.definition, ast.FunctionDef):
-                self.enter(symbol)
-        elif symbol not in [earlier.symbol for earlier in self.calls]:
-            self.calls.append(Call(symbol, module.split(".")[1]))
+        if symbol.part in packages():
+            if symbol not in [earlier.symbol for earlier in self.calls]:
+                self.calls.append(Call(symbol, scope.module.split(".")[1]))
+        elif isinstance(symbol.definition, ast.FunctionDef):
+            self.enter(symbol)
 
     def _resolved(self, function: ast.expr, module: str) -> Symbol | None:
+        """What an expression such as ``name``, ``variable.method`` or ``module.name`` calls, if it is tflgpu's."""
+        found: Symbol | str | None = None
         if isinstance(function, ast.Name):
             found = find(function.id, module)
-            return found if isinstance(found, Symbol) else None
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
             variable = self._types.get(function.value.id)
             if variable:
                 return _method(variable, function.attr)
             base = find(function.value.id, module)
             found = find(function.attr, base) if isinstance(base, str) else None
-            return found if isinstance(found, Symbol) else None
-        return None
+        return found if isinstance(found, Symbol) else None
 
     def _made(self, call: ast.Call, module: str) -> Symbol | None:
         """The class of what a call gives, if it is one of tflgpu's."""
