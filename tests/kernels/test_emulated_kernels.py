@@ -23,7 +23,7 @@ from tflgpu.kernels.nvidia import (
     pointwise_mean,
 )
 from tflgpu.kernels.nvidia.implicit_gemm_multistage import GroupTile
-from tflgpu.kernels.nvidia.matrix_unit import SIDE
+from tflgpu.kernels.nvidia.m16n8k16 import SIDE
 from tflgpu.target import CostModel
 
 

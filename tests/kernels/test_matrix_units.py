@@ -21,7 +21,7 @@ from tflgpu.kernels.nvidia import (
     implicit_gemm_multistage,
 )
 from tflgpu.kernels.nvidia.implicit_gemm_multistage import GroupTile
-from tflgpu.kernels.nvidia.matrix_unit import M16N8K16, SIDE, pack_fragments
+from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16, SIDE, pack_fragments
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tflgpu.kernels.architecture import Architecture
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.nvidia.matrix_unit import M16N8K16
+from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16
 
 # Whose compiler takes PTX: half storage is read by instructions of its own.
 NVIDIA = Architecture("nvidia", lambda target: target.ptx, refines=GPU, prelude=("nvidia/storage_ptx",)).register()

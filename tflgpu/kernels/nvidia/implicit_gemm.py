@@ -17,7 +17,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.nvidia.costs import GemmWork, implicit_gemm_cycles
-from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves

@@ -13,7 +13,7 @@ from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.nvidia import AMPERE
 from tflgpu.kernels.nvidia.costs import PointwiseMeanWork, pointwise_mean_cycles
 from tflgpu.kernels.nvidia.implicit_gemm import prefetch_depth
-from tflgpu.kernels.nvidia.matrix_unit import M16N8K16 as UNIT
+from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, split_workspace, tile_count
