@@ -68,6 +68,7 @@ def emulation() -> None:
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case == DIVISIONS[2])
 @pytest.mark.parametrize("case", DIVISIONS, ids=str)
 def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
@@ -115,6 +116,7 @@ PAIRS = (
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case == PAIRS[1])
 @pytest.mark.parametrize("case", PAIRS, ids=str)
 def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
@@ -164,6 +166,7 @@ FEW_CHANNELS = (
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case in FEW_CHANNELS[:2])
 @pytest.mark.parametrize("case", FEW_CHANNELS, ids=str)
 def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
@@ -239,6 +242,7 @@ MULTISTAGE = (
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case in (MULTISTAGE[0], MULTISTAGE[4]))
 @pytest.mark.parametrize("case", MULTISTAGE, ids=str)
 def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, through local memory."""
