@@ -85,6 +85,8 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
         monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
+        fused = [k for k in plan.kernels if k.kernel.template == "nvidia/pointwise_depthwise"]
+        assert len(fused) == 5 - count
         (got,) = emulated.run(plan, model.inputs)
         check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
         results.append(got)
@@ -134,9 +136,9 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.M
     net.output(net.op("MEAN", [y, axes], y.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
-    kernels = {k.node.kind: k.kernel for k in plan.kernels}
-    assert "pointwise_mean" in kernels
-    slices = kernels["depthwise_pointwise"].parameters["slices"]
+    kernels = {k.kernel.template: k.kernel for k in plan.kernels}
+    assert "nvidia/pointwise_mean" in kernels
+    slices = kernels["nvidia/depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
     assert slices * SIDE * case.tile[0] == case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
