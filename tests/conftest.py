@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 import tflgpu
 from tests.quick import RUNTIMES, quick_suite
 from tflgpu.artifact.cache import faults
+from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 
 # Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
 # processes that tests start inherit it.
@@ -37,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("all"):
         kept = quick_suite(items)
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+        config.hook.pytest_deselected(items=sorted({*items} - {*kept}, key=items.index))
+        items[:] = kept
 
 
 def missing(what: str) -> NoReturn:
@@ -58,17 +59,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def device_name(request: pytest.FixtureRequest) -> str:
     """The platform name of each OpenCL runtime under test, as ``Options.device`` takes it."""
     name: str = request.param
-    require_runtime(name)
-    return name
-
-
-def require_runtime(name: str) -> None:
-    """Skip or fail where the platform ``name`` is missing, or compiles nothing."""
-    found = [device for device in tflgpu.devices() if device.platform == name]
-    if not found:
+    found = next((device for device in tflgpu.devices() if device.platform == name), None)
+    if found is None:
         missing(f"the OpenCL runtime {name!r}")
-    if found[0].version.endswith("-generic"):  # PoCL's name of a CPU that it does not know
-        missing(f"a CPU that {name!r} can compile for (`python -m tests.support.pocl_cpu` makes it work)")
+    if any(quirk.name == "unknown CPU" for quirk in quirks_of(Driver(name, found.version, found.driver))):
+        missing("a PoCL that knows this CPU (`python -m tests.support.pocl_cpu` mends the one of PyPI)")
+    return name
 
 
 @pytest.fixture

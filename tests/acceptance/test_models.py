@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import tflgpu
+from tests.quick import on_first_runtime
 from tests.support import litert
 from tflgpu.options import Options
 
@@ -61,6 +62,12 @@ MODELS = (
 )
 
 
+# Of the quick suite on the second runtime; larger models take up to a minute there.
+SECOND = (MOBILENET, "fp16")
+
+pytestmark = pytest.mark.quick(when=on_first_runtime)
+
+
 @cache
 def reference(model: RealModel, shared: Path) -> dict[str, Floats]:
     return litert.run(model.path(shared).read_bytes(), model.input(shared))
@@ -73,6 +80,9 @@ def error(got: Floats, expected: Floats) -> float:
     return float(np.abs(got - expected).max() / extent)
 
 
+@pytest.mark.quick(
+    when=lambda model, precision, device_name: on_first_runtime(device_name) or (model, precision) == SECOND
+)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
 def test_answers_as_litert_does(model: RealModel, precision: str, device_name: str, shared: Path) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 import tflgpu
 from tests.acceptance.test_models import error
-from tests.quick import RUNTIMES
+from tests.quick import RUNTIMES, on_first_runtime
 from tests.support import litert
 from tflgpu.options import Options
 
@@ -28,6 +28,10 @@ ELSEWHERE = {
     "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29": {"TFLite_Detection_PostProcess"},
     "yamnet_audio_classifier_with_metadata": {"RFFT2D", "COMPLEX_ABS", "RESHAPE"},
 }
+
+
+# Large models: up to a minute on the second runtime. The parameter of ``options`` is a precision.
+pytestmark = pytest.mark.quick(when=lambda device_name, options: on_first_runtime(device_name) and options != "fp32")
 
 
 def answers(name: str, shared: Path, options: Options) -> Iterator[tuple[list[Array], list[Array]]]:
@@ -141,6 +145,7 @@ def typical_error(got: Array, expected: Array) -> float:
     return float(np.sqrt(np.mean(difference**2)) / np.ptp(expected))
 
 
+@pytest.mark.full("the quick suite has models of each kind in one precision")
 @pytest.mark.parametrize(
     "name", ["face_detection_full_range_sparse", "style_transfer_f16_384", "torchaudio_conformer", "trained_lstm"]
 )
@@ -153,6 +158,7 @@ def test_float_models_in_half_precision(name: str, shared: Path) -> None:
     assert max(errors) <= 2e-2, errors
 
 
+@pytest.mark.full("large models; the quick suite has them in fp32")
 @pytest.mark.parametrize(
     ("name", "worst"),
     [("hair_segmentation", 6e-2), ("selfie_segmenter", 6e-2), ("yolox_nano_float16_quantize", 6e-2)],

@@ -1,4 +1,4 @@
-"""``tflgpu inspect`` and ``tflgpu show``, on the digits of ``examples/``."""
+"""``tflgpu inspect``, on the digits of ``examples/``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pytest
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tflgpu.cli.console import console
-from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 
 
 def test_inspect_needs_no_device(no_device: None) -> None:
@@ -79,38 +77,3 @@ def test_inspect_for_a_device(device: tflgpu.Device) -> None:
     found = as_json("inspect", MODEL, "--device", device.index)
     assert {key: found[key] for key in expected.as_dict()} == json.loads(json.dumps(expected.as_dict()))
     assert f"{expected.kernels} kernels" in succeed("inspect", MODEL, "--device", device.index)
-
-
-def test_show_graph_needs_no_device(no_device: None) -> None:
-    lines = succeed("show", MODEL).splitlines()
-    start = next(i for i, line in enumerate(lines) if "3 CONV_2D, 4 MUL, 5 ADD, 6 ADD" in line)
-    assert [line.split(" = ")[1].split("(")[0] for line in lines[start - 2 : start]] == ["add", "relu"]
-    graph = as_json("show", MODEL)
-    residual = next(n for n in graph["nodes"] if n["operators"] == [3, 4, 5, 6])
-    assert residual["steps"][0]["operands"] == ["inputs[3]", "v0"]
-    assert graph["tensors"][str(graph["outputs"][0])]["name"] == "probabilities"
-
-
-def test_show_graph_of_an_unsupported_model(tmp_path: Path) -> None:
-    assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
-
-
-def test_show_plan(device: tflgpu.Device) -> None:
-    _, expected = plan_model(
-        MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device.target(tflgpu.Options(precision="fp16"))
-    )
-    plan = as_json("show", MODEL, "--stage", "plan", "--precision", "fp16")
-    assert plan["target"]["storage"] == "half"
-    assert [k["tiles"] for k in plan["kernels"]] == [k.kernel.tiles for k in expected.kernels]
-    places = [a["place"] for k in plan["kernels"] for a in k["arguments"]]
-    assert places.count("input") == places.count("output") == 1
-    assert all((a["arena_offset"] is None) == (a["place"] != "arena") for k in plan["kernels"] for a in k["arguments"])
-    text = succeed("show", MODEL, "--stage", "plan", "--precision", "fp16")
-    assert all(k.kernel.template in text for k in expected.kernels)
-
-
-def test_show_source(device: tflgpu.Device) -> None:
-    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device.target(tflgpu.Options()))
-    source = render(plan)
-    assert succeed("show", MODEL, "--stage", "source").strip() == source.text.strip()
-    assert as_json("show", MODEL, "--stage", "source")["launches"] == list(source.names)

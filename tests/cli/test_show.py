@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import tflgpu
-from tests.cli.command import MODEL, as_json, fail, succeed
+from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
+from tflgpu.codegen.render import render
+from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
@@ -69,3 +71,38 @@ def test_strings_and_missing_inputs_of_a_model_are_shown(tmp_path: Path, no_devi
     assert all(part in text for part in ("shared_name=state", ", absent)", "custom_options=0102", "'[x]'"))
     operators = as_json("show", path, "--stage", "model")["subgraphs"][0]["operators"]
     assert [o["options"].get("custom_options") for o in operators] == [None, None, "0102"]
+
+
+def test_show_graph_needs_no_device(no_device: None) -> None:
+    lines = succeed("show", MODEL).splitlines()
+    start = next(i for i, line in enumerate(lines) if "3 CONV_2D, 4 MUL, 5 ADD, 6 ADD" in line)
+    assert [line.split(" = ")[1].split("(")[0] for line in lines[start - 2 : start]] == ["add", "relu"]
+    graph = as_json("show", MODEL)
+    residual = next(n for n in graph["nodes"] if n["operators"] == [3, 4, 5, 6])
+    assert residual["steps"][0]["operands"] == ["inputs[3]", "v0"]
+    assert graph["tensors"][str(graph["outputs"][0])]["name"] == "probabilities"
+
+
+def test_show_graph_of_an_unsupported_model(tmp_path: Path) -> None:
+    assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
+
+
+def test_show_plan(device: tflgpu.Device) -> None:
+    _, expected = plan_model(
+        MODEL.read_bytes(), tflgpu.Options(precision="fp16"), device.target(tflgpu.Options(precision="fp16"))
+    )
+    plan = as_json("show", MODEL, "--stage", "plan", "--precision", "fp16")
+    assert plan["target"]["storage"] == "half"
+    assert [k["tiles"] for k in plan["kernels"]] == [k.kernel.tiles for k in expected.kernels]
+    places = [a["place"] for k in plan["kernels"] for a in k["arguments"]]
+    assert places.count("input") == places.count("output") == 1
+    assert all((a["arena_offset"] is None) == (a["place"] != "arena") for k in plan["kernels"] for a in k["arguments"])
+    text = succeed("show", MODEL, "--stage", "plan", "--precision", "fp16")
+    assert all(k.kernel.template in text for k in expected.kernels)
+
+
+def test_show_source(device: tflgpu.Device) -> None:
+    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device.target(tflgpu.Options()))
+    source = render(plan)
+    assert succeed("show", MODEL, "--stage", "source").strip() == source.text.strip()
+    assert as_json("show", MODEL, "--stage", "source")["launches"] == list(source.names)

@@ -9,6 +9,7 @@ import pytest
 
 import tflgpu
 from tests.acceptance.test_models import MOBILENET
+from tests.quick import on_first_runtime
 from tests.support import litert
 from tflgpu.api import MAX_INSTANCES
 from tflgpu.model.writer import ModelBuilder
@@ -65,6 +66,7 @@ def test_a_batch_is_as_many_single_runs(options: dict[str, object], device_name:
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+@pytest.mark.quick(when=on_first_runtime)
 def test_mobilenet_takes_a_batch(device_name: str, shared: Path) -> None:
     x = np.concatenate([MOBILENET.input(shared, image) for image in ("cat.png", "bird.png")])
     path = MOBILENET.path(shared)

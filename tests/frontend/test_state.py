@@ -24,12 +24,17 @@ from tests.frontend.stateful_models import (
 )
 from tests.ops.rows.recurrent import Lstm
 from tests.ops.tolerance import ARITHMETIC, check
+from tests.quick import on_first_runtime
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+
+
+# The precision in which the quick suite runs a family of kernels.
+QUICK = {"cpu": "fp32", "gpu": "fp16"}
 
 
 def inputs_of(model: bytes, runs: int) -> Runs:
@@ -63,6 +68,9 @@ def check_runs(model: tflgpu.CompiledModel, runs: Runs, expected: Runs, precisio
             check(got, exact, ARITHMETIC, precision, f"run {number}")
 
 
+@pytest.mark.quick(
+    when=lambda kernels, precision, device_name: on_first_runtime(device_name) and QUICK[kernels] == precision
+)
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("name", MODELS)
@@ -168,6 +176,7 @@ def test_real_lstms(name: str, precision: str, device_name: str, shared: Path) -
         model.reset_state()
 
 
+@pytest.mark.quick(when=on_first_runtime)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_wake_word_listens(precision: str, device_name: str, shared: Path) -> None:
     """25 runs of hey_jarvis, which has six variables; its logits and the last of its activations, in quanta."""

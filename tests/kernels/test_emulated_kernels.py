@@ -68,6 +68,7 @@ def emulation() -> None:
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case == DIVISIONS[2])
 @pytest.mark.parametrize("case", DIVISIONS, ids=str)
 def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
@@ -84,6 +85,8 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
         monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
+        fused = [k for k in plan.kernels if k.kernel.template == "nvidia/pointwise_depthwise"]
+        assert len(fused) == 5 - count
         (got,) = emulated.run(plan, model.inputs)
         check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
         results.append(got)
@@ -115,6 +118,7 @@ PAIRS = (
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case == PAIRS[1])
 @pytest.mark.parametrize("case", PAIRS, ids=str)
 def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
@@ -132,9 +136,9 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.M
     net.output(net.op("MEAN", [y, axes], y.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
-    kernels = {k.node.kind: k.kernel for k in plan.kernels}
-    assert "pointwise_mean" in kernels
-    slices = kernels["depthwise_pointwise"].parameters["slices"]
+    kernels = {k.kernel.template: k.kernel for k in plan.kernels}
+    assert "nvidia/pointwise_mean" in kernels
+    slices = kernels["nvidia/depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
     assert slices * SIDE * case.tile[0] == case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
@@ -164,6 +168,7 @@ FEW_CHANNELS = (
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case in FEW_CHANNELS[:2])
 @pytest.mark.parametrize("case", FEW_CHANNELS, ids=str)
 def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
@@ -239,6 +244,7 @@ MULTISTAGE = (
 
 
 @pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case in (MULTISTAGE[0], MULTISTAGE[4]))
 @pytest.mark.parametrize("case", MULTISTAGE, ids=str)
 def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, through local memory."""

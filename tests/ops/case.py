@@ -213,8 +213,8 @@ def _case(draw: st.DrawFn, row: Row, fused: bool) -> Case:
     if fused:
         if tensor.value.dtype.kind != "f":
             tensor = _to_float(net, tensor)
-        for step in draw(st.lists(st.sampled_from(_CHAIN_STEPS), min_size=1, max_size=4)):
-            tensor = step(net, tensor)
+        for append in draw(st.lists(st.sampled_from(_CHAIN_OPS), min_size=1, max_size=4)):
+            tensor = append(net, tensor)
     net.output(tensor)
     return net.case(ARITHMETIC if fused else row.tolerance)
 
@@ -256,7 +256,7 @@ def _relu6(net: Net, x: Tensor) -> Tensor:
     return net.op("RELU6", [x], relu6(x.value))
 
 
-_CHAIN_STEPS: tuple[Callable[[Net, Tensor], Tensor], ...] = (
+_CHAIN_OPS: tuple[Callable[[Net, Tensor], Tensor], ...] = (
     _multiply_by_channel,
     _add,
     _relu6,

@@ -13,13 +13,13 @@ import tflgpu
 from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import check
-from tests.quick import RUNTIMES
+from tests.quick import on_first_runtime
 
 FAMILIES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "fp16")
 
 
-@pytest.mark.quick(lambda fused, device_name: fused or device_name == RUNTIMES[0])
+@pytest.mark.quick(when=lambda fused, device_name: fused or on_first_runtime(device_name))
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @given(data=st.data())
@@ -28,7 +28,7 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
     case = data.draw(row.case(fused))
     families = data.draw(st.permutations(FAMILIES), label="families")
     programs = list(zip(PRECISIONS, families, strict=True))
-    if device_name != RUNTIMES[0] or not pytestconfig.getoption("all"):
+    if not on_first_runtime(device_name) or not pytestconfig.getoption("all"):
         programs = [data.draw(st.sampled_from(programs), label="program")]
     for precision, kernels in programs:
         # A fallback to the CPU would hide a missing kernel.

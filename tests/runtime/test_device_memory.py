@@ -27,7 +27,7 @@ CONFIGURATIONS = {
 
 
 def three_of_each() -> bytes:
-    """softmax(x) of an image in the host's order, of whole quads, and of a row with lanes that are padding."""
+    """softmax(x) of an image in the host's order, of whole vec4s, and of a row with lanes that are padding."""
     builder = ModelBuilder()
     inputs = [builder.input(shape, name=f"x{i}") for i, shape in enumerate(SHAPES)]
     outputs = [builder.tensor(shape, name=f"y{i}") for i, shape in enumerate(SHAPES)]

@@ -12,6 +12,7 @@ from ai_edge_litert.interpreter import Interpreter as LiteRT
 
 import tflgpu
 from tests.frontend.stateful_models import delay
+from tests.quick import on_first_runtime
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 
@@ -54,6 +55,7 @@ def test_every_tensor_is_described_as_litert_does(shared: Path) -> None:
                 assert same(mine, other), f"{path.name}, tensor {mine['index']}"
 
 
+@pytest.mark.quick(when=on_first_runtime)
 @pytest.mark.parametrize("name", ["face_detection_short_range", "kws_ref_model", "text_classification"])
 def test_one_import_line_swaps(shared: Path, name: str, device_name: str) -> None:
     path = shared / "models" / f"{name}.tflite"

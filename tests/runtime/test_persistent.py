@@ -1,4 +1,4 @@
-"""The persistent executor: levels, the one kernel, and what happens when its barrier gives up."""
+"""The persistent executor: barrier intervals, the one kernel, and what happens when its barrier gives up."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ def test_option_chooses_the_executor(device_name: str) -> None:
     np.testing.assert_array_equal(results["launch"], results["persistent"])
 
 
-def test_dependent_kernels_have_levels_of_their_own() -> None:
+def test_dependent_kernels_have_intervals_of_their_own() -> None:
     _, plan = plan_model(chain(), tflgpu.Options(), H200)
     assert [k.node.kind for k in plan.kernels] == ["map", "reduce", "softmax", "softmax"]
     assert barrier_intervals(plan) == (0, 1, 2, 3)
 
 
-def test_independent_kernels_share_a_level() -> None:
+def test_independent_kernels_share_an_interval() -> None:
     builder = ModelBuilder()
     x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
     curve, mean = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8))
@@ -164,7 +164,7 @@ def _memory(plan: Plan, planned: PlannedKernel, *, written: bool) -> set[tuple[i
     return found
 
 
-def test_kernels_of_one_level_touch_different_memory(shared: Path) -> None:
+def test_kernels_of_one_interval_touch_different_memory(shared: Path) -> None:
     """Also where the arena gives the same bytes to one tensor after another."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
     _, plan = plan_model(data, tflgpu.Options(), H200)
@@ -176,7 +176,7 @@ def test_kernels_of_one_level_touch_different_memory(shared: Path) -> None:
             assert not _memory(plan, two, written=True) & _memory(plan, one, written=False)
 
 
-def test_barriers_stand_between_levels_only(shared: Path) -> None:
+def test_barriers_stand_between_intervals_only(shared: Path) -> None:
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
     _, plan = plan_model(data, tflgpu.Options(), H200)
     source = render(plan)
@@ -185,7 +185,7 @@ def test_barriers_stand_between_levels_only(shared: Path) -> None:
     (condition,) = re.findall(r"if \((.*)\) \{\n +if \(!grid_barrier", text)
     without = {int(place) for place in re.findall(r"place != (\d+)", condition)}
     found = [barrier_intervals(plan)[number] for number in persistent.order]
-    ends = [i for i, (level, following) in enumerate(pairwise(found)) if level != following]
+    ends = [i for i, (interval, following) in enumerate(pairwise(found)) if interval != following]
     assert without == set(range(len(found))) - set(ends)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu
 from tests.kernels.test_matrix_units import H200, convolutions
+from tests.quick import on_first_runtime
 from tflgpu.artifact import serializer
 from tflgpu.compiler import plan_model
 from tflgpu.errors import CacheWarning
@@ -127,6 +128,7 @@ def test_a_signature_tells_targets_apart(change: dict[str, object]) -> None:
     assert not one.keys() & other.keys()
 
 
+@pytest.mark.quick(when=lambda family, device_name: on_first_runtime(device_name) and family == "cpu")
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_every_candidate_computes_the_same(family: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(device=device_name, kernels=family, precision="fp32", cache="off")  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""The quick suite is thinner than ``pytest --all``, but leaves no part of tflgpu out."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ops.table import ROWS
+from tests.support.templates import NOT_PORTABLE
+from tflgpu.cli import VERBS
+from tflgpu.ops import REGISTRY
+
+ROOT = Path(__file__).parents[2]
+IDS = ("intel", "pocl")
+
+
+def collected(*arguments: str) -> set[str]:
+    """The cases that pytest would run."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {line for line in done.stdout.splitlines() if "::" in line}
+
+
+@pytest.fixture(scope="module")
+def quick() -> set[str]:
+    return collected()
+
+
+@pytest.fixture(scope="module")
+def everything() -> set[str]:
+    return collected("--all")
+
+
+def functions(cases: set[str]) -> set[str]:
+    return {case.partition("[")[0] for case in cases}
+
+
+def literals(*paths: Path) -> set[str]:
+    """The texts of the modules' literals."""
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text())))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def test_every_test_has_a_case(quick: set[str], everything: set[str]) -> None:
+    """Those of executors, verbs and faults among them. Only tests of real models may be for ``--all`` alone."""
+    assert quick < everything
+    left_out = functions(everything) - functions(quick)
+    assert {function for function in left_out if not function.startswith("tests/acceptance/")} == set()
+
+
+@pytest.mark.parametrize("runtime", IDS)
+def test_every_operator_runs(runtime: str, quick: set[str]) -> None:
+    run = {row.op for row in ROWS if f"tests/ops/test_ops.py::test_op[{runtime}-{row.name}-fused]" in quick}
+    assert REGISTRY.keys() - run == set()
+
+
+def test_every_row_runs_alone(quick: set[str]) -> None:
+    assert {row.name for row in ROWS if f"tests/ops/test_ops.py::test_op[intel-{row.name}-alone]" not in quick} == set()
+
+
+def test_every_template_runs(quick: set[str]) -> None:
+    """test_oclgrind.py itself checks that it leaves none of the portable ones out."""
+    tests = functions(quick)
+    assert "tests/kernels/test_oclgrind.py::test_kernels_stay_within_their_buffers" in tests
+    assert literals(ROOT / "tests" / "kernels" / "test_emulated_kernels.py") >= NOT_PORTABLE
+
+
+def test_every_verb_runs() -> None:
+    """Each is an argument in some test of the command line."""
+    assert VERBS.keys() - literals(*(ROOT / "tests" / "cli").glob("test_*.py")) == set()
