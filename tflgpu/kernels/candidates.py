@@ -28,8 +28,8 @@ class Work(Protocol):
         """How many tiles there are."""
 
 
-AnyTile = TypeVar("AnyTile", bound=Tile)
-AnyWork = TypeVar("AnyWork", bound=Work)
+AnyTile = TypeVar("AnyTile", bound=Tile, covariant=True)
+AnyWork = TypeVar("AnyWork", bound=Work, covariant=True)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from tflgpu.graph.ir import Array
-from tflgpu.kernels.candidates import Candidate
+from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.nvidia import AMPERE, implicit_gemm, implicit_gemm_multistage
-from tflgpu.kernels.nvidia.costs import GemmWork, MultistageWork
-from tflgpu.kernels.nvidia.implicit_gemm import ImplicitGemmTile
-from tflgpu.kernels.nvidia.implicit_gemm_multistage import MultistageTile
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE, Window
@@ -16,14 +13,13 @@ from tflgpu.target import Target
 
 MASK_BITS = 32  # rows and columns of a window: a kernel keeps in a bit each whether they are in the image
 
-GemmCandidate = Candidate[ImplicitGemmTile, GemmWork] | Candidate[MultistageTile, MultistageWork]
 
-
-def convolution_candidates(window: Window, src: Storage, dst: Storage, target: Target) -> list[GemmCandidate]:
+def convolution_candidates(window: Window, src: Storage, dst: Storage, target: Target) -> list[Candidate[Tile, Work]]:
     """The tiles of both kernels for a convolution of ``src`` that gives ``dst``, the fastest first."""
-    found: list[GemmCandidate] = [
-        *implicit_gemm.candidates(window, src, dst, target),
-        *implicit_gemm_multistage.candidates(window, src, dst, target),
+    shapes = window, src, dst, target
+    found: list[Candidate[Tile, Work]] = [
+        *implicit_gemm.candidates(*shapes),
+        *implicit_gemm_multistage.candidates(*shapes),
     ]
     return sorted(found, key=lambda candidate: candidate.cycles)
 
@@ -60,12 +56,10 @@ def fully_connected(request: Request) -> Kernel:
 
 def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     """weights: [out, kh, kw, in]."""
-    found = convolution_candidates(window, request.input(0), request.output, request.target)
-    by_config: dict[tuple[int, ...], GemmCandidate] = {candidate.tile.config: candidate for candidate in found}
-    chosen, bias = by_config[request.choose(list(by_config))], request.optional_constant(2)
-    if isinstance(chosen.tile, MultistageTile) and isinstance(chosen.work, MultistageWork):
-        multistage = Candidate(chosen.tile, chosen.work, chosen.cycles)
-        return implicit_gemm_multistage.implicit_gemm_multistage(request, multistage, window, weights, bias)
-    assert isinstance(chosen.tile, ImplicitGemmTile) and isinstance(chosen.work, GemmWork)
-    direct = Candidate(chosen.tile, chosen.work, chosen.cycles)
+    shapes, bias = (window, request.input(0), request.output, request.target), request.optional_constant(2)
+    config = request.choose([candidate.tile.config for candidate in convolution_candidates(*shapes)])
+    for staged in implicit_gemm_multistage.candidates(*shapes):
+        if staged.tile.config == config:
+            return implicit_gemm_multistage.implicit_gemm_multistage(request, staged, window, weights, bias)
+    direct = next(c for c in implicit_gemm.candidates(*shapes) if c.tile.config == config)
     return implicit_gemm.implicit_gemm(request, direct, window, weights, bias)
