@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.quick import RUNTIMES
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.frontend.lower import lower
@@ -19,7 +20,7 @@ from tflgpu.passes import Pass
 from tflgpu.plan import make_plan
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
-from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.devices import choose, devices
 from tflgpu.runtime.opencl.session import open_session
 
 Floats = NDArray[np.float32]
@@ -82,7 +83,9 @@ def functions(node: Node) -> list[str]:
 
 
 def run(graph: Graph) -> list[Floats]:
-    device = choose("Portable Computing Language")
+    """On the first of the runtimes under test that is here."""
+    here = {device.platform for device in devices()}
+    device = choose(next((name for name in RUNTIMES if name in here), RUNTIMES[0]))
     session = open_session(device)
     plan = make_plan(graph, device.target(Options(precision="fp32")))
     rng = np.random.default_rng(4)
