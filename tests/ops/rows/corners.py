@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.ops import reference
-from tests.ops.case import Net, Row, Tensor, exact
+from tests.ops.case import Net, Row, Tensor, exact, largest
+from tests.ops.reference import Window
 from tests.ops.strategies import FEATURE_MAP, UP_TO_RANK_FOUR, shapes
 from tests.ops.tolerance import EXACT
 
@@ -82,7 +84,25 @@ def strided_slice_of_ellipses(net: Net) -> Tensor:
     return net.op("STRIDED_SLICE", operands, np.take(x.value, [begin], axis), masks)
 
 
+def conv_2d_grouped_of_infinity(net: Net, runtime: bool = False) -> Tensor:
+    """An infinity reaches its own group's results; weights are positive, so that no difference of two makes NaN."""
+    groups, depth = net.draw(st.sampled_from((2, 3, 4))), net.draw(st.sampled_from((3, 4, 1, 2, 8, 16)))
+    outputs = net.draw(st.sampled_from((5, 4, 1, 2, 8, 16))) * groups
+    values = net.normal((1, net.draw(st.integers(1, 12)), net.draw(st.integers(1, 12)), groups * depth))
+    values[..., depth : 2 * depth] = spiked(net, values[..., depth : 2 * depth], np.inf)
+    x, w = net.input(values), Window(net.draw(st.sampled_from(((1, 1), (3, 3)))), padding="SAME")
+    filters = np.abs(net.normal((outputs, *w.kernel, depth), 3 / np.sqrt(depth * w.kernel[0] * w.kernel[1])))
+    kernel, bias = (net.input if runtime else net.constant)(filters), net.constant(np.zeros(outputs, np.float32))
+    value = reference.conv_2d(x.value, kernel.value, bias.value, w)
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+    size = largest(values) * largest(filters)
+    operands = [x, kernel, bias]
+    return net.op("CONV_2D", operands, value, options, version=6, activation="NONE", magnitude=size)
+
+
 ROWS = (
+    Row("conv_2d_grouped_of_infinity", "CONV_2D", conv_2d_grouped_of_infinity),
+    Row("conv_2d_grouped_of_infinity_runtime", "CONV_2D", partial(conv_2d_grouped_of_infinity, runtime=True)),
     Row("cast_saturates", "CAST", cast_saturates, EXACT),
     Row("cast_saturates_at_32_bits", "CAST", cast_saturates_at_32_bits, EXACT),
     Row("sign_of_nan", "SIGN", sign_of_nan, EXACT),
