@@ -71,6 +71,7 @@ class _Lowering:
         self.simulate = simulate
         self.shapes = shapes
         self.grids = grids
+        self.believes_shapes = not shapes  # what the file declares of activations' shapes
         self.graph = GraphBuilder(self.subgraph)
 
     def run(self) -> Lowered:
@@ -146,8 +147,8 @@ class _Lowering:
 
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:
-            unknown = self.shapes or -1 in tensor.signature or not tensor.shape
-            return None if unknown else tensor.shape
+            known = self.believes_shapes and -1 not in tensor.signature and tensor.shape
+            return tensor.shape if known else None
 
         return Site(
             operator.index,
@@ -192,10 +193,8 @@ class _Lowering:
         self.graph.add_nodes(emitter, precise=any(grid is not None and grid.outgrows_half for grid in grids))
         for index, result, declared in zip(operator.outputs, results, site.output_shapes, strict=True):
             target = self.subgraph.tensors[index]
-            if declared is not None and declared != result.shape:
-                raise ModelError(
-                    f"{where} gives shape {list(result.shape)} for its inputs, but the file declares {list(declared)}"
-                )
+            if declared not in (None, result.shape):  # TFLite computes shapes anew, and converters leave [1, 1] there
+                self.believes_shapes = False
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
             self.graph.bind(target.index, self._rounded(operator, self.graph.tensors[result.id], target))

@@ -96,6 +96,7 @@ def conv_2d_grouped_of_infinity(net: Net, runtime: bool = False) -> Tensor:
     value = reference.conv_2d(x.value, kernel.value, bias.value, w)
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
     size = largest(values) * largest(filters)
+    net.litert_differs = "its clamps may make an infinity the largest finite number"
     operands = [x, kernel, bias]
     return net.op("CONV_2D", operands, value, options, version=6, activation="NONE", magnitude=size)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Tensor
+from tflgpu.graph.ir import Array, EpilogueOp, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.movement.shaping import reshape_node
@@ -47,6 +48,18 @@ OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
 
 def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
     return np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+
+
+def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """What a node of :class:`Reduce` computes of a constant: floats in double, integers in 64 bits."""
+    wide: Array = x if x.dtype.kind == "b" else x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
+    if function == "mean" and wide.dtype.kind == "i":  # truncated, as in TFLite
+        total, count = np.sum(wide, axes, keepdims=True), prod(x.shape[a] for a in axes)
+        return np.asarray(np.sign(total) * (np.abs(total) // count))
+    if function == "sum_of_squares":
+        return np.asarray(np.sum(np.square(wide), axes, keepdims=True))
+    reducer: Callable[..., Array] = getattr(np, function)
+    return np.asarray(reducer(wide, axis=axes, keepdims=True))
 
 
 @dataclass(frozen=True)
