@@ -134,9 +134,7 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = op.obstacles(site)
-        if not reasons:
-            self._emit(operator, op.emit, site)
-        return reasons
+        return reasons or self._emit(operator, op.emit, site)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
@@ -182,9 +180,12 @@ class _Lowering:
         self.graph.bind(target.index, constant)
         return True
 
-    def _emit(self, operator: Operator, emit: Emit, site: Site) -> None:
+    def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
+        """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""
         emitter = Emitter(self.graph.ids, operator.index)
         emitted = emit(site, emitter)
+        if emitter.makes_something_of_nothing:
+            return ["its result has elements, but its input has none"]
         results = (emitted,) if isinstance(emitted, Tensor) else tuple(emitted)
         where = f"operator {operator.index} {operator.code}"
         if len(results) != len(operator.outputs):
@@ -201,6 +202,7 @@ class _Lowering:
         for position, value in emitter.assigned.items():
             target = self.subgraph.tensors[operator.inputs[position]]
             self.graph.bind(target.index, self._rounded(operator, self.graph.tensors[value.id], target))
+        return []
 
     def _rounded(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
         """``result`` under the file's name, and simulated if the file has it quantized."""

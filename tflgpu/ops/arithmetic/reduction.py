@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.ops.declaration import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.declaration import FLOATS, NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.movement.shaping import reshape_node
 
 
@@ -35,7 +35,7 @@ REDUCERS = {
     "REDUCE_ALL": "all",
 }
 
-# Results over no elements, where the function has one. As in TFLite, they are never infinite.
+# Results over no elements. As in TFLite, they are never infinite, and means are for floats only.
 OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
     "sum": lambda _: 0,
     "prod": lambda _: 1,
@@ -43,6 +43,7 @@ OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
     "all": lambda _: 1,
     "max": lambda dtype: _limits(dtype).min,
     "min": lambda dtype: _limits(dtype).max,
+    "mean": lambda _: np.nan,
 }
 
 
@@ -112,7 +113,7 @@ def _reasons(site: Site, function: str) -> Iterator[str]:
         yield "its axes (input 1) are computed at run time, and the shape of its result does not tell which they are"
     elif axes is None:
         yield f"its axes {numbers(site, 1)} are not all axes of its input {list(shape)}"
-    elif 0 in shape and (0 in _reduced_shape(site, axes) or function not in OF_NOTHING):
+    elif 0 in shape and function == "mean" and site.input(0).dtype not in FLOATS:
         yield f"its {function} of an input of shape {list(shape)} has no value"
 
 
@@ -139,9 +140,7 @@ def reduce_node(
 for _code, _function in REDUCERS.items():
     _types = frozenset(("bool",)) if _function in ("any", "all") else NUMBERS
     _obstacles = partial(_reasons, function=_function)
-    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, empty=True, reasons=_obstacles)(
-        _reduction(_function)
-    )
+    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_obstacles)(_reduction(_function))
 
 
 def single_axis(site: Site) -> int | None:
@@ -157,6 +156,13 @@ def single_axis_reasons(site: Site) -> Iterator[str]:
         yield f"its axis is no axis of its input {list(site.input(0).shape)}"
 
 
+def _arg_extreme_reasons(site: Site) -> Iterator[str]:
+    yield from single_axis_reasons(site)
+    axis = single_axis(site) if site.constant(1) is not None else None
+    if axis is not None and site.input(0).shape[axis] == 0:
+        yield f"its input of shape {list(site.input(0).shape)} has nothing to choose from"
+
+
 def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
         x, axis = site.input(0), single_axis(site)
@@ -170,7 +176,7 @@ def _arg_extreme(greatest: bool) -> Emit:
 
 
 for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
-    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=single_axis_reasons)(
+    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)(
         _arg_extreme(_greatest)
     )
 

@@ -39,7 +39,7 @@ def _slice_reasons(site: Site) -> Iterator[str]:
     sizes = _slice_shape(site)
     if None in sizes:
         yield "the shape of its result is computed at run time; the file has to declare it"
-    elif any(b < 0 or s is None or s < 1 or b + s > d for b, s, d in zip(begin, sizes, shape, strict=True)):
+    elif any(b < 0 or s is None or s < 0 or b + s > d for b, s, d in zip(begin, sizes, shape, strict=True)):
         yield f"its range begins at {begin} with size {sizes} in an input of shape {list(shape)}"
 
 
@@ -195,9 +195,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
             yield f"its stride along axis {number} is computed at run time; only a constant is supported"
         elif taken is None:
             yield f"how much it takes of axis {number} is computed at run time; the file has to declare it"
-        elif taken.extent == 0:
-            yield f"it takes nothing of axis {number}, whose size is {axis.size}: its result is empty"
-        elif not _fits(taken, axis.size):
+        elif taken.extent and not _fits(taken, axis.size):
             start = "any place" if taken.start is None else taken.start
             yield f"axis {number} of size {axis.size} has no {taken.extent} elements {taken.step} apart from {start} on"
 
