@@ -30,6 +30,8 @@ class Case:
     describe: str
     litert_differs: str = ""
     """Why LiteRT's CPU kernels may give something else here; empty if they should not."""
+    holds_input: bool = False
+    """Whether the model holds the input that was asked for as a constant."""
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
         """What hypothesis prints of a failing case, instead of its bytes and arrays."""
@@ -53,14 +55,16 @@ class Net:
 
     ``draw`` takes shapes and attributes from hypothesis; ``rng`` makes the numbers from one drawn seed:
     drawing every element is slow, and shrinking them tells nothing.
+    held: the number of an input that the model holds as a constant, if it has so many.
     """
 
-    def __init__(self, draw: st.DrawFn, seed: int) -> None:
+    def __init__(self, draw: st.DrawFn, seed: int, held: int | None = None) -> None:
         self.draw = draw
         self.rng = np.random.default_rng(seed)
         self.litert_differs = ""
         self._builder = ModelBuilder()
-        self._inputs: list[NDArray[Any]] = []
+        self._inputs: list[NDArray[Any] | None] = []
+        self._held = held
         self._outputs: list[Tensor] = []
         self._magnitude = 0.0
         self._terms = 1
@@ -75,6 +79,9 @@ class Net:
 
     def input(self, value: NDArray[Any]) -> Tensor:
         """A model input that is fed ``value``; floats are float32."""
+        if len(self._inputs) == self._held:
+            self._inputs.append(None)
+            return self.constant(value)
         self._inputs.append(value)
         return Tensor(self._builder.input(value.shape, value.dtype.name), exact(value))
 
@@ -163,11 +170,12 @@ class Net:
     def case(self, tolerance: Tolerance) -> Case:
         return Case(
             model=self._builder.finish([tensor.index for tensor in self._outputs]),
-            inputs=self._inputs,
+            inputs=[value for value in self._inputs if value is not None],
             expected=[tensor.value for tensor in self._outputs],
             tolerance=replace(tolerance, magnitude=self._magnitude, terms=self._terms),
             describe="; ".join(self._log),
             litert_differs=self.litert_differs,
+            holds_input=any(value is None for value in self._inputs),
         )
 
 
@@ -201,14 +209,17 @@ class Row:
     tolerance: Tolerance = ARITHMETIC
     litert: bool = True
 
-    def case(self, fused: bool) -> st.SearchStrategy[Case]:
-        """Cases of the operator alone, or with a chain of elementwise operators that can be fused into it."""
-        return _case(self, fused)
+    def case(self, fused: bool, held: int | None = None) -> st.SearchStrategy[Case]:
+        """Cases of the operator alone, or with a chain of elementwise operators that can be fused into it.
+
+        held: the number of an input that the model holds as a constant.
+        """
+        return _case(self, fused, held)
 
 
 @st.composite
-def _case(draw: st.DrawFn, row: Row, fused: bool) -> Case:
-    net = Net(draw, draw(st.integers(0, 2**32 - 1)))
+def _case(draw: st.DrawFn, row: Row, fused: bool, held: int | None) -> Case:
+    net = Net(draw, draw(st.integers(0, 2**32 - 1)), held)
     tensor = row.build(net)
     if fused:
         if tensor.value.dtype.kind != "f":

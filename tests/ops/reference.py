@@ -148,7 +148,7 @@ class SliceSpec:
         if self.new_axis_mask & bit:
             return None
         if self.shrink_axis_mask & bit:
-            return self.begin[i]
+            return 0 if self.begin_mask & bit else self.begin[i]  # TensorFlow ignores the mask here, TFLite does not
         begin = None if self.begin_mask & bit else self.begin[i]
         end = None if self.end_mask & bit else self.end[i]
         return slice(begin, end, self.strides[i])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.ops.case import Row
 from tests.ops.rows import (
     convolutions,
+    corners,
     elementwise,
     logic,
     matrices,
@@ -20,6 +21,7 @@ from tests.ops.rows import (
 
 ROWS: tuple[Row, ...] = (
     *convolutions.ROWS,
+    *corners.ROWS,
     *elementwise.ROWS,
     *logic.ROWS,
     *matrices.ROWS,

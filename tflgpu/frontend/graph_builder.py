@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
+
 from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import EpilogueOp, Node, Tensor
+from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
 from tflgpu.model.model import FileTensor, Subgraph
 from tflgpu.model.quantization import dequantized, grid_of, is_quantized, view_dtype
 from tflgpu.ops import Emitter
@@ -65,7 +67,10 @@ class GraphBuilder:
         self.tensors |= {t.id: replace(t, precise=precise or t.precise) for t in emitter.tensors}
         for node in emitter.nodes:
             output = self.tensors[node.output]
-            value = value_of(node, [self.tensors[i] for i in node.inputs], output)
+            if output.size == 0:
+                value: Array | None = np.zeros(output.shape, output.dtype)
+            else:
+                value = value_of(node, [self.tensors[i] for i in node.inputs], output)
             if value is None:
                 self.nodes.append(node)
             else:

@@ -71,6 +71,7 @@ class _Lowering:
         self.simulate = simulate
         self.shapes = shapes
         self.grids = grids
+        self.believes_shapes = not shapes  # what the file declares of activations' shapes
         self.graph = GraphBuilder(self.subgraph)
 
     def run(self) -> Lowered:
@@ -133,9 +134,7 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = op.obstacles(site)
-        if not reasons:
-            self._emit(operator, op.emit, site)
-        return reasons
+        return reasons or self._emit(operator, op.emit, site)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
@@ -146,8 +145,8 @@ class _Lowering:
 
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:
-            unknown = self.shapes or -1 in tensor.signature or not tensor.shape
-            return None if unknown else tensor.shape
+            known = self.believes_shapes and -1 not in tensor.signature and tensor.shape
+            return tensor.shape if known else None
 
         return Site(
             operator.index,
@@ -181,9 +180,12 @@ class _Lowering:
         self.graph.bind(target.index, constant)
         return True
 
-    def _emit(self, operator: Operator, emit: Emit, site: Site) -> None:
+    def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
+        """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""
         emitter = Emitter(self.graph.ids, operator.index)
         emitted = emit(site, emitter)
+        if emitter.makes_something_of_nothing:
+            return ["its result has elements, but its input has none"]
         results = (emitted,) if isinstance(emitted, Tensor) else tuple(emitted)
         where = f"operator {operator.index} {operator.code}"
         if len(results) != len(operator.outputs):
@@ -192,16 +194,15 @@ class _Lowering:
         self.graph.add_nodes(emitter, precise=any(grid is not None and grid.outgrows_half for grid in grids))
         for index, result, declared in zip(operator.outputs, results, site.output_shapes, strict=True):
             target = self.subgraph.tensors[index]
-            if declared is not None and declared != result.shape:
-                raise ModelError(
-                    f"{where} gives shape {list(result.shape)} for its inputs, but the file declares {list(declared)}"
-                )
+            if declared not in (None, result.shape):  # TFLite computes shapes anew, and converters leave [1, 1] there
+                self.believes_shapes = False
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
             self.graph.bind(target.index, self._rounded(operator, self.graph.tensors[result.id], target))
         for position, value in emitter.assigned.items():
             target = self.subgraph.tensors[operator.inputs[position]]
             self.graph.bind(target.index, self._rounded(operator, self.graph.tensors[value.id], target))
+        return []
 
     def _rounded(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
         """``result`` under the file's name, and simulated if the file has it quantized."""

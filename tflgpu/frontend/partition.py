@@ -175,7 +175,9 @@ def _partition_of(
     written |= {t for o in operators.values() for t in o.inputs if t >= 0 and subgraph.tensors[t].is_variable}
     read = {t for o in operators.values() for t in o.inputs if t >= 0}
     elsewhere = {t for i, (_, group) in enumerate(groups) if i != number for o in group for t in o.inputs}
-    fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable}
+    # A constant without elements has no data in the file; what no operator writes is one, or the caller's.
+    computed = {t for o in subgraph.operators for t in o.outputs} | {*inputs}
+    fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable or t.index not in computed}
     return Partition(
         on_device,
         tuple(sorted(operators)),

@@ -7,7 +7,16 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.kernel import Argument
-from tflgpu.kernels.packing import RUNTIME_BLOCK, BlockInputs, block_inputs, pack_dense, pack_grouped, padded_bias
+from tflgpu.kernels.packing import (
+    RUNTIME_BLOCK,
+    BlockInputs,
+    Groups,
+    block_inputs,
+    mixed_groups,
+    pack_dense,
+    pack_grouped,
+    padded_bias,
+)
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 
@@ -21,10 +30,11 @@ def bias_argument(request: Request, size: int) -> Argument:
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """Weights as an argument, and which input slices their blocks are for."""
+    """Weights as an argument, which input slices their blocks are for, and the groups that a block mixes, if any."""
 
     argument: Argument
     read: BlockInputs
+    groups: Groups | None
 
     @property
     def blocks(self) -> int:
@@ -35,15 +45,17 @@ def packed_weights(request: Request, block: int) -> PackedWeights:
     """The weights of a convolution node for blocks of ``block`` output channels."""
     attributes, src, weights = request.node.attributes, request.input(0), request.value(1)
     assert isinstance(attributes, Convolution)
-    read = block_inputs(request.output.geometry.channels, attributes.groups, block, src.geometry)
+    out = request.output.geometry.channels
+    read = block_inputs(out, attributes.groups, block, src.geometry)
+    mixed = mixed_groups(out, attributes.groups, block, read, src.geometry) if attributes.groups > 1 else None
     if weights is None:
-        return PackedWeights(runtime_weights(request), read)
+        return PackedWeights(runtime_weights(request), read, mixed)
     inputs = read.slices * (src.geometry.channels if src.linear else LANES)
     if attributes.groups == 1:
         packed = pack_dense(weights, block, inputs)
     else:
         packed = pack_grouped(weights, attributes.groups, block, read, inputs)
-    return PackedWeights(request.weights("weights", packed), read)
+    return PackedWeights(request.weights("weights", packed), read, mixed)
 
 
 def runtime_weights(request: Request) -> Argument:

@@ -61,6 +61,28 @@ def block_inputs(out: int, groups: int, block: int, source: Geometry) -> BlockIn
     return BlockInputs(tuple(min(begin, source.slices - count) for begin, _ in spans), count)
 
 
+@dataclass(frozen=True)
+class Groups:
+    """A grouped convolution: channels of the input, and of the output, that form a group."""
+
+    inputs: int
+    outputs: int
+
+
+def mixed_groups(out: int, groups: int, block: int, read: BlockInputs, source: Geometry) -> Groups | None:
+    """The groups, if blocks of ``block`` output channels read input channels of groups that are not theirs.
+
+    These have no weights, and a kernel must not multiply them: zero times infinity is NaN.
+    """
+    mixed = Groups(source.channels // groups, out // groups)
+    for b, first in enumerate(read.first):
+        inputs = np.arange(first * LANES, min((first + read.slices) * LANES, source.channels)) // mixed.inputs
+        outputs = np.arange(b * block, min((b + 1) * block, out)) // mixed.outputs
+        if len({*inputs, *outputs}) > 1:
+            return mixed
+    return None
+
+
 def _shifts(read: BlockInputs, out: int, groups: int, depth: int, block: int) -> Array:
     """By output channel: the first channel that its block reads, counted from the first channel of its own group."""
     channel = np.arange(out)

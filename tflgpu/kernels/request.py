@@ -11,12 +11,18 @@ from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import Geometry, pack
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
-from tflgpu.target import Target
+from tflgpu.target import HOST_DTYPES, ElementType, Target
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
     """The configuration that the cost model ranks first."""
     return ranked[0]
+
+
+def constant_element(dtype: str) -> ElementType:
+    """The element type of a constant in device memory where nothing asks for another."""
+    kind = np.dtype(dtype).kind
+    return "float" if kind == "f" else "uchar" if kind == "b" else "int"
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,9 @@ class Request:
         return self.storage[self.node.output]
 
     def input(self, index: int) -> Storage:
-        return self.storage[self.node.inputs[index]]
+        """How input ``index`` lies in memory, be it an activation or a constant that takes the place of one."""
+        tensor = self.node.inputs[index]
+        return self.storage.get(tensor) or Storage(self.shape(index), constant_element(self.graph[tensor].dtype))
 
     def value(self, index: int) -> Array | None:
         """The value of input ``index`` if it is a constant."""
@@ -74,8 +82,11 @@ class Request:
         return self.constant(index) if present else None
 
     def activation(self, name: str, index: int) -> Argument:
-        """The argument for input ``index``, an activation."""
-        return Argument(name, self.input(index).type, self.node.inputs[index])
+        """The argument for input ``index``, an activation, or in its place a constant in PHWC4, floats in float."""
+        element, data = self.input(index).type, self.value(index)
+        if data is None:
+            return Argument(name, element, self.node.inputs[index])
+        return Argument(name, element, None, pack(data.astype(HOST_DTYPES[element])))
 
     def shape(self, index: int) -> Geometry:
         """The geometry of input ``index``, constant or not."""
@@ -89,8 +100,9 @@ class Request:
         data = self.value(index)
         if data is None:
             return self.activation(name, index)
-        if data.dtype.kind != "f":
-            return Argument(name, "uchar" if data.dtype.kind == "b" else "int", None, pack(data.astype(np.int32)))
+        element = constant_element(data.dtype.name)
+        if element != "float":
+            return Argument(name, element, None, pack(data.astype(np.int32)))
         small = data.size <= max(data.shape, default=1)
         return Argument(name, "float" if small else self.target.storage, None, pack(data.astype(np.float32)))
 

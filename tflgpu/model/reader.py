@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -106,6 +107,8 @@ class _Reader:
         operators = tuple(self._operator(i, o, len(tensors)) for i, o in enumerate(self.each(subgraph, "Operators")))
         inputs = _indices(subgraph.InputsAsNumpy(), len(tensors), f"inputs of subgraph {index}")
         outputs = _indices(subgraph.OutputsAsNumpy(), len(tensors), f"outputs of subgraph {index}")
+        given = frozenset(inputs)  # what the file has for an input, the caller replaces
+        tensors = tuple(replace(t, data=None) if t.index in given else t for t in tensors)
         result = Subgraph(_text(subgraph.Name()), tensors, operators, inputs, outputs)
         _check_order(index, result)
         return result

@@ -66,6 +66,7 @@ class Emitter:
         self.assigned: dict[int, Tensor] = {}
         self._ids = ids
         self._source = source
+        self._reads_nothing = False
 
     def constant(self, data: Array, name: str = "") -> Tensor:
         tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
@@ -87,8 +88,14 @@ class Emitter:
         output = Tensor(next(self._ids), "", shape, dtype or first.dtype, precise=precise)
         self.tensors.append(output)
         present = tuple(t.id for t in inputs if t is not None)
+        self._reads_nothing |= output.size > 0 and any(t is not None and t.size == 0 for t in inputs)
         self.nodes.append(Node(kind, present, output.id, attributes, epilogue, (self._source,)))
         return output
+
+    @property
+    def makes_something_of_nothing(self) -> bool:
+        """Whether a node reads a tensor without elements and gives one with elements, which no kernel knows."""
+        return self._reads_nothing
 
     def assign(self, index: int, value: Tensor) -> None:
         """The operator leaves ``value`` in its input ``index``, a variable tensor."""
@@ -111,7 +118,7 @@ class Op:
     versions: the greatest operator version whose meaning ``emit`` covers.
     integers: positions of inputs that are integers (shapes, axes).
     types: the element types that all other inputs may have.
-    empty: whether inputs without elements are for ``reasons`` to judge; else they are an obstacle.
+    empty: whether inputs may be without elements; else such an input is an obstacle.
     """
 
     code: str
@@ -183,7 +190,7 @@ def declare(
     inputs: int | tuple[int, int],
     integers: tuple[int, ...] = (),
     types: frozenset[str] = FLOATS,
-    empty: bool = False,
+    empty: bool = True,
     reasons: Callable[[Site], Iterable[str]] = nothing,
 ) -> Callable[[Emit], Emit]:
     """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them.

@@ -85,14 +85,14 @@ def _minimum(x: Array, y: Array) -> Array:
     return np.where(x < y, x, y)
 
 
-def _to_int(x: Array) -> Array:
-    """The nearest integer towards zero that 32 bits hold; NaN is 0."""
-    limits = np.iinfo(np.int32)
-    return np.asarray(np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), limits.min, limits.max))
+def _saturated(dtype: type[np.integer[Any]]) -> Callable[[Array], Array]:
+    """A float as the nearest integer towards zero that ``dtype`` holds; NaN is the greatest, as in TFLite."""
+    limits = np.iinfo(dtype)
+    return lambda x: np.asarray(np.clip(np.trunc(np.where(np.isnan(x), np.inf, x)), limits.min, limits.max))
 
 
 def _to_uint32(x: Array) -> Array:
-    """As :func:`_to_int`, but up to the largest unsigned number; negative ones wrap around."""
+    """The nearest integer towards zero, up to the largest unsigned number; negative ones wrap around, NaN is 0."""
     whole = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), np.iinfo(np.int32).min, np.iinfo(np.uint32).max)
     return np.asarray(whole % 2.0**32)
 
@@ -152,7 +152,11 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "to_float": EpilogueFunction(lambda x: np.asarray(x, np.float64), True, "float"),
     "unsigned_to_float": EpilogueFunction(lambda x: np.asarray(x % 2.0**32, np.float64), True, "float"),
     "to_float16": EpilogueFunction(lambda x: np.asarray(x.astype(np.float16), np.float64), True),
-    "to_int": EpilogueFunction(_to_int, True, "int"),
+    "to_int": EpilogueFunction(_saturated(np.int32), True, "int"),
+    "saturated_int8": EpilogueFunction(_saturated(np.int8), True, "int"),
+    "saturated_uint8": EpilogueFunction(_saturated(np.uint8), True, "int"),
+    "saturated_int16": EpilogueFunction(_saturated(np.int16), True, "int"),
+    "saturated_uint16": EpilogueFunction(_saturated(np.uint16), True, "int"),
     "to_uint32": EpilogueFunction(_to_uint32, True, "int"),
     "to_int8": EpilogueFunction(_wrap(np.int8), True),
     "to_uint8": EpilogueFunction(_wrap(np.uint8), True),

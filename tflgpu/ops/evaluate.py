@@ -1,4 +1,4 @@
-"""Evaluates elementwise and data-moving nodes in numpy, to fold constants at compile time."""
+"""Evaluates elementwise and data-moving nodes and reductions in numpy, to fold constants at compile time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tflgpu.graph.ir import Array, Node, Operand, Tensor, Value
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.arithmetic.reduction import evaluate as reduced
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.movement.gather import Gather
 from tflgpu.ops.movement.gather import evaluate as gathered
@@ -31,6 +33,8 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
             base = gathered(gather, arrays, output.shape)
         case Concatenate(axis):
             base = np.concatenate(arrays, axis)
+        case Reduce(function, axes):
+            base = reduced(function, arrays[0], axes)
         case None if node.kind == "reshape":
             base = arrays[0].reshape(output.shape)
         case None if node.kind == "map":

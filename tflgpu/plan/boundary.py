@@ -102,7 +102,7 @@ def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     """
     root = roots(graph)
     copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}
-    compared = {root[n.inputs[0]] for n in graph.nodes if n.kind in CHOOSE_A_PLACE}
+    compared = {root.get(n.inputs[0]) for n in graph.nodes if n.kind in CHOOSE_A_PLACE}  # None for a constant
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     result = {}
     for tensor, origin in root.items():

@@ -32,7 +32,10 @@ class CpuExecutor:
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Arrays of any shapes in the order of the partition's inputs -> new arrays in the order of its outputs."""
+        """Arrays of any shapes in the order of the partition's inputs -> new arrays in the order of its outputs.
+
+        Raises ValueError for shapes that the operators cannot take.
+        """
         self._resize([a.shape for a in inputs])
         for index, array in zip(self._inputs, inputs, strict=True):
             self._interpreter.set_tensor(index, np.ascontiguousarray(array))
@@ -44,4 +47,8 @@ class CpuExecutor:
         if any(tuple(d["shape"]) != shape for d, shape in zip(details, shapes, strict=True)):
             for index, shape in zip(self._inputs, shapes, strict=True):
                 self._interpreter.resize_tensor_input(index, shape)
-            self._interpreter.allocate_tensors()
+            try:
+                self._interpreter.allocate_tensors()
+            except RuntimeError as refusal:
+                given = ", ".join(str(list(shape)) for shape in shapes)
+                raise ValueError(f"the model cannot take inputs of shapes {given}; LiteRT says: {refusal}") from refusal

@@ -136,7 +136,7 @@ def _slice_spec(net: Net, shape: tuple[int, ...], masks: bool) -> SliceSpec:
     """A slice of at least one element; with ``masks``, it has an ellipsis, and axes may go or be new."""
     entries = [_range(net, size) for size in shape]
     if masks:
-        entries = [_shrunk(entry) if net.draw(BOOL) else entry for entry in entries]
+        entries = [_shrunk(net, entry) if net.draw(BOOL) else entry for entry in entries]
         bounds = st.integers(0, len(entries))
         first, last = sorted(net.draw(st.tuples(bounds, bounds)))
         entries[first:last] = [_ELLIPSIS]
@@ -179,9 +179,10 @@ def _range(net: Net, size: int) -> _Entry:
     return _Entry(begin, end, stride, net.draw(st.frozensets(st.sampled_from(("begin", "end")))))
 
 
-def _shrunk(entry: _Entry) -> _Entry:
-    """The axis of ``entry`` reduced to the element at its begin."""
-    return _Entry(entry.begin, entry.end, 1, frozenset({"shrink_axis"}))
+def _shrunk(net: Net, entry: _Entry) -> _Entry:
+    """The axis of ``entry`` reduced to the element at its begin, or to the first if that is masked."""
+    masks = net.draw(st.frozensets(st.sampled_from(("begin", "end"))))
+    return _Entry(entry.begin, entry.end, 1, masks | {"shrink_axis"})
 
 
 ROWS = (

@@ -52,6 +52,7 @@ def convolution(request: Request) -> Kernel:
             "pixels": pixels,
             "slices": weights.read.slices,
             "first_slice": weights.read.expression,
+            "groups": weights.groups,
             "out_blocks": weights.blocks,
             "chunks": chunks,
             "blocks_per_tile": per_tile,

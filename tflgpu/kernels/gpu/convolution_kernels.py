@@ -87,6 +87,7 @@ def convolution(request: Request) -> Kernel:
             "split_k": tile.split_k,
             "slices_per_split": tile_count(weights.read.slices, tile.split_k),
             "first_slice": weights.read.expression,
+            "groups": weights.groups,
             "out_blocks": weights.blocks,
             "per_tile": per_tile,
             "src": src,

@@ -64,8 +64,10 @@ def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node
     if len(shape) != 4 or shape != graph[product.output].shape or graph[gate].shape != (shape[0], 1, 1, shape[3]):
         return None
     hidden_epilogue, gate_epilogue = epilogue_without_inputs(graph, hidden), epilogue_without_inputs(graph, gates)
-    precise = any(graph[t].precise for t in (image, gate, gates.inputs[0], hidden.inputs[0]))
-    if precise or storage[image].linear or hidden_epilogue is None or gate_epilogue is None:
+    inputs = image, gate, gates.inputs[0], hidden.inputs[0]
+    if any(graph[t].precise or graph[t].is_constant for t in inputs) or storage[image].linear:
+        return None
+    if hidden_epilogue is None or gate_epilogue is None:
         return None
     return Excitation(hidden, gates, product, gate_input, Excite(hidden_epilogue, gate_epilogue))
 

@@ -157,9 +157,10 @@ def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
 
 def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
     """Whether two neighbours read only halves and constants, and no other node reads what is between them."""
-    between, image = first.output, storage[first.inputs[0]]
+    between, image = first.output, storage.get(first.inputs[0])
     return (
-        graph[first.inputs[1]].is_constant
+        image is not None  # else it is a constant
+        and graph[first.inputs[1]].is_constant
         and (_is_image_mean(second) or graph[second.inputs[1]].is_constant)
         and graph.sole_consumer(between) is not None
         and image.type == storage[between].type == "half"

@@ -22,6 +22,8 @@ COMPARISONS = {
 
 BOOL = frozenset(("bool",))
 
+_NARROW = frozenset(("int8", "uint8", "int16", "uint16"))
+
 _REAL = FLOATS | {"float16", "float64"}
 
 _COMPARISON_UNIT = 2.0**-8  # TFLite compares 8-bit tensors in multiples of this
@@ -111,7 +113,10 @@ def select_v2(site: Site, emit: Emitter) -> Tensor:
 
 
 def _conversion(source: str, target: str) -> tuple[str, ...]:
-    """Functions of epilogue ops that convert element types. 64-bit integers have 32 bits on the device."""
+    """Functions of epilogue ops that convert element types: floats saturate, integers wrap around.
+
+    64-bit integers have 32 bits on the device.
+    """
     if target == "bool":
         return ("to_bool",) if source != "bool" else ()
     if target in _REAL:
@@ -120,9 +125,9 @@ def _conversion(source: str, target: str) -> tuple[str, ...]:
         return rounded if source in _REAL else (to_float, *rounded)
     if target == "uint32":
         return ("to_uint32",) if source in _REAL else ()
-    whole = ("to_int",) if source in _REAL else ()
-    narrow = target in ("int8", "uint8", "int16", "uint16") and source not in (target, "bool")
-    return (*whole, f"to_{target}") if narrow else whole
+    if source in _REAL:
+        return (f"saturated_{target}",) if target in _NARROW else ("to_int",)
+    return (f"to_{target}",) if target in _NARROW and source not in (target, "bool") else ()
 
 
 def _cast_reasons(site: Site) -> Iterator[str]:

@@ -50,4 +50,7 @@ def _reasons(site: Site) -> Iterator[str]:
 @declare("BATCH_MATMUL", versions=4, inputs=2, reasons=_reasons)
 def batch_matmul(site: Site, emit: Emitter) -> Tensor:
     attributes = MatMul(bool(site.options.get("adj_x")), bool(site.options.get("adj_y")))
-    return emit.node("matmul", [site.input(0), site.input(1)], _product_shape(site), attributes)
+    left, right, shape = site.input(0), site.input(1), _product_shape(site)
+    if left.size == right.size == 0:
+        return emit.constant(np.zeros(shape, np.float32))  # sums of nothing
+    return emit.node("matmul", [left, right], shape, attributes)

@@ -32,9 +32,12 @@ def _rank_reasons(site: Site) -> Iterator[str]:
 
 @declare("L2_NORMALIZATION", versions=2, inputs=1, reasons=_rank_reasons)
 def l2_normalization(site: Site, emit: Emitter) -> Tensor:
-    """One node computes the norm over the last axis, so that no square is stored in half precision."""
+    """One node computes the norm over the last axis, so that no square is stored in half precision.
+
+    ``maximum`` gives its second operand if either is NaN: a norm that is none stays none.
+    """
     x, least = site.input(0), emit.constant(np.array(LEAST_NORM, np.float32))
-    epilogue = (EpilogueOp("sqrt", (Value(0),)), EpilogueOp("maximum", (Value(1), Input(1))))
+    epilogue = (EpilogueOp("sqrt", (Value(0),)), EpilogueOp("maximum", (Input(1), Value(1))))
     axes = (len(x.shape) - 1,)
     norm = emit.node("reduce", [x, least], (*x.shape[:-1], 1), Reduce("sum_of_squares", axes), epilogue)
     quotient = EpilogueOp("div", (Value(0), Input(1)))

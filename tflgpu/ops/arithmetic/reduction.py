@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Tensor
+from tflgpu.graph.ir import Array, EpilogueOp, Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.ops.declaration import NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.declaration import FLOATS, NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.movement.shaping import reshape_node
 
 
@@ -34,7 +35,7 @@ REDUCERS = {
     "REDUCE_ALL": "all",
 }
 
-# Results over no elements, where the function has one. As in TFLite, they are never infinite.
+# Results over no elements. As in TFLite, they are never infinite, and means are for floats only.
 OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
     "sum": lambda _: 0,
     "prod": lambda _: 1,
@@ -42,11 +43,24 @@ OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
     "all": lambda _: 1,
     "max": lambda dtype: _limits(dtype).min,
     "min": lambda dtype: _limits(dtype).max,
+    "mean": lambda _: np.nan,
 }
 
 
 def _limits(dtype: np.dtype[Any]) -> np.finfo[Any] | np.iinfo[Any]:
     return np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+
+
+def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """What a node of :class:`Reduce` computes of a constant: floats in double, integers in 64 bits."""
+    wide: Array = x if x.dtype.kind == "b" else x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
+    if function == "mean" and wide.dtype.kind == "i":  # truncated, as in TFLite
+        total, count = np.sum(wide, axes, keepdims=True), prod(x.shape[a] for a in axes)
+        return np.asarray(np.sign(total) * (np.abs(total) // count))
+    if function == "sum_of_squares":
+        return np.asarray(np.sum(np.square(wide), axes, keepdims=True))
+    reducer: Callable[..., Array] = getattr(np, function)
+    return np.asarray(reducer(wide, axis=axes, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,7 @@ def _reasons(site: Site, function: str) -> Iterator[str]:
         yield "its axes (input 1) are computed at run time, and the shape of its result does not tell which they are"
     elif axes is None:
         yield f"its axes {numbers(site, 1)} are not all axes of its input {list(shape)}"
-    elif 0 in shape and (0 in _reduced_shape(site, axes) or function not in OF_NOTHING):
+    elif 0 in shape and function == "mean" and site.input(0).dtype not in FLOATS:
         yield f"its {function} of an input of shape {list(shape)} has no value"
 
 
@@ -126,9 +140,7 @@ def reduce_node(
 for _code, _function in REDUCERS.items():
     _types = frozenset(("bool",)) if _function in ("any", "all") else NUMBERS
     _obstacles = partial(_reasons, function=_function)
-    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, empty=True, reasons=_obstacles)(
-        _reduction(_function)
-    )
+    declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_obstacles)(_reduction(_function))
 
 
 def single_axis(site: Site) -> int | None:
@@ -144,6 +156,13 @@ def single_axis_reasons(site: Site) -> Iterator[str]:
         yield f"its axis is no axis of its input {list(site.input(0).shape)}"
 
 
+def _arg_extreme_reasons(site: Site) -> Iterator[str]:
+    yield from single_axis_reasons(site)
+    axis = single_axis(site) if site.constant(1) is not None else None
+    if axis is not None and site.input(0).shape[axis] == 0:
+        yield f"its input of shape {list(site.input(0).shape)} has nothing to choose from"
+
+
 def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
         x, axis = site.input(0), single_axis(site)
@@ -157,7 +176,7 @@ def _arg_extreme(greatest: bool) -> Emit:
 
 
 for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
-    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=single_axis_reasons)(
+    declare(_code, versions=3, inputs=2, integers=(1,), types=NUMBERS | {"bool"}, reasons=_arg_extreme_reasons)(
         _arg_extreme(_greatest)
     )
 

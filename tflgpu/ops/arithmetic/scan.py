@@ -24,7 +24,10 @@ class CumulativeSum:
 
 @dataclass(frozen=True)
 class TopK:
-    """The greatest elements of the last axis, or their indices, in descending order; the first of equal ones first."""
+    """The greatest elements of the last axis, or their indices, in descending order; the first of equal ones first.
+
+    NaN comes behind all numbers, as in TFLite.
+    """
 
     result: Literal["values", "indices"]
 
@@ -42,7 +45,7 @@ def _top_k_reasons(site: Site) -> Iterator[str]:
     k, shape = site.constant(1), site.input(0).shape
     if not shape:
         yield "its input has no axes"
-    elif k is not None and (k.size != 1 or not 1 <= k.reshape(-1)[0] <= shape[-1]):
+    elif k is not None and (k.size != 1 or not 0 <= k.reshape(-1)[0] <= shape[-1]):
         yield f"its k is {k.tolist()} for a last axis of {shape[-1]}"
 
 

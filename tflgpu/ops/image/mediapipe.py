@@ -66,7 +66,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield from bias_reasons(site, 2, weights.shape[0])
 
 
-@declare("Convolution2DTransposeBias", versions=1, inputs=3, reasons=_transpose_reasons)
+@declare("Convolution2DTransposeBias", versions=1, inputs=3, empty=False, reasons=_transpose_reasons)
 def transpose_convolution_with_bias(site: Site, emit: Emitter) -> Tensor:
     image, weights, options = site.input(0), site.input(1), _integers(site, 3)
     assert options is not None
@@ -104,7 +104,7 @@ def _stride(options: tuple[int, ...]) -> tuple[int, int]:
     return options[2], options[1]
 
 
-@declare("MaxPoolingWithArgmax2D", versions=1, inputs=1, reasons=_pool_reasons)
+@declare("MaxPoolingWithArgmax2D", versions=1, inputs=1, empty=False, reasons=_pool_reasons)
 def max_pooling_with_argmax(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     image, options = site.input(0), _integers(site, 6)
     assert options is not None
@@ -123,7 +123,7 @@ def _unpool_reasons(site: Site) -> Iterator[str]:
         yield f"its values {list(site.input(0).shape)} and indices {list(site.input(1).shape)} differ in shape"
 
 
-@declare("MaxUnpooling2D", versions=1, inputs=2, reasons=_unpool_reasons)
+@declare("MaxUnpooling2D", versions=1, inputs=2, empty=False, reasons=_unpool_reasons)
 def max_unpooling(site: Site, emit: Emitter) -> Tensor:
     values, indices, options = site.input(0), site.input(1), _integers(site, 6)
     assert options is not None

@@ -16,7 +16,7 @@ def _reasons(site: Site) -> Iterator[str]:
         yield f"its places have shape {list(warp)}; [{image[0]}, ..., 2] was expected"
 
 
-@declare("Resampler", versions=1, inputs=2, reasons=_reasons)
+@declare("Resampler", versions=1, inputs=2, empty=False, reasons=_reasons)
 def resampler(site: Site, emit: Emitter) -> Tensor:
     image, warp = site.input(0), site.input(1)
     return emit.node("resampler", [image, warp], (*warp.shape[:-1], image.shape[3]))

@@ -13,8 +13,8 @@ from tflgpu.ops.movement.shaping import reshape_node
 
 def _fill_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 0, "shape")
-    if site.constant(0) is not None and min(numbers(site, 0), default=1) < 1:
-        yield f"its shape {numbers(site, 0)} is empty"
+    if site.constant(0) is not None and min(numbers(site, 0), default=0) < 0:
+        yield f"its shape {numbers(site, 0)} has a negative size"
     if site.input(1).size != 1:
         yield f"its value has shape {list(site.input(1).shape)}; one number was expected"
 
@@ -39,9 +39,9 @@ def shape_(site: Site, emit: Emitter) -> Tensor:
 
 
 def _range(site: Site) -> Array | None:
-    """The value of a RANGE of constants, None if it is empty or endless."""
+    """The value of a RANGE of constants, None if it is endless."""
     start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0] for i in range(3))
-    if delta == 0 or np.sign(limit - start) != np.sign(delta):
+    if delta == 0 or (limit != start and np.sign(limit - start) != np.sign(delta)):
         return None
     value: Array = np.arange(start, limit, delta, dtype=start.dtype)
     return value
@@ -51,7 +51,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
     missing = [text for i, what in enumerate(("start", "limit", "delta")) for text in static(site, i, what)]
     yield from missing
     if not missing and _range(site) is None:
-        yield "its numbers are none, or without end"
+        yield "its numbers are without end"
 
 
 @declare("RANGE", versions=2, inputs=3, types=ANY, reasons=_range_reasons)

@@ -109,8 +109,8 @@ def _one_hot_reasons(site: Site) -> Iterator[str]:
     if _one_hot_axis(site) is None:
         yield f"its axis {site.options['axis']} is not an axis of its result"
     depth = site.constant(1)
-    if depth is not None and (depth.size != 1 or depth.min() < 1):
-        yield f"its depth {depth.tolist()} is not a positive number"
+    if depth is not None and (depth.size != 1 or depth.min() < 0):
+        yield f"its depth {depth.tolist()} is not one number from 0 on"
 
 
 @declare("ONE_HOT", versions=1, inputs=4, integers=(0, 1), types=ANY, reasons=_one_hot_reasons)
@@ -144,6 +144,8 @@ def _update_reasons(site: Site) -> Iterator[str]:
 def dynamic_update_slice(site: Site, emit: Emitter) -> Tensor:
     """Starts are clamped so that the whole update fits, as in XLA's operator of this name."""
     x, update, start = site.input(0), site.input(1), site.input(2)
+    if update.size == 0:
+        return emit.node("map", [x], x.shape)
     rooms = [d - u for d, u in zip(x.shape, update.shape, strict=True)]
     positions = tuple(
         Position((Digit(i), Lookup(1, (AxisMap(None, i),), room, step=-1))) if room else follow(i)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers, static
@@ -36,6 +38,8 @@ def _reasons(site: Site) -> Iterator[str]:
 def _padded(site: Site, emit: Emitter, fill: float) -> Tensor:
     x, paddings, shape = site.input(0), site.input(1), _padded_shape(site)
     assert shape is not None
+    if x.size == 0:
+        return emit.constant(np.full(shape, fill, x.dtype))
     if site.constant(1) is not None:
         axes = tuple(AxisMap(i, -before) for i, before in enumerate(numbers(site, 1)[::2]))
         return emit.node("rearrange", [x], shape, Rearrange(axes, fill))

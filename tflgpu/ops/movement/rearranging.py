@@ -65,7 +65,7 @@ def _unpack_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {site.options.get('axis', 0)} of an input of shape {list(shape)} does not fall into {count}"
 
 
-@declare("UNPACK", versions=6, inputs=1, types=ANY, reasons=_unpack_reasons)
+@declare("UNPACK", versions=6, inputs=1, types=ANY, empty=False, reasons=_unpack_reasons)
 def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
     x, axis = site.input(0), _unpack_axis(site)
     assert axis is not None
@@ -205,8 +205,8 @@ def _tile_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "multiples")
     if site.constant(1) is not None:
         multiples, rank = numbers(site, 1), len(site.input(0).shape)
-        if len(multiples) != rank or min(multiples, default=1) < 1:
-            yield f"its multiples are {multiples}; {rank} positive numbers were expected"
+        if len(multiples) != rank or min(multiples, default=0) < 0:
+            yield f"its multiples are {multiples}; {rank} numbers from 0 on were expected"
 
 
 @declare("TILE", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_tile_reasons)

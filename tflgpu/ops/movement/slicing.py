@@ -39,7 +39,7 @@ def _slice_reasons(site: Site) -> Iterator[str]:
     sizes = _slice_shape(site)
     if None in sizes:
         yield "the shape of its result is computed at run time; the file has to declare it"
-    elif any(b < 0 or s is None or s < 1 or b + s > d for b, s, d in zip(begin, sizes, shape, strict=True)):
+    elif any(b < 0 or s is None or s < 0 or b + s > d for b, s, d in zip(begin, sizes, shape, strict=True)):
         yield f"its range begins at {begin} with size {sizes} in an input of shape {list(shape)}"
 
 
@@ -88,6 +88,8 @@ def _axes(site: Site) -> tuple[list[_Axis], int]:
 
     Returns the axes of the input, and the rank of the result, which counts new axes too.
     """
+    if _ellipses(site) > 1:
+        return _axes_around_ellipses(site)
     shape, entries = site.input(0).shape, range(site.input(1).size)
     indexed = sum(not _mask(site, "ellipsis", i) and not _mask(site, "new_axis", i) for i in entries)
     axes: list[_Axis] = []
@@ -110,16 +112,47 @@ def _axes(site: Site) -> tuple[list[_Axis], int]:
     return axes, rank
 
 
+def _ellipses(site: Site) -> int:
+    return sum(_mask(site, "ellipsis", i) for i in range(site.input(1).size))
+
+
+def _axes_around_ellipses(site: Site) -> tuple[list[_Axis], int]:
+    """:func:`_axes` with several ellipses, which TensorFlow does not know, and no new axes.
+
+    TFLite asks for an ellipsis by the number of an axis, not by that of an entry, and lets each stand for at least one
+    axis, and for all that have no entry (BuildStridedSliceParams in its strided_slice.cc).
+    """
+    shape, entries = site.input(0).shape, site.input(1).size
+    whole, last, extra, i = set[int](), 0, 0, 0
+    while i < len(shape):
+        after = i + 1
+        if i < entries and _mask(site, "ellipsis", i):
+            after = max(after, min(after + len(shape) - entries, len(shape)))
+            last, extra = i, after - i - 1
+            whole.update(range(i, after))
+        i = after
+    axes: list[_Axis] = []
+    rank = 0
+    for i, size in enumerate(shape):
+        entry = None if i in whole or i >= entries + extra else i - (extra if i > last else 0)
+        dropped = entry is not None and _mask(site, "shrink_axis", entry)
+        axes.append(_Axis(size, entry, None if dropped else rank))
+        rank += not dropped
+    return axes, rank
+
+
 def _range(site: Site, of: _Axis, rank: int) -> _Range | None:
     """The range that is taken of an input axis; None if its extent is known only at run time."""
     if of.entry is None:
         return _Range(0, 1, of.size)
     begin, end, strides = (None if site.constant(i) is None else numbers(site, i)[of.entry] for i in (1, 2, 3))
+    from_edge, to_edge = _mask(site, "begin", of.entry), _mask(site, "end", of.entry)
+    if of.axis is None and from_edge:  # TFLite's way; TensorFlow ignores the mask here
+        return _Range(0, 1, 1)
     if of.axis is None:
         return _Range(None if begin is None else min(slice(begin, None).indices(of.size)[0], of.size - 1), 1, 1)
     if strides is None:
         return None
-    from_edge, to_edge = _mask(site, "begin", of.entry), _mask(site, "end", of.entry)
     start = slice(None if from_edge else begin, None, strides).indices(of.size)[0]
     known_start = None if begin is None and not from_edge else start
     if known_start is not None and (end is not None or to_edge):
@@ -132,15 +165,15 @@ def _range(site: Site, of: _Axis, rank: int) -> _Range | None:
 def _strided_reasons(site: Site) -> Iterator[str]:
     counts = [site.input(i).size for i in (1, 2, 3)]
     entries = range(counts[0])
-    ellipses = sum(_mask(site, "ellipsis", i) for i in entries)
+    ellipses = _ellipses(site)
     new = sum(_mask(site, "new_axis", i) and not _mask(site, "ellipsis", i) for i in entries)
     shape, strides = site.input(0).shape, site.constant(3)
     if len(set(counts)) != 1:
         yield "its begin, end and strides have different lengths"
     elif strides is not None and 0 in strides:
         yield "its strides contain 0"
-    elif ellipses > 1:
-        yield "its ellipsis mask has more than one bit"
+    elif ellipses > 1 and new:
+        yield "its ellipsis mask has more than one bit, and there are new axes"
     elif counts[0] - ellipses - new > len(shape):
         yield f"it indexes more axes than its input {list(shape)} has"
     elif site.options.get("offset"):
@@ -162,9 +195,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
             yield f"its stride along axis {number} is computed at run time; only a constant is supported"
         elif taken is None:
             yield f"how much it takes of axis {number} is computed at run time; the file has to declare it"
-        elif taken.extent == 0:
-            yield f"it takes nothing of axis {number}, whose size is {axis.size}: its result is empty"
-        elif not _fits(taken, axis.size):
+        elif taken.extent and not _fits(taken, axis.size):
             start = "any place" if taken.start is None else taken.start
             yield f"axis {number} of size {axis.size} has no {taken.extent} elements {taken.step} apart from {start} on"
 

@@ -49,7 +49,7 @@ def _sequence_reasons(site: Site) -> Iterator[str]:
     yield from _full_reasons(site, rank=3)
 
 
-@declare("UNIDIRECTIONAL_SEQUENCE_LSTM", versions=4, inputs=(1, 24), reasons=_sequence_reasons)
+@declare("UNIDIRECTIONAL_SEQUENCE_LSTM", versions=4, inputs=(1, 24), empty=False, reasons=_sequence_reasons)
 def unidirectional_sequence_lstm(site: Site, emit: Emitter) -> Tensor:
     x = site.input(0)
     result, attributes = _emit_full(site, emit, x, time_axis=0 if site.options.get("time_major") else 1)
@@ -62,7 +62,7 @@ def _lstm_reasons(site: Site) -> Iterator[str]:
     yield from _basic_reasons(site) if basic else _full_reasons(site, rank=2)
 
 
-@declare("LSTM", versions=5, inputs=(1, 24), reasons=_lstm_reasons)
+@declare("LSTM", versions=5, inputs=(1, 24), empty=False, reasons=_lstm_reasons)
 def lstm(site: Site, emit: Emitter) -> Tensor | tuple[Tensor, ...]:
     """A single time. The basic kernel has five inputs, and returns its state instead of keeping it."""
     if site.options.get("kernel_type") == BASIC:
