@@ -64,7 +64,7 @@ def test_a_digit_is_read(shared: Path) -> None:
     assert got.argmax() == expected.argmax() == 9
 
 
-@pytest.mark.full("half a minute for each of these models")
+@pytest.mark.full(why="half a minute")
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 def test_a_detector_finds_the_same_boxes(shared: Path) -> None:
     """Every box that one of the two is fairly sure of has its like in the other: same class, IoU above 0.9."""
@@ -78,7 +78,7 @@ def test_a_detector_finds_the_same_boxes(shared: Path) -> None:
     assert sure_of >= 6, "the images should show something"
 
 
-@pytest.mark.full("half a minute for each of these models")
+@pytest.mark.full(why="half a minute")
 def test_segmentation_masks_agree(shared: Path) -> None:
     """Where rounding makes classes equal, ARG_MAX takes the first; any of them is right there.
 
@@ -115,7 +115,7 @@ def heat_and_places(outputs: list[Array]) -> tuple[Floats, Floats]:
     return heat.reshape(-1, 17), offsets.reshape(-1, 2, 17)
 
 
-@pytest.mark.full("half a minute for each of these models")
+@pytest.mark.full(why="half a minute")
 def test_joints_of_movenet_agree(shared: Path) -> None:
     """Joints that the rounding view is fairly sure of are in the same or the next cell of the 48 x 48 heat map."""
     sure_of = 0
@@ -128,7 +128,7 @@ def test_joints_of_movenet_agree(shared: Path) -> None:
     assert sure_of >= 3, "the images should show somebody"
 
 
-@pytest.mark.quick(lambda name: name in QUICK)
+@pytest.mark.quick(when=lambda name: name in QUICK)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 def test_clamps_take_no_kernels(name: str, shared: Path) -> None:
