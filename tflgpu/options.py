@@ -52,7 +52,8 @@ class Options:
     outputs: names of the tensors to return instead of the model's own outputs; any intermediate tensor may be named.
     signature: key of the signature to run; by default the first one, or the main subgraph.
     quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's integer
-        kernels do; ``"float"`` does not round.
+        kernels do; ``"float"`` does not round. It clamps activations to the range of their integers, which is what is
+        left of a ReLU6 in many files; ``report.operators[].notes`` name those that it does not clamp.
     cpu_ops: operators to leave to LiteRT's interpreter although the device could run them: codes (``"SOFTMAX"``),
         indices as `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
     batch: size of the first axis of every input; replaces the file's.

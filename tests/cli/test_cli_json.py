@@ -77,7 +77,7 @@ def run(*arguments: object) -> Any:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Quantized input and output, a free batch, a signature, and something that only the CPU can run."""
+    """Quantized inputs and outputs, a free batch, a signature, and something that only the CPU can run."""
     builder = ModelBuilder()
     x = builder.input(
         (1, 4, 4, 8), "int8", name="x", quantization=Quantization([0.5], [3]), shape_signature=(-1, 4, 4, 8)
@@ -89,8 +89,11 @@ def model(tmp_path: Path) -> Path:
     builder.op("BITCAST", [y], [bits])
     builder.op("BITCAST", [bits], [back])
     builder.op("QUANTIZE", [back], [z])
+    w = builder.input((1, 8), name="w", shape_signature=(-1, 8))
+    held = builder.tensor((1, 8), "int8", name="held", quantization=Quantization([0.25], [0]))
+    builder.op("QUANTIZE", [w], [held])
     path = tmp_path / "model.tflite"
-    path.write_bytes(builder.finish([z], signature="serve"))
+    path.write_bytes(builder.finish([z, held], signature="serve"))
     return path
 
 
@@ -102,6 +105,7 @@ def _device() -> None:
 
 def test_inspect(model: Path) -> None:
     outputs = [run("inspect", model), run("inspect", model, "--device", "auto")]
+    outputs.append(as_json(tflgpu.inspect(model, tflgpu.Options(quantized="float")).as_dict()))  # which no option gives
     check("inspect", outputs, opaque=("model.outputs[]",))
     facts = outputs[0]["model"]
     assert facts["inputs"][0].keys() == facts["outputs"][0].keys()

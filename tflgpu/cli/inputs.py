@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.model.tensor_info import TensorInfo
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # Pillow's name of the pixel format with so many channels.
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -46,8 +49,9 @@ def random_input(info: TensorInfo, generator: np.random.Generator) -> NDArray[An
 def read_input(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray[Any]:
     """The array for input ``info``.
 
-    A .npy file is taken as it is. Anything else is an image: resized to the input's height and width, its values
-    0..255 scaled to ``(value - mean) / std``, and quantized if the input is.
+    A .npy file is taken as it is. Anything else is an image of 8 or 16 bits a channel: turned as its EXIF data say,
+    resized to the input's height and width, its values 0..255 scaled to ``(value - mean) / std``, and quantized if the
+    input is.
 
     Raises OSError for a file that cannot be read, ValueError for one that does not fit the input.
     """
@@ -65,18 +69,39 @@ def _read_array(path: Path) -> NDArray[Any]:
 
 
 def _read_image(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray[Any]:
-    from PIL import Image, ImageOps  # arrays from .npy files do without
+    from PIL import Image  # arrays from .npy files do without
 
     if std == 0:
         raise ValueError("--std is 0; pixel values are divided by it")
     height, width, channels = _image_shape(info)
     try:
         with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image).convert(MODES[channels])
+            upright = _upright(image, channels)
     except (Image.DecompressionBombError, SyntaxError) as error:  # Pillow's words for too large and for damaged
         raise ValueError(f"{path} cannot be decoded: {error}") from error
-    pixels = np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR), np.float32)
-    return _quantized((pixels.reshape(info.shape) - np.float32(mean)) / np.float32(std), info)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    planes = [np.asarray(p.resize((width, height), Image.Resampling.BILINEAR), np.float32) for p in upright]
+    pixels = np.dstack(planes).reshape(info.shape)
+    return _quantized((pixels - np.float32(mean)) / np.float32(std), info)
+
+
+def _upright(image: Image.Image, channels: int) -> list[Image.Image]:
+    """One image with all channels, or one for each, with values of 0 to 255, turned as the camera was held.
+
+    Of 16-bit colours Pillow itself gives the upper 8 bits. Raises ValueError for numbers that have no white.
+    """
+    from PIL import Image, ImageOps
+
+    turned = ImageOps.exif_transpose(image)
+    # Mode I has up to 32 bits, but these formats have 16 at most: Pillow reads them as 0 to 65535.
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        grey = Image.fromarray(np.asarray(turned, np.float32) / np.float32(257))
+        return [grey] * min(channels, 3) + [Image.new("F", grey.size, 255)] * (channels == 4)
+    if image.mode in ("I", "F"):
+        kind = "whole numbers of up to 32 bits" if image.mode == "I" else "floats"
+        raise ValueError(f"its pixels are {kind}, and which of them is white is not known; give it as a .npy file")
+    return [turned.convert(MODES[channels])]
 
 
 def _image_shape(info: TensorInfo) -> tuple[int, int, int]:

@@ -14,12 +14,14 @@ from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import Array, Graph, Tensor, remove_dead
+from tflgpu.graph.ir import Array, EpilogueOp, Graph, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Model, Operator
 from tflgpu.model.quantization import (
     KEEPS_QUANTA,
     Grid,
+    clamp_op,
+    clamps,
     dequantize_op,
     grid_of,
     is_quantized,
@@ -35,6 +37,9 @@ EVALUATORS: dict[str, Callable[..., Array]] = {
     "DEQUANTIZE": lambda x: x.astype(np.float32),
 }
 
+# Callers know the range that a model takes: to clamp its input would be a kernel more.
+UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integers would do: it is an input of the model"
+
 
 def lower(
     model: Model,
@@ -46,7 +51,8 @@ def lower(
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
-    simulate: round every quantized activation to the values its type can hold, as integer kernels would.
+    simulate: round every quantized activation to the values its type can hold, as integer kernels would; else it is
+        clamped to their range.
     shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
         tensor's shape is then not believed.
     grids: float inputs that callers give as integers, by the file's tensor index.
@@ -72,6 +78,7 @@ class _Lowering:
         self.shapes = shapes
         self.grids = grids
         self.believes_shapes = not shapes  # what the file declares of activations' shapes
+        self.notes: dict[int, tuple[str, ...]] = {}  # by operator
         self.graph = GraphBuilder(self.subgraph)
 
     def run(self) -> Lowered:
@@ -120,7 +127,8 @@ class _Lowering:
         split = len(operator.inputs)
         inputs, outputs = tuple(names[:split]), tuple(names[split:])
         code, version = operator.code, operator.version
-        return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), operator.is_custom)
+        notes = self.notes.get(operator.index, ())
+        return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom)
 
     def _lower(self, operator: Operator) -> list[str]:
         if operator.code in VARIABLE_OPERATORS:
@@ -198,15 +206,30 @@ class _Lowering:
                 self.believes_shapes = False
             if result.dtype != view_dtype(target):
                 raise ModelError(f"{where} gives {result.dtype} values, but the file declares {target.dtype}")
-            self.graph.bind(target.index, self._rounded(operator, self.graph.tensors[result.id], target))
+            self.graph.bind(target.index, self._held(operator, self.graph.tensors[result.id], target))
         for position, value in emitter.assigned.items():
             target = self.subgraph.tensors[operator.inputs[position]]
-            self.graph.bind(target.index, self._rounded(operator, self.graph.tensors[value.id], target))
+            self.graph.bind(target.index, self._held(operator, self.graph.tensors[value.id], target))
         return []
 
-    def _rounded(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
-        """``result`` under the file's name, and simulated if the file has it quantized."""
-        if not self.simulate or not is_quantized(target) or operator.code in KEEPS_QUANTA:
+    def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
+        """``result`` under the file's name: if it is quantized there, rounded to its grid or clamped to its range."""
+        op = self._hold(operator, target) if is_quantized(target) else None
+        if op is None:
             return replace(result, name=target.name)
-        simulated = Tensor(next(self.graph.ids), target.name, result.shape, precise=result.precise)
-        return self.graph.add_map(result, simulated, simulate_op(grid_of(target)), operator=operator.index)
+        held = Tensor(next(self.graph.ids), target.name, result.shape, precise=result.precise)
+        return self.graph.add_map(result, held, op, operator=operator.index)
+
+    def _hold(self, operator: Operator, target: FileTensor) -> EpilogueOp | None:
+        """What integer kernels do to a result besides computing it, as far as the options ask for it."""
+        grid = grid_of(target)
+        if self.simulate:
+            return None if operator.code in KEEPS_QUANTA else simulate_op(grid)
+        inputs = [i for i in operator.inputs if i >= 0]
+        if not clamps(operator.code, [self.subgraph.tensors[i] for i in inputs], target):
+            return None
+        if operator.code == "QUANTIZE" and inputs[0] in self.subgraph.inputs:
+            low, high = grid.range
+            self.notes[operator.index] = (UNCLAMPED.format(name=target.name, low=low, high=high),)
+            return None
+        return clamp_op(grid)

@@ -20,7 +20,10 @@ KNOWN_CUSTOM = frozenset(
 
 @dataclass(frozen=True)
 class Entry:
-    """What the lowering decided about one operator of the model."""
+    """What the lowering decided about one operator of the model.
+
+    reasons: why it cannot run on the device. notes: how its result may differ from that of the file's integers.
+    """
 
     index: int
     code: str
@@ -28,6 +31,7 @@ class Entry:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     reasons: tuple[str, ...]
+    notes: tuple[str, ...]
     custom: bool
 
 

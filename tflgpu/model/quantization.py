@@ -7,6 +7,7 @@ converted on the device.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,17 @@ class Grid:
         """The least and the greatest q."""
         limits = np.iinfo(self.dtype)
         return float(limits.min), float(limits.max)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest of these numbers. Zero is always between them, whatever zero point a file has."""
+        low, high = (self.scale * (q - self.zero) for q in self.limits)
+        return min(low, 0.0), max(high, 0.0)
+
+    def holds(self, other: Grid) -> bool:
+        """Whether all numbers of ``other`` are in this grid's range, to which they are perhaps rounded."""
+        (low, high), (least, greatest) = self.range, other.range
+        return low - self.scale / 2 <= least and greatest <= high + self.scale / 2
 
     @property
     def outgrows_half(self) -> bool:
@@ -69,6 +81,32 @@ KEEPS_QUANTA = frozenset(
     )
 )
 
+# Operators whose grid follows from the type of their result alone: what they compute is in its range up to rounding.
+HAVE_FIXED_GRIDS = frozenset(("L2_NORMALIZATION", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"))
+
+# Operators that compute nothing beyond the range of their inputs and zero.
+STAY_IN_RANGE = frozenset(
+    (
+        "AVERAGE_POOL_2D",
+        "CONCATENATION",
+        "MAXIMUM",
+        "MEAN",
+        "MINIMUM",
+        "PACK",
+        "PADV2",
+        "QUANTIZE",
+        "REDUCE_MAX",
+        "REDUCE_MIN",
+        "RELU",
+        "RELU6",
+        "RELU_0_TO_1",
+        "RESIZE_BILINEAR",
+        "SELECT",
+        "SELECT_V2",
+        "WHERE",
+    )
+)
+
 
 def is_quantized(tensor: FileTensor) -> bool:
     """Whether the tensor's integers stand for real numbers. int32 and int64 do so only in a constant: a bias."""
@@ -99,6 +137,19 @@ def grid_of(tensor: FileTensor) -> Grid:
     return Grid(tensor.dtype, tensor.quantization.scale[0], float(tensor.quantization.zero_point[0]))
 
 
+def clamps(code: str, inputs: Iterable[FileTensor], result: FileTensor) -> bool:
+    """Whether the integers of ``result`` clamp what operator ``code`` computes, perhaps in place of an activation.
+
+    Converters leave out an activation such as RELU6 if the range of the grid is that of the activation.
+    inputs: the operator's.
+    """
+    if code in KEEPS_QUANTA or code in HAVE_FIXED_GRIDS:
+        return False
+    grid = grid_of(result)
+    floats = [t for t in inputs if view_dtype(t) == "float32"]
+    return code not in STAY_IN_RANGE or not all(is_quantized(t) and grid.holds(grid_of(t)) for t in floats)
+
+
 def dequantize_op(grid: Grid) -> EpilogueOp:
     """From the integers of the grid to real numbers."""
     return EpilogueOp("dequantize", (Value(0),), (grid.scale, grid.zero))
@@ -112,3 +163,8 @@ def quantize_op(grid: Grid) -> EpilogueOp:
 def simulate_op(grid: Grid) -> EpilogueOp:
     """From real numbers to the nearest ones on the grid, within the range of its integer type."""
     return EpilogueOp("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))
+
+
+def clamp_op(grid: Grid) -> EpilogueOp:
+    """From real numbers to the nearest ones within the range of the grid, without rounding."""
+    return EpilogueOp("clamp", (Value(0),), grid.range)

@@ -114,6 +114,7 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "relu6": EpilogueFunction(lambda x: np.clip(x, 0, 6), True),
     "relu_n1_to_1": EpilogueFunction(lambda x: np.clip(x, -1, 1), True),
     "relu_0_to_1": EpilogueFunction(lambda x: np.clip(x, 0, 1), True),
+    "clamp": EpilogueFunction(np.clip, True),  # between a number up to 0 and one from 0
     "leaky_relu": EpilogueFunction(_prelu, True),
     "hard_swish": EpilogueFunction(lambda x: x * np.clip(x + 3, 0, 6) / 6, True),
     "elu": EpilogueFunction(_elu, True),

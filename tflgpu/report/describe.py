@@ -85,7 +85,9 @@ def _operators(
         return "cpu" if entry.index in on_cpu else "device"
 
     return tuple(
-        OperatorReport(e.index, e.code, e.version, place(e), launches.get(e.index), e.reasons, e.inputs, e.outputs)
+        OperatorReport(
+            e.index, e.code, e.version, place(e), launches.get(e.index), e.reasons, e.notes, e.inputs, e.outputs
+        )
         for e in entries
     )
 

@@ -53,6 +53,7 @@ class OperatorReport:
 
     device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
     kernel: number of the launch that computes it, None if it needs none. reasons: why it cannot run on the device.
+    notes: with ``Options(quantized="float")``, what quantization clamps and the device does not.
     inputs, outputs: names of tensors.
     """
 
@@ -62,6 +63,7 @@ class OperatorReport:
     device: str
     kernel: int | None
     reasons: tuple[str, ...]
+    notes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
@@ -140,10 +142,10 @@ class Report:
         return {"format": FORMAT} | asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons"]
+        lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons and notes"]
         for o in self.operators:
             kernel = "" if o.kernel is None else str(o.kernel)
-            reasons = "; ".join(o.reasons)
+            reasons = "; ".join((*o.reasons, *o.notes))
             lines.append(f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {reasons}".rstrip())
         lines.append(self.places)
         if self.kernels is not None:

@@ -1,0 +1,103 @@
+"""What ``Options(quantized="float")`` keeps of quantization: the range of an activation's integers, unrounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tflgpu
+from tflgpu.frontend.lower import lower
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder, Quantization
+from tflgpu.options import Options
+
+Floats = NDArray[np.float32]
+RELU6 = Quantization([6 / 255], [-128])  # the range that a converter leaves of it
+NARROW, WIDE = Quantization([1 / 128], [0]), Quantization([1 / 16], [0])
+SHAPE = (1, 3, 5, 6)
+ADD = {"fused_activation_function": "NONE"}
+POOL = {"padding": "VALID", "stride_h": 1, "stride_w": 1, "filter_height": 1, "filter_width": 1} | ADD
+
+
+def run(model: bytes, x: Floats, device_name: str, precision: str = "fp32", kernels: str = "auto") -> Floats:
+    """The single output."""
+    options = Options(quantized="float", device=device_name, precision=precision, kernels=kernels)
+    (result,) = tflgpu.compile(model, options).run(x).values()
+    return result
+
+
+def chain(*operators: tuple[str, Quantization, dict[str, object]]) -> bytes:
+    """Operators one behind the other, the first of a float; an ADD adds its input to itself. The result is a float."""
+    builder = ModelBuilder()
+    value = builder.input(SHAPE)
+    for code, quantization, options in operators:
+        result = builder.tensor(SHAPE, "int8", name=code, quantization=quantization)
+        builder.op(code, [value] * (2 if code in ("ADD", "MAXIMUM") else 1), [result], options)
+        value = result
+    output = builder.tensor(SHAPE)
+    builder.op("DEQUANTIZE", [value], [output])
+    return builder.finish([output])
+
+
+def numbers() -> Floats:
+    return np.random.default_rng(0).uniform(-5, 5, SHAPE).astype(np.float32)
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "gpu"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("fp16", 1e-2)])
+def test_a_range_is_an_activation(precision: str, tolerance: float, kernels: str, device_name: str) -> None:
+    x = numbers()
+    got = run(chain(("QUANTIZE", WIDE, {}), ("ADD", RELU6, ADD)), x, device_name, precision, kernels)
+    np.testing.assert_allclose(got, np.clip(2 * x, 0, 6), atol=tolerance)
+    assert (got > 0).any() and (got == 0).any() and len(np.unique(got)) > 20, "not a grid"
+
+
+def test_nan_passes(device_name: str) -> None:
+    x = np.full(SHAPE, np.nan, np.float32)
+    assert np.isnan(run(chain(("QUANTIZE", WIDE, {}), ("ADD", RELU6, ADD)), x, device_name)).all()
+
+
+def clamped(model: bytes) -> list[str]:
+    """The names of tensors that the first stage of compiling clamps."""
+    graph = lower(read_model(model), simulate=False).graph
+    return [graph[n.output].name for n in graph.nodes if any(op.function == "clamp" for op in n.epilogue)]
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "before", "after", "expected"),
+    [
+        ("LOGISTIC", {}, NARROW, NARROW, False),  # whose grid is always the same
+        ("RESHAPE", {"new_shape": SHAPE}, NARROW, NARROW, False),
+        ("MAXIMUM", {}, NARROW, WIDE, False),  # no number beyond those that it is given
+        ("MAXIMUM", {}, WIDE, NARROW, True),
+        ("AVERAGE_POOL_2D", POOL, NARROW, NARROW, False),
+        ("QUANTIZE", {}, NARROW, WIDE, False),
+        ("QUANTIZE", {}, WIDE, NARROW, True),
+        ("ADD", ADD, NARROW, NARROW, True),
+    ],
+)
+def test_only_results_that_can_be_outside_are_clamped(
+    code: str, options: dict[str, object], before: Quantization, after: Quantization, expected: bool
+) -> None:
+    model = chain(("QUANTIZE", before, {}), ("ADD", before, ADD), (code, after, options))
+    assert clamped(model)[1:] == [code] * expected
+
+
+@pytest.mark.parametrize("zero", [-900, 300])
+def test_a_zero_point_beyond_the_type_still_leaves_zero_in_range(zero: int, device_name: str) -> None:
+    """Kernels count on a clamp to keep zeros, which the lanes past the last channel are."""
+    got = run(chain(("QUANTIZE", WIDE, {}), ("ADD", Quantization([1.0], [zero]), ADD)), numbers(), device_name)
+    assert np.isfinite(got).all()
+
+
+def test_the_report_names_what_is_not_clamped(device_name: str) -> None:
+    """The caller's own numbers: a kernel would do nothing else to them."""
+    model = chain(("QUANTIZE", WIDE, {}), ("ADD", RELU6, ADD))
+    report = tflgpu.compile(model, Options(quantized="float", device=device_name)).report
+    assert report.kernels == 1
+    assert [o.notes for o in report.operators if o.notes] == [
+        ("'QUANTIZE' is not clamped to -8..7.9375, which its integers would do: it is an input of the model",)
+    ]
+    assert "not clamped to -8..7.9375" in str(report)
+    assert not any(o.notes for o in tflgpu.inspect(model).operators)
