@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.ops import reference
+from tests.ops import reference, windows
 from tests.ops.case import Net, Row, Tensor, exact, largest
-from tests.ops.reference import Window
 from tests.ops.strategies import FEATURE_MAP, UP_TO_RANK_FOUR, shapes
 from tests.ops.tolerance import EXACT
+from tests.ops.windows import Window
 
 _ANY_SHAPE = st.one_of(FEATURE_MAP, shapes())
 _BEYOND = (np.nan, np.inf, -np.inf, 300, -300, 127.9, 128, -128.9, 255.9, 256, -0.9, 40000, -40000, 70000, 3e9, -3e9)
@@ -93,7 +93,7 @@ def conv_2d_grouped_of_infinity(net: Net, runtime: bool = False) -> Tensor:
     x, w = net.input(values), Window(net.draw(st.sampled_from(((1, 1), (3, 3)))), padding="SAME")
     filters = np.abs(net.normal((outputs, *w.kernel, depth), 3 / np.sqrt(depth * w.kernel[0] * w.kernel[1])))
     kernel, bias = (net.input if runtime else net.constant)(filters), net.constant(np.zeros(outputs, np.float32))
-    value = reference.conv_2d(x.value, kernel.value, bias.value, w)
+    value = windows.conv_2d(x.value, kernel.value, bias.value, w)
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
     size = largest(values) * largest(filters)
     net.litert_differs = "its clamps may make an infinity the largest finite number"
