@@ -13,11 +13,14 @@ from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.ops.test_ops import FAMILIES, PRECISIONS
 from tests.ops.tolerance import check
+from tests.quick import on_first_runtime
 
 FIRST_OF_OPERATOR = {row.op: row.name for row in reversed(ROWS)}
 
 
-@pytest.mark.quick(lambda row, device_name: row.name == FIRST_OF_OPERATOR[row.op] and device_name.startswith("Intel"))
+@pytest.mark.quick(
+    when=lambda row, device_name: row.name == FIRST_OF_OPERATOR[row.op] and on_first_runtime(device_name)
+)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @given(data=st.data())
 def test_each_input_can_be_a_constant(row: Row, device_name: str, data: st.DataObject) -> None:
