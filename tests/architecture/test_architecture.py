@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plugins": {"errors"},
     "graph": set(),
     "model": {"errors", "graph"},
-    "ops": {"graph", "model", "plugins"},
+    "ops": {"graph", "model", "plugins", "target"},
     "kernels": {"graph", "ops", "target"},
     "passes": {"graph", "kernels", "ops"},
     "plan": {"graph", "kernels", "ops", "target"},

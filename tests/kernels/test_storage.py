@@ -80,7 +80,7 @@ def test_weights_are_as_precise_as_what_they_meet(dtype: str, expected: str) -> 
 
 @pytest.mark.parametrize(
     ("dtype", "expected"),
-    [("float64", "float"), ("float16", "half"), ("uint16", "ushort"), ("uint32", "int"), ("int64", "int")],
+    [("float64", "double"), ("float16", "half"), ("uint16", "ushort"), ("uint32", "uint"), ("int64", "long")],
 )
 def test_elements_of_graph_inputs(dtype: str, expected: str) -> None:
     builder = ModelBuilder()

@@ -124,7 +124,7 @@ class Net:
             options["fused_activation_function"] = activation
         if activation == "TANH":
             self.litert_differs = "the CPU kernels leave a fused TANH out"
-        self._magnitude = max(self._magnitude, magnitude, largest(value))
+        self._magnitude = max(self._magnitude, magnitude, largest(value) if value.dtype.kind == "f" else 0.0)
         self._terms = max(self._terms, terms)
         self._log.append(f"{code}{[x and x.shape for x in inputs]} {options} -> {value.shape}")
         result = np.asarray(ACTIVATIONS[activation](value) if activation else value)

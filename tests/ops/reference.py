@@ -120,7 +120,8 @@ def cumsum(x: NDArray[Any], axis: int, exclusive: bool, reverse: bool) -> NDArra
 
 def top_k(x: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """The greatest of the last axis in descending order, of equal ones the first; and where they stood."""
-    order = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    descending = -x if x.dtype.kind == "f" else ~x  # the least integer has no negative
+    order = np.argsort(descending, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)
 
 

@@ -10,6 +10,7 @@ from tflgpu.codegen.environment import template_folder
 # What surrounds kernels: the prelude, and what makes one launch of them all.
 SURROUNDINGS = {
     "access/storage",
+    "access/wide_storage",
     "executor/grid",
     "executor/persistent",
     "nvidia/grid_ptx",

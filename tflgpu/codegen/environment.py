@@ -21,13 +21,15 @@ def template_folder() -> Path:
 
 
 def literal(value: Any) -> Any:
-    """A float as a C literal of type float, so that no template can forget the suffix; anything else unchanged."""
+    """A float as a C literal of type float, so that no template can forget the suffix; an integer as a C expression."""
     if isinstance(value, float):
         if isnan(value):
             return "NAN"
         if isinf(value):
             return "INFINITY" if value > 0 else "-INFINITY"
         return f"{value!r}f"
+    if isinstance(value, int) and value == -(2**63):
+        return "LONG_MIN"  # C has no literal for it
     return value
 
 

@@ -19,7 +19,7 @@ from tflgpu.codegen.environment import environment, literal, literals
 from tflgpu.kernels.architecture import prelude_templates
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
-from tflgpu.target import Target
+from tflgpu.target import WIDE, Target, VectorType, vector_type
 
 PLACEHOLDER = "KERNEL"
 
@@ -71,7 +71,10 @@ def render(plan: Plan) -> KernelSource:
             texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
             functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.workspace)
         names.append(name)
-    return KernelSource(prelude(plan.target), tuple(functions.values()), tuple(names))
+    types = {vector_type(a.type) for k in plan.kernels for a in k.arguments}
+    wide = WIDE & (types | {op.type for k in plan.kernels for op in k.epilogue})
+    text = prelude(plan.target) + (_wide_prelude(wide) if wide else "")
+    return KernelSource(text, tuple(functions.values()), tuple(names))
 
 
 @cache
@@ -79,6 +82,12 @@ def prelude(target: Target) -> str:
     """The text that every program for ``target`` begins with: access to memory, then that of its architectures."""
     names = ("access/storage", *prelude_templates(target))
     return "\n".join(environment().get_template(f"{name}.cl.j2").render() for name in names)
+
+
+@cache
+def _wide_prelude(types: frozenset[VectorType]) -> str:
+    """Access to elements of these types, which few programs need and not every device has."""
+    return "\n" + environment().get_template("access/wide_storage.cl.j2").render(types=sorted(types))
 
 
 def _render_tile(planned: PlannedKernel) -> str:
@@ -99,6 +108,8 @@ def _render_tile(planned: PlannedKernel) -> str:
                     "operands": op.operands,
                     "parameters": list(map(literal, op.parameters)),
                     "type": op.type,
+                    "source": op.source,
+                    "wide": bool(WIDE & {op.type, op.source}),
                 }
                 for op in planned.epilogue
             ],

@@ -24,7 +24,8 @@ class Frontend:
     """A model lowered as a whole: what decides which of its operators go to the device.
 
     shapes: of inputs that differ from the file's; grids: what the integers that callers give for float inputs stand
-    for; both by the file's tensor index. lowered: the graph, and the obstacles of each operator.
+    for; both by the file's tensor index. missing_types: element types that the device does not have. lowered: the
+    graph, and the obstacles of each operator.
     """
 
     options: Options
@@ -32,6 +33,7 @@ class Frontend:
     entry: EntryPoint
     shapes: Mapping[TensorIndex, Shape]
     grids: Mapping[TensorIndex, Grid]
+    missing_types: tuple[str, ...]
     lowered: Lowered
 
     @property
@@ -83,24 +85,28 @@ class Frontend:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
         simulate = self.options.quantized == "simulate"
-        part = lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids)
+        absent = self.missing_types
+        part = lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids, missing_types=absent)
         assert not part.obstacles, part.obstacles
         return part
 
 
-def lower_model(model: Model, options: Options) -> Frontend:
+def lower_model(model: Model, options: Options, missing_types: tuple[str, ...] = ()) -> Frontend:
     """Lower the entry point that ``options`` name, as a whole.
+
+    missing_types: element types that the device does not compute with.
 
     Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
     """
     entry = entry_point(model, options.signature, options.outputs)
     shapes = requested_shapes(entry, options)
     grids = _grids(entry, options.uint8_inputs or {})
-    lowered = lower(model, entry, simulate=options.quantized == "simulate", shapes=shapes, grids=grids)
+    simulate = options.quantized == "simulate"
+    lowered = lower(model, entry, simulate=simulate, shapes=shapes, grids=grids, missing_types=missing_types)
     lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
     if options.batch is not None and shapes and not lowered.obstacles:
         check_batch(lowered, options.batch)
-    return Frontend(options, model, entry, shapes, grids, lowered)
+    return Frontend(options, model, entry, shapes, grids, missing_types, lowered)
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -30,6 +30,7 @@ from tflgpu.model.quantization import (
     view_dtype,
 )
 from tflgpu.ops import Emit, Emitter, Site, find_operator
+from tflgpu.ops.limits import storage_reasons
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
 EVALUATORS: dict[str, Callable[..., Array]] = {
@@ -48,6 +49,7 @@ def lower(
     simulate: bool = True,
     shapes: Mapping[int, Shape] = MappingProxyType({}),
     grids: Mapping[int, Grid] = MappingProxyType({}),
+    missing_types: Collection[str] = (),
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
@@ -56,10 +58,11 @@ def lower(
     shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
         tensor's shape is then not believed.
     grids: float inputs that callers give as integers, by the file's tensor index.
+    missing_types: element types that the device does not compute with.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, simulate, shapes, grids).run()
+    return _Lowering(model, entry, simulate, shapes, grids, missing_types).run()
 
 
 class _Lowering:
@@ -70,6 +73,7 @@ class _Lowering:
         simulate: bool,
         shapes: Mapping[int, Shape],
         grids: Mapping[int, Grid],
+        missing_types: Collection[str],
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
@@ -77,6 +81,7 @@ class _Lowering:
         self.simulate = simulate
         self.shapes = shapes
         self.grids = grids
+        self.missing_types = missing_types
         self.believes_shapes = not shapes  # what the file declares of activations' shapes
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
         self.graph = GraphBuilder(self.subgraph)
@@ -141,13 +146,24 @@ class _Lowering:
             if operator.is_custom and operator.code not in KNOWN_CUSTOM:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
-        reasons = op.obstacles(site)
+        reasons = [*op.obstacles(site), *self._limits(site)]
         return reasons or self._emit(operator, op.emit, site)
+
+    def _limits(self, site: Site) -> Iterator[str]:
+        """Obstacles in what the device, or any kernel, can hold."""
+        inputs = [t for t in site.inputs if t is not None]
+        yield from self._missing((*(t.dtype for t in inputs if not t.is_constant), *site.output_types))
+        for tensor in inputs:
+            yield from storage_reasons("input", tensor.shape)
+
+    def _missing(self, dtypes: Iterable[str]) -> Iterator[str]:
+        for dtype in sorted(set(dtypes) & set(self.missing_types)):
+            yield f"the device does not compute with {dtype}"
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
         entry = EntryPoint(index, self.model.subgraphs[index].operators, (), ())
-        first = _Lowering(self.model, entry, self.simulate, {}, {})
+        first = _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types)
         obstacles = first.run().obstacles
         return first.graph.variables, obstacles
 
@@ -194,6 +210,10 @@ class _Lowering:
         emitted = emit(site, emitter)
         if emitter.makes_something_of_nothing:
             return ["its result has elements, but its input has none"]
+        if large := [reason for t in emitter.tensors for reason in storage_reasons("result", t.shape)]:
+            return large[-1:]
+        if missing := [*self._missing(t.dtype for t in emitter.tensors)]:
+            return missing
         results = (emitted,) if isinstance(emitted, Tensor) else tuple(emitted)
         where = f"operator {operator.index} {operator.code}"
         if len(results) != len(operator.outputs):

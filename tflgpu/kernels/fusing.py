@@ -65,6 +65,7 @@ def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
             "operands": [{"value": o.index} for o in op.operands if isinstance(o, Value)],
             "parameters": list(op.parameters),
             "type": "float",
+            "wide": False,
         }
         for k, op in enumerate(epilogue)
     ]

@@ -11,7 +11,7 @@ from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import Geometry, pack
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
-from tflgpu.target import HOST_DTYPES, ElementType, Target
+from tflgpu.target import DEVICE_ELEMENTS, HOST_DTYPES, WIDE, ElementType, Target, vector_of
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
@@ -21,6 +21,8 @@ def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
 
 def constant_element(dtype: str) -> ElementType:
     """The element type of a constant in device memory where nothing asks for another."""
+    if vector_of(dtype) in WIDE:
+        return DEVICE_ELEMENTS[dtype]
     kind = np.dtype(dtype).kind
     return "float" if kind == "f" else "uchar" if kind == "b" else "int"
 
@@ -102,7 +104,7 @@ class Request:
             return self.activation(name, index)
         element = constant_element(data.dtype.name)
         if element != "float":
-            return Argument(name, element, None, pack(data.astype(np.int32)))
+            return Argument(name, element, None, pack(data.astype(HOST_DTYPES[element])))
         small = data.size <= max(data.shape, default=1)
         return Argument(name, "float" if small else self.target.storage, None, pack(data.astype(np.float32)))
 

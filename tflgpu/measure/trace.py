@@ -53,7 +53,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     """
     device = choose(options.device)
     session, target = open_session(device), device.target(options)
-    frontend = lower_model(read_model(model), options)
+    frontend = lower_model(read_model(model), options, target.missing_types)
     values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
     found: list[Result] = []
     for partition in frontend.partitions():

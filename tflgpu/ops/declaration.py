@@ -169,12 +169,12 @@ FLOATS = frozenset(("float32",))
 
 INDICES = frozenset(("int16", "int32", "int64", "uint8"))
 
-# The element types that kernels compute with; 64-bit integers have 32 bits on the device.
+# The element types that kernels compute with.
 INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8"))
 
 NUMBERS = FLOATS | INTEGERS
 
-# The element types that kernels move. A uint32 is the int of the same bits there, a float64 a float.
+# The element types that kernels move.
 ANY = NUMBERS | {"bool", "float16", "float64", "uint16", "uint32"}
 
 

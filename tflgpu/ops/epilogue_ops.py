@@ -6,7 +6,7 @@ Each has a numpy definition here, for constants, and a macro of the same name fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import erf
 from typing import Any, Literal
@@ -14,16 +14,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tflgpu.target import VectorType, vector_of
+
 Array = NDArray[Any]
 
-Result = Literal["first", "second", "float", "int"]
+Result = Literal["first", "second", "float", "int", "long", "uint", "double"]
 
 
 @dataclass(frozen=True)
 class EpilogueFunction:
     """An elementwise function.
 
-    evaluate: ``evaluate(*operands, *parameters)`` in numpy.
+    evaluate: ``evaluate(*operands, *parameters)`` in numpy; see :func:`apply`.
     keeps_zero: the result is zero wherever all operands are.
     result: the result's type: that of the first or second operand, or a fixed one. Truth values are the ints 0 and 1.
     """
@@ -85,16 +87,50 @@ def _minimum(x: Array, y: Array) -> Array:
     return np.where(x < y, x, y)
 
 
-def _saturated(dtype: type[np.integer[Any]]) -> Callable[[Array], Array]:
+def _divisor(y: Array) -> Array:
+    """What integers are divided by: 1 for 0, as on the device."""
+    return np.where(y == 0, np.ones_like(y), y)
+
+
+def _div(x: Array, y: Array) -> Array:
+    """Quotients of integers are truncated."""
+    if x.dtype.kind == "f":
+        return np.asarray(x / y)
+    y = _divisor(y)
+    floor = x // y
+    return np.asarray(floor + ((x % y != 0) & ((x < 0) != (y < 0))))
+
+
+def _floor_div(x: Array, y: Array) -> Array:
+    return np.asarray(np.floor(x / y) if x.dtype.kind == "f" else x // _divisor(y))
+
+
+def _floor_mod(x: Array, y: Array) -> Array:
+    return np.asarray(np.mod(x, y if x.dtype.kind == "f" else _divisor(y)))
+
+
+def _pow(x: Array, y: Array) -> Array:
+    return np.asarray(np.power(x, y if x.dtype.kind == "f" else np.maximum(y, 0)))
+
+
+def _saturated(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
     """A float as the nearest integer towards zero that ``dtype`` holds; NaN is the greatest, as in TFLite."""
     limits = np.iinfo(dtype)
-    return lambda x: np.asarray(np.clip(np.trunc(np.where(np.isnan(x), np.inf, x)), limits.min, limits.max))
+
+    def saturated(x: Array) -> Array:
+        if x.dtype.kind != "f":
+            return np.clip(x, limits.min, limits.max).astype(dtype)
+        below, above = x < limits.min, ~(x < limits.max + 1)  # the limits are exact in double, unlike limits.max
+        inside = np.where(below | above, 0.0, x).astype(dtype)
+        return np.asarray(np.where(below, limits.min, np.where(above, limits.max, inside)), dtype)
+
+    return saturated
 
 
-def _to_uint32(x: Array) -> Array:
-    """The nearest integer towards zero, up to the largest unsigned number; negative ones wrap around, NaN is 0."""
-    whole = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), np.iinfo(np.int32).min, np.iinfo(np.uint32).max)
-    return np.asarray(whole % 2.0**32)
+def _whole(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
+    """A number as ``dtype``: floats saturate, integers keep their low bits."""
+    saturated = _saturated(dtype)
+    return lambda x: saturated(x) if x.dtype.kind == "f" else x.astype(dtype)
 
 
 def _wrap(dtype: type[np.signedinteger[Any] | np.unsignedinteger[Any]]) -> Callable[[Array], Array]:
@@ -106,7 +142,7 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "add": EpilogueFunction(np.add, True),
     "sub": EpilogueFunction(np.subtract, True),
     "mul": EpilogueFunction(np.multiply, True),
-    "div": EpilogueFunction(np.divide, False),
+    "div": EpilogueFunction(_div, False),
     "maximum": EpilogueFunction(_maximum, True),
     "minimum": EpilogueFunction(_minimum, True),
     "prelu": EpilogueFunction(_prelu, True),
@@ -125,10 +161,10 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "sqrt": EpilogueFunction(np.sqrt, True),
     "rsqrt": EpilogueFunction(lambda x: 1 / np.sqrt(x), False),
     "square": EpilogueFunction(np.square, True),
-    "pow": EpilogueFunction(np.power, False),
+    "pow": EpilogueFunction(_pow, False),
     "atan2": EpilogueFunction(np.arctan2, True),
-    "floor_div": EpilogueFunction(lambda x, y: np.floor(x / y), False),
-    "floor_mod": EpilogueFunction(np.mod, False),
+    "floor_div": EpilogueFunction(_floor_div, False),
+    "floor_mod": EpilogueFunction(_floor_mod, False),
     "gelu": EpilogueFunction(_gelu, True),
     "gelu_approximate": EpilogueFunction(_gelu_approximate, True),
     "equal": EpilogueFunction(np.equal, False, "int"),
@@ -150,15 +186,17 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "ceil": EpilogueFunction(np.ceil, True),
     "round": EpilogueFunction(np.rint, True),
     "sign": EpilogueFunction(np.sign, True),
-    "to_float": EpilogueFunction(lambda x: np.asarray(x, np.float64), True, "float"),
-    "unsigned_to_float": EpilogueFunction(lambda x: np.asarray(x % 2.0**32, np.float64), True, "float"),
+    "to_float": EpilogueFunction(lambda x: x.astype(np.float32), True, "float"),
+    "to_double": EpilogueFunction(lambda x: x.astype(np.float64), True, "double"),
     "to_float16": EpilogueFunction(lambda x: np.asarray(x.astype(np.float16), np.float64), True),
-    "to_int": EpilogueFunction(_saturated(np.int32), True, "int"),
+    "to_int": EpilogueFunction(_whole(np.int32), True, "int"),
+    "to_long": EpilogueFunction(_whole(np.int64), True, "long"),
+    "to_uint": EpilogueFunction(_whole(np.uint32), True, "uint"),
+    "to_index": EpilogueFunction(_saturated(np.int32), True, "int"),
     "saturated_int8": EpilogueFunction(_saturated(np.int8), True, "int"),
     "saturated_uint8": EpilogueFunction(_saturated(np.uint8), True, "int"),
     "saturated_int16": EpilogueFunction(_saturated(np.int16), True, "int"),
     "saturated_uint16": EpilogueFunction(_saturated(np.uint16), True, "int"),
-    "to_uint32": EpilogueFunction(_to_uint32, True, "int"),
     "to_int8": EpilogueFunction(_wrap(np.int8), True),
     "to_uint8": EpilogueFunction(_wrap(np.uint8), True),
     "to_int16": EpilogueFunction(_wrap(np.int16), True),
@@ -168,6 +206,35 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "quantize": EpilogueFunction(_quantize, False, "int"),
     "simulate": EpilogueFunction(_simulate, False),
 }
+
+# In what numpy computes for vectors on the device: floats in double, integers with the wrap-around of their vectors.
+_COMPUTED: dict[VectorType, type[np.generic]] = {
+    "float": np.float64,
+    "double": np.float64,
+    "int": np.int32,
+    "long": np.int64,
+    "uint": np.uint32,
+}
+
+
+def computed(x: Array) -> Array:
+    """An array as :func:`apply` takes operands."""
+    return x.astype(_COMPUTED[vector_of(x.dtype.name)])
+
+
+def apply(name: str, operands: Sequence[Array], parameters: Sequence[float]) -> Array:
+    """The result of a function in numpy. Operands and result have the types of :func:`computed`."""
+    function = FUNCTIONS[name]
+    with np.errstate(all="ignore"):  # infinities, NaN and what wraps around are results, as on a device
+        result = function.evaluate(*operands, *parameters)
+        match function.result:
+            case "first":
+                return result.astype(operands[0].dtype)
+            case "second":
+                return result.astype(operands[1].dtype)
+            case fixed:
+                return result.astype(_COMPUTED[fixed])
+
 
 # Values of the schema's ActivationFunctionType; SIGN_BIT (5) has no meaning for floats.
 ACTIVATIONS: dict[int, str] = {0: "", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}

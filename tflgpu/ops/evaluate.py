@@ -9,7 +9,7 @@ import numpy as np
 from tflgpu.graph.ir import Array, Node, Operand, Tensor, Value
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.reduction import evaluate as reduced
-from tflgpu.ops.epilogue_ops import FUNCTIONS
+from tflgpu.ops.epilogue_ops import apply, computed
 from tflgpu.ops.movement.gather import Gather
 from tflgpu.ops.movement.gather import evaluate as gathered
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange
@@ -34,33 +34,25 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
         case Concatenate(axis):
             base = np.concatenate(arrays, axis)
         case Reduce(function, axes):
-            base = reduced(function, arrays[0], axes)
+            base = reduced(function, arrays[0], axes).astype(computed(arrays[0]).dtype)
         case None if node.kind == "reshape":
             base = arrays[0].reshape(output.shape)
         case None if node.kind == "map":
             base = np.broadcast_to(arrays[0], output.shape)
         case _:
             return None
-    return _converted(run_epilogue(node, base, arrays), output.dtype)
-
-
-def _converted(values: Array, dtype: str) -> Array:
-    """``values`` as ``dtype``, in C order. Integers out of its range wrap around, as on the device."""
-    if np.dtype(dtype).kind in "iu" and values.dtype.kind == "f":
-        values = values.astype(np.int64)
-    return np.array(values, dtype, order="C")
+    return np.array(run_epilogue(node, base, arrays), output.dtype, order="C")
 
 
 def run_epilogue(node: Node, base: Array, inputs: list[Array]) -> Array:
-    """The result of a node's epilogue, in double precision. base: the kernel's own result."""
+    """The result of a node's epilogue, floats in double precision. base: the kernel's own result."""
     if not node.epilogue:
         return base
-    values: list[Array] = [base.astype(np.float64)]
+    values: list[Array] = [computed(base)]
 
     def read(operand: Operand) -> Array:
-        return values[operand.index] if isinstance(operand, Value) else inputs[operand.index].astype(np.float64)
+        return values[operand.index] if isinstance(operand, Value) else computed(inputs[operand.index])
 
     for op in node.epilogue:
-        with np.errstate(all="ignore"):  # infinities and NaN are results, as on a device
-            values.append(FUNCTIONS[op.function].evaluate(*map(read, op.operands), *op.parameters))
+        values.append(apply(op.function, [*map(read, op.operands)], op.parameters))
     return values[-1]

@@ -12,22 +12,7 @@ from dataclasses import replace
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
-from tflgpu.target import ElementType, Target
-
-# 64-bit integers are indices and sizes, which 32 bits hold; not every device has 64-bit vectors, or doubles. Kernels
-# that read a uint32 as a number say so themselves.
-_ELEMENTS: dict[str, ElementType] = {
-    "int64": "int",
-    "int32": "int",
-    "uint32": "int",
-    "int16": "short",
-    "uint16": "ushort",
-    "int8": "char",
-    "uint8": "uchar",
-    "bool": "uchar",
-    "float16": "half",
-    "float64": "float",
-}
+from tflgpu.target import DEVICE_ELEMENTS, Target
 
 # Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
 # become equal when rounded to half, and then the place is another one.
@@ -109,6 +94,6 @@ def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
         precise = boundary or origin in copies or origin in compared or graph[origin].precise
-        element = _ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
+        element = DEVICE_ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
         result[tensor] = Storage(geometry, element, boundary and not geometry.is_linear)
     return result

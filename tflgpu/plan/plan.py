@@ -21,13 +21,17 @@ class EpilogueOperand:
 
 @dataclass(frozen=True)
 class PlannedEpilogueOp:
-    """An epilogue op as templates see it: value ``index`` of vector type ``type``; ``parameters`` are numbers."""
+    """An epilogue op as templates see it: value ``index`` of vector type ``type``; ``parameters`` are numbers.
+
+    source: the type of its first operand.
+    """
 
     index: int
     function: str
     operands: tuple[EpilogueOperand, ...]
     parameters: tuple[float, ...]
     type: VectorType
+    source: VectorType
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,12 @@ def _plan_node(
             EpilogueOperand(o.index, None) if isinstance(o, Value) else EpilogueOperand(None, accesses[o.index])
             for o in op.operands
         )
-        result = FUNCTIONS[op.function].result
-        if result == "float" or result == "int":
-            types.append(result)
-        else:
+        source, result = _operand_type(operands[0], types), FUNCTIONS[op.function].result
+        if result == "first" or result == "second":
             types.append(_operand_type(operands[result == "second"], types))
-        epilogue.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1]))
+        else:
+            types.append(result)
+        epilogue.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1], source))
     assert types[-1] == output.vector, f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}"
     planned = tuple(epilogue)
     destination = Destination(output, _is_dirty(kernel, planned, output))

@@ -78,8 +78,6 @@ def device_memory(role: str, info: TensorInfo, array: DeviceArray, session: Sess
     Raises ValueError if the array has another size, element type or context, or is not contiguous.
     """
     what, dtype = f"{role} {info.name!r}", np.dtype(info.dtype)
-    if dtype.itemsize > 4:
-        raise ValueError(f"{what} has element type {dtype}, which the device keeps in 32 bits; only numpy arrays do")
     if isinstance(array, cl.Buffer):
         memory = DeviceMemory(array, 0, info.shape, dtype)
         if array.size != memory.bytes:

@@ -99,7 +99,7 @@ class PinnedTransfer(Transfer):
             if as_it_is and (_is_mapped(array) or self._pins.hold(array)):
                 pinned.append((self._sources[number], array))
             else:
-                view[...] = array  # 64-bit integers have 32 bits on the device
+                view[...] = array
                 staged = True
         if staged:
             for n in self._written:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from tflgpu.target.cost_model import HOPPER, CostModel
-from tflgpu.target.elements import HOST_DTYPES, ITEM_BYTES, ElementType, VectorType, vector_type
+from tflgpu.target.elements import (
+    DEVICE_ELEMENTS,
+    HOST_DTYPES,
+    ITEM_BYTES,
+    WIDE,
+    ElementType,
+    VectorType,
+    vector_of,
+    vector_type,
+)
 from tflgpu.target.target import ExecutorName, Target
 
 __all__ = [
+    "DEVICE_ELEMENTS",
     "HOPPER",
     "HOST_DTYPES",
     "ITEM_BYTES",
+    "WIDE",
     "CostModel",
     "ElementType",
     "ExecutorName",
     "Target",
     "VectorType",
+    "vector_of",
     "vector_type",
 ]

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Literal
 
 # In device memory, by their OpenCL C names.
-ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar"]
+ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar", "long", "uint", "double"]
 
-VectorType = Literal["float", "int"]  # in registers
+VectorType = Literal["float", "int", "long", "uint", "double"]  # in registers
 
-ITEM_BYTES: dict[ElementType, int] = {"float": 4, "half": 2, "int": 4, "short": 2, "ushort": 2, "char": 1, "uchar": 1}
+ITEM_BYTES: dict[ElementType, int] = {
+    "float": 4,
+    "half": 2,
+    "int": 4,
+    "short": 2,
+    "ushort": 2,
+    "char": 1,
+    "uchar": 1,
+    "long": 8,
+    "uint": 4,
+    "double": 8,
+}
 
 # The numpy types of the same elements.
 HOST_DTYPES: dict[ElementType, str] = {
@@ -20,9 +31,40 @@ HOST_DTYPES: dict[ElementType, str] = {
     "ushort": "uint16",
     "char": "int8",
     "uchar": "uint8",
+    "long": "int64",
+    "uint": "uint32",
+    "double": "float64",
 }
+
+# The elements of tensors whose type does not depend on the precision of the plan.
+DEVICE_ELEMENTS: dict[str, ElementType] = {
+    "int64": "long",
+    "int32": "int",
+    "uint32": "uint",
+    "int16": "short",
+    "uint16": "ushort",
+    "int8": "char",
+    "uint8": "uchar",
+    "bool": "uchar",
+    "float16": "half",
+    "float64": "double",
+}
+
+# Vectors of these have functions of their own (templates/access/wide_ops.cl.j2).
+WIDE: frozenset[VectorType] = frozenset(("long", "uint", "double"))
 
 
 def vector_type(element: ElementType) -> VectorType:
-    """What kernels compute with: halves become floats, every integer and truth value an int."""
-    return "float" if element in ("float", "half") else "int"
+    """What kernels compute with: halves become floats, truth values and integers of up to 16 bits ints."""
+    match element:
+        case "float" | "half":
+            return "float"
+        case "long" | "uint" | "double":
+            return element
+        case _:
+            return "int"
+
+
+def vector_of(dtype: str) -> VectorType:
+    """What kernels compute with for tensors of a numpy type."""
+    return vector_type(DEVICE_ELEMENTS.get(dtype, "float"))

@@ -22,6 +22,7 @@ class Target:
         compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
     matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
+    missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     """
 
@@ -31,6 +32,7 @@ class Target:
     executor: ExecutorName = "launch"
     ptx: bool = False
     matrix_unit: str | None = None
+    missing_types: tuple[str, ...] = ()
     cost_model: CostModel = field(default=HOPPER, repr=False)
 
     @property

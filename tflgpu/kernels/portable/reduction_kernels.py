@@ -18,11 +18,14 @@ from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 class Combination:
     """How a reduction joins two elements, by OpenCL expressions.
 
-    neutral: the value that changes no result, for float and int vectors.
+    neutral: the value that changes no result, for vectors of the types of ``_REDUCED``.
     """
 
     expression: str
-    neutral: tuple[str, str] = ("0", "0")
+    neutral: tuple[str, str, str] = ("0", "0", "0")
+
+
+_REDUCED = ("float", "int", "long")
 
 
 # sum_of_squares has no operator of its own: norms are made of it.
@@ -30,11 +33,11 @@ COMBINATIONS = {
     "mean": Combination("%s + %s"),
     "sum": Combination("%s + %s"),
     "sum_of_squares": Combination("%s + %s"),
-    "max": Combination("max(%s, %s)", ("-INFINITY", "INT_MIN")),
-    "min": Combination("min(%s, %s)", ("INFINITY", "INT_MAX")),
-    "prod": Combination("%s * %s", ("1", "1")),
+    "max": Combination("max(%s, %s)", ("-INFINITY", "INT_MIN", "LONG_MIN")),
+    "min": Combination("min(%s, %s)", ("INFINITY", "INT_MAX", "LONG_MAX")),
+    "prod": Combination("%s * %s", ("1", "1", "1")),
     "any": Combination("%s | %s"),
-    "all": Combination("%s & %s", ("1", "1")),
+    "all": Combination("%s & %s", ("1", "1", "1")),
 }
 
 
@@ -50,7 +53,7 @@ def reduce_kernel(request: Request) -> Kernel:
     count = prod(extent for extent, _ in loops)
     kept = access("src", request.input(0).type, source.shape, g.shape, fixed=attributes.axes)
     combination, source_type = COMBINATIONS[attributes.function], request.input(0).vector
-    neutral = combination.neutral[source_type == "int"]
+    neutral = combination.neutral[_REDUCED.index(source_type)]
     unused = channels and neutral != "0" and source.channels % LANES
     sharers, tiles, per_tile = _share(request, g.vec4s, count)
     return Kernel(
@@ -106,12 +109,13 @@ def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
     """How many work-items share one result of ``length`` elements; the number of tiles; results of a tile.
 
     Work-items share a long reduction, and a short one where there are few results: as many as leave one tile for each
-    compute unit. items: the number of results.
+    compute unit. Those of 64 bits are not shared: local memory is laid out for vec4s of 32 bits.
+    items: the number of results.
     """
     target = request.target
     size = target.local_size
     idle = tile_count(items, size) < target.compute_units
-    if target.family == "gpu" and (length >= size or (length >= WARP and idle)):
+    if target.family == "gpu" and request.input(0).vector != "long" and (length >= size or (length >= WARP and idle)):
         counts = (size // n for n in SPLIT_K if size // n >= WARP)
         sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), WARP)
         return sharers, tile_count(items, size // sharers), size // sharers

@@ -92,11 +92,17 @@ INTEGER_TYPES = {
     "SIGN": frozenset(("int32",)),
 }
 
-# On the device a float64 is a float, and a uint32 an int of the same bits: sums and products have the same bits, too.
+_UNSIGNED = frozenset(("uint32",))
+
 OTHER_TYPES = {
-    "ADD": frozenset(("uint32",)),
-    "SUB": frozenset(("uint32",)),
-    "MUL": frozenset(("uint32",)),
+    "ADD": _UNSIGNED,
+    "SUB": _UNSIGNED,
+    "MUL": _UNSIGNED,
+    "DIV": _UNSIGNED,
+    "MAXIMUM": _UNSIGNED,
+    "MINIMUM": _UNSIGNED,
+    "FLOOR_DIV": _UNSIGNED,
+    "FLOOR_MOD": _UNSIGNED,
     "SIGN": frozenset(("float64",)),
     "ATAN2": frozenset(("float64",)),
 }

@@ -10,6 +10,7 @@ from tflgpu.model.quantization import Grid
 from tflgpu.ops.arithmetic.elementwise import broadcast_reasons, map_node
 from tflgpu.ops.declaration import ANY, FLOATS, NUMBERS, Emit, Emitter, Site, declare
 from tflgpu.ops.movement.shaping import reshape_node
+from tflgpu.target import vector_of
 
 COMPARISONS = {
     "EQUAL": "equal",
@@ -63,7 +64,7 @@ def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
 
 
 for _code, _function in COMPARISONS.items():
-    _types = ANY if _code in ("EQUAL", "NOT_EQUAL") else NUMBERS
+    _types = ANY if _code in ("EQUAL", "NOT_EQUAL") else NUMBERS | {"uint32"}
     declare(_code, versions=5, inputs=2, types=_types, reasons=_comparison_reasons)(_comparison(_function))
 
 
@@ -113,21 +114,16 @@ def select_v2(site: Site, emit: Emitter) -> Tensor:
 
 
 def _conversion(source: str, target: str) -> tuple[str, ...]:
-    """Functions of epilogue ops that convert element types: floats saturate, integers wrap around.
-
-    64-bit integers have 32 bits on the device.
-    """
+    """Functions of epilogue ops that convert element types: floats saturate, integers wrap around."""
     if target == "bool":
         return ("to_bool",) if source != "bool" else ()
-    if target in _REAL:
-        to_float = "unsigned_to_float" if source == "uint32" else "to_float"
-        rounded = ("to_float16",) if target == "float16" and source != "float16" else ()
-        return rounded if source in _REAL else (to_float, *rounded)
-    if target == "uint32":
-        return ("to_uint32",) if source in _REAL else ()
-    if source in _REAL:
-        return (f"saturated_{target}",) if target in _NARROW else ("to_int",)
-    return (f"to_{target}",) if target in _NARROW and source not in (target, "bool") else ()
+    if target in _NARROW and source in _REAL:
+        return (f"saturated_{target}",)
+    vector = vector_of(target)
+    whole = (f"to_{vector}",) if vector != vector_of(source) else ()
+    if target == "float16" and source != "float16":
+        return (*whole, "to_float16")
+    return (*whole, f"to_{target}") if target in _NARROW and source not in (target, "bool") else whole
 
 
 def _cast_reasons(site: Site) -> Iterator[str]:

@@ -47,7 +47,7 @@ def l2_normalization(site: Site, emit: Emitter) -> Tensor:
 @declare("LOCAL_RESPONSE_NORMALIZATION", versions=1, inputs=1, reasons=_rank_reasons)
 def local_response_normalization(site: Site, emit: Emitter) -> Tensor:
     x, option = site.input(0), site.options.get
-    attributes = LocalResponse(
-        int(option("radius", 0)), float(option("bias", 0.0)), float(option("alpha", 0.0)), float(option("beta", 0.0))
-    )
+    radius = min(int(option("radius", 0)), x.shape[-1])  # a larger one sees no more channels
+    bias, alpha, beta = (float(option(name, 0.0)) for name in ("bias", "alpha", "beta"))
+    attributes = LocalResponse(radius, bias, alpha, beta)
     return emit.node("local_response", [x], x.shape, attributes)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, EpilogueOp, Tensor
+from tflgpu.graph.ir import Array, EpilogueOp, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import FLOATS, NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.movement.shaping import reshape_node
@@ -56,7 +56,7 @@ def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
     wide: Array = x if x.dtype.kind == "b" else x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
     if function == "mean" and wide.dtype.kind == "i":  # truncated, as in TFLite
         total, count = np.sum(wide, axes, keepdims=True), prod(x.shape[a] for a in axes)
-        return np.asarray(np.sign(total) * (np.abs(total) // count))
+        return np.asarray(total // count + ((total < 0) & (total % count != 0)))
     if function == "sum_of_squares":
         return np.asarray(np.sum(np.square(wide), axes, keepdims=True))
     reducer: Callable[..., Array] = getattr(np, function)
@@ -124,17 +124,26 @@ def _reduction(function: str) -> Emit:
         shape = _reduced_shape(site, axes)
         if x.size == 0:
             return emit.constant(np.full(shape, OF_NOTHING[function](np.dtype(x.dtype)), x.dtype))
+        if function == "mean" and x.dtype == "int32":  # the sum outgrows 32 bits
+            wide = emit.node("map", [x], x.shape, None, (EpilogueOp("to_long", (Value(0),)),), "int64")
+            narrow = (EpilogueOp("to_int", (Value(0),)),)
+            return reshape_node(emit, reduce_node(emit, wide, function, axes, narrow, "int32"), shape)
         return reshape_node(emit, reduce_node(emit, x, function, axes), shape)
 
     return emit_reduction
 
 
 def reduce_node(
-    emit: Emitter, x: Tensor, function: str, axes: tuple[int, ...], epilogue: tuple[EpilogueOp, ...] = ()
+    emit: Emitter,
+    x: Tensor,
+    function: str,
+    axes: tuple[int, ...],
+    epilogue: tuple[EpilogueOp, ...] = (),
+    dtype: str | None = None,
 ) -> Tensor:
-    """``x`` reduced over ``axes`` (non-negative, sorted), which stay with size 1."""
+    """``x`` reduced over ``axes`` (non-negative, sorted), which stay with size 1. dtype: behind the epilogue."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
-    return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue)
+    return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue, dtype)
 
 
 for _code, _function in REDUCERS.items():
@@ -163,13 +172,19 @@ def _arg_extreme_reasons(site: Site) -> Iterator[str]:
         yield f"its input of shape {list(site.input(0).shape)} has nothing to choose from"
 
 
+def widened(dtype: str) -> tuple[EpilogueOp, ...]:
+    """What follows a kernel that computes indices in 32 bits, if they are to be of ``dtype``."""
+    return (EpilogueOp("to_long", (Value(0),)),) if dtype == "int64" else ()
+
+
 def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
         x, axis = site.input(0), single_axis(site)
         assert axis is not None
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         attributes = ArgExtreme(axis, greatest)
-        y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, dtype=site.output_types[0])
+        dtype = site.output_types[0]
+        y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, widened(dtype), dtype)
         return reshape_node(emit, y, before + after)
 
     return emit_arg_extreme

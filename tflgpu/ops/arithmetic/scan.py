@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons
+from tflgpu.ops.arithmetic.reduction import single_axis, single_axis_reasons, widened
 from tflgpu.ops.declaration import NUMBERS, Emitter, Site, declare, static
 
 TYPES = frozenset(("float32", "int32", "int64"))
@@ -55,4 +55,5 @@ def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
     assert k is not None
     shape = (*x.shape[:-1], int(k.reshape(-1)[0]))
     values = emit.node("top_k", [x], shape, TopK("values"))
-    return values, emit.node("top_k", [x], shape, TopK("indices"), dtype=site.output_types[1])
+    dtype = site.output_types[1]
+    return values, emit.node("top_k", [x], shape, TopK("indices"), widened(dtype), dtype)

@@ -10,7 +10,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.declaration import Emitter, Site, declare, static
-from tflgpu.ops.image.window import Window, window_of, window_reasons
+from tflgpu.ops.image.window import Window, reach_reasons, window_of, window_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
 
@@ -139,6 +139,8 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
         yield f"its output shape {list(shape)} does not fit weights {list(weights.shape)}, input {list(image.shape)}"
     elif shape is not None and window_of(site, weights.shape[1:3], shape).output(*shape[1:3]) != image.shape[1:3]:
         yield f"its output shape {list(shape)} does not lead back to the input's {list(image.shape)}"
+    if shape is not None:
+        yield from reach_reasons(window_of(site, weights.shape[1:3], shape), shape)
     yield from bias_reasons(site, 3, weights.shape[0])
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import Site
+from tflgpu.ops.limits import BLOCK_MARGIN, GREATEST_INT
 
 SAME, VALID = 0, 1  # the schema's Padding
 
@@ -83,8 +84,25 @@ def window_reasons(site: Site, kernel: tuple[int, int], image: Shape) -> Iterato
     yield from (f"its {text} must be positive" for text in wrong)
     if site.options.get("padding") not in (SAME, VALID):
         yield "its padding is neither SAME nor VALID"
-    elif not wrong and min(window_of(site, kernel, image).output(image[1], image[2])) < 1:
-        yield f"its window {kernel} is larger than the input {list(image[1:3])}"
+    elif not wrong:
+        window = window_of(site, kernel, image)
+        if min(window.output(image[1], image[2])) < 1:
+            yield f"its window {kernel} is larger than the input {list(image[1:3])}"
+        yield from reach_reasons(window, image)
+
+
+def reach_reasons(window: Window, image: Shape) -> Iterator[str]:
+    """The obstacle that the window reaches further over an NHWC ``image`` than kernels can count."""
+    sides = (sum(window.padding[:2]), sum(window.padding[2:]))
+    for i, out in enumerate(window.output(image[1], image[2])):
+        covered = (window.kernel[i] - 1) * window.dilation[i] + 1
+        reach = (out + BLOCK_MARGIN) * window.stride[i] + covered + sides[i]
+        if reach > GREATEST_INT:
+            yield (
+                f"its window of {window.kernel[i]} pixels, stride {window.stride[i]} and dilation {window.dilation[i]} "
+                f"reaches over {reach} pixels; kernels count to {GREATEST_INT}"
+            )
+            return
 
 
 def _pair(site: Site, pattern: str, default: int = 0) -> tuple[int, int]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil, prod
 
 import numpy as np
 
 from tflgpu.graph.ir import Array, Tensor
 from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers, static
+from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
 
@@ -15,6 +18,8 @@ def _fill_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 0, "shape")
     if site.constant(0) is not None and min(numbers(site, 0), default=0) < 0:
         yield f"its shape {numbers(site, 0)} has a negative size"
+    elif site.constant(0) is not None:
+        yield from made_reasons(prod(numbers(site, 0)))
     if site.input(1).size != 1:
         yield f"its value has shape {list(site.input(1).shape)}; one number was expected"
 
@@ -41,17 +46,25 @@ def shape_(site: Site, emit: Emitter) -> Tensor:
 def _range(site: Site) -> Array | None:
     """The value of a RANGE of constants, None if it is endless."""
     start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0] for i in range(3))
-    if delta == 0 or (limit != start and np.sign(limit - start) != np.sign(delta)):
+    return None if _range_size(site) is None else np.arange(start, limit, delta, dtype=start.dtype)
+
+
+def _range_size(site: Site) -> int | None:
+    """How many numbers a RANGE of constants has, None if it is endless."""
+    start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0].item() for i in range(3))
+    if limit != start and (delta == 0 or (limit > start) != (delta > 0)):
         return None
-    value: Array = np.arange(start, limit, delta, dtype=start.dtype)
-    return value
+    return ceil(Fraction(limit - start) / Fraction(delta)) if delta else None
 
 
 def _range_reasons(site: Site) -> Iterator[str]:
     missing = [text for i, what in enumerate(("start", "limit", "delta")) for text in static(site, i, what)]
     yield from missing
-    if not missing and _range(site) is None:
+    size = None if missing else _range_size(site)
+    if not missing and size is None:
         yield "its numbers are without end"
+    elif size is not None:
+        yield from made_reasons(size)
 
 
 @declare("RANGE", versions=2, inputs=3, types=ANY, reasons=_range_reasons)

@@ -35,7 +35,7 @@ def _reasons(site: Site) -> Iterator[str]:
         yield f"its paddings {numbers(site, 1)} are not all positive or zero"
 
 
-def _padded(site: Site, emit: Emitter, fill: float) -> Tensor:
+def _padded(site: Site, emit: Emitter, fill: float | int) -> Tensor:
     x, paddings, shape = site.input(0), site.input(1), _padded_shape(site)
     assert shape is not None
     if x.size == 0:
@@ -63,4 +63,4 @@ def _padv2_reasons(site: Site) -> Iterator[str]:
 def padv2(site: Site, emit: Emitter) -> Tensor:
     value = site.constant(2)
     assert value is not None
-    return _padded(site, emit, float(value.reshape(-1)[0]))
+    return _padded(site, emit, value.reshape(-1)[0].item() + 0)  # a truth value becomes a number

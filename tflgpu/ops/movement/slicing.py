@@ -231,11 +231,14 @@ def _starts(emit: Emitter, begin: Tensor, pairs: list[tuple[_Axis, _Range]]) -> 
             size[axis.entry] = axis.size
             least[axis.entry], greatest[axis.entry] = max(0, -reach), axis.size - 1 - max(0, reach)
     inputs = [begin, *map(emit.constant, (np.zeros(1, np.int32), size, least, greatest))]
+    narrow = (EpilogueOp("to_index", (Value(0),)),) if begin.dtype == "int64" else ()
+    n = len(narrow)
     epilogue = (
-        EpilogueOp("less", (Value(0), Input(1))),
-        EpilogueOp("mul", (Value(1), Input(2))),
-        EpilogueOp("add", (Value(0), Value(2))),
-        EpilogueOp("maximum", (Value(3), Input(3))),
-        EpilogueOp("minimum", (Value(4), Input(4))),
+        *narrow,
+        EpilogueOp("less", (Value(n), Input(1))),
+        EpilogueOp("mul", (Value(n + 1), Input(2))),
+        EpilogueOp("add", (Value(n), Value(n + 2))),
+        EpilogueOp("maximum", (Value(n + 3), Input(3))),
+        EpilogueOp("minimum", (Value(n + 4), Input(4))),
     )
-    return emit.node("map", inputs, begin.shape, None, epilogue)
+    return emit.node("map", inputs, begin.shape, None, epilogue, dtype="int32")

@@ -36,7 +36,8 @@ class Device:
     """One OpenCL device.
 
     memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor (unless the caller chooses), ptx
-    is as in :class:`tflgpu.target.Target`; matrix_units says whether it has :data:`MATRIX_UNIT`.
+    is as in :class:`tflgpu.target.Target`; matrix_units says whether it has :data:`MATRIX_UNIT`; int64 and float64 say
+    whether it computes with these.
     """
 
     index: int
@@ -51,6 +52,8 @@ class Device:
     executor: Literal["launch", "auto"]
     ptx: bool
     matrix_units: bool
+    int64: bool
+    float64: bool
     handle: cl.Device = field(compare=False, repr=False)
 
     @property
@@ -73,6 +76,7 @@ class Device:
             executor=self.executor if options.executor == "auto" else options.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
+            missing_types=tuple(name for name in ("int64", "float64") if not getattr(self, name)),
         )
 
 
@@ -125,6 +129,8 @@ def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
         "auto" if ptx else "launch",
         ptx,
         generation >= PTX_HALF_MATRICES,
+        handle.profile == "FULL_PROFILE" or "cles_khr_int64" in handle.extensions.split(),
+        "cl_khr_fp64" in handle.extensions.split(),
         handle,
     )
 

@@ -1,0 +1,133 @@
+"""Numbers that kernels, which count in 32 bits, must not be asked to reach; and types that a device does not have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tflgpu.compiler import compile_model
+from tflgpu.frontend.lower import lower
+from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.target import Target
+
+CODES = ("CONV_2D", "grouped CONV_2D", "DEPTHWISE_CONV_2D")
+
+# In a process of its own, because what goes wrong here kills it.
+RUN = """
+import numpy as np, sys, tflgpu
+from tests.frontend.test_limits import CODES, convolution
+device, *window = sys.argv[1:]
+for code in CODES:
+    for kernels in ("cpu", "gpu"):
+        options = tflgpu.Options(device=device, kernels=kernels, fallback="forbid", cache="off")
+        model = tflgpu.compile(convolution(code, *map(int, window)), options)
+        (y,) = model.run(np.ones((1, 5, 5, 8), np.float32)).values()
+        print(code, kernels, set(y.reshape(-1).tolist()))
+"""
+
+
+def convolution(code: str, dilation: int = 1, stride: int = 1) -> bytes:
+    """A window of 3 by 3 ones over an image of 5 by 5 pixels."""
+    builder = ModelBuilder()
+    shape = {"CONV_2D": (8, 3, 3, 8), "grouped CONV_2D": (8, 3, 3, 4), "DEPTHWISE_CONV_2D": (1, 3, 3, 8)}[code]
+    out = -(-5 // stride)
+    x, y = builder.input((1, 5, 5, 8)), builder.tensor((1, out, out, 8))
+    options = {"padding": "SAME", "dilation_h_factor": dilation, "dilation_w_factor": dilation}
+    inputs = [x, builder.constant(np.ones(shape, np.float32)), builder.constant(np.zeros(8, np.float32))]
+    builder.op(code.split()[-1], inputs, [y], {**options, "stride_h": stride, "stride_w": stride})
+    return builder.finish([y])
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(
+    ("dilation", "stride", "reach"),
+    [(2**29, 1, 2147483670), (2**30, 1, 4294967318), (2**31 - 1, 1, 8589934610), (1, 2**30, 18253611011)],
+)
+def test_a_window_reaches_no_further_than_kernels_count(code: str, dilation: int, stride: int, reach: int) -> None:
+    (reason,) = lower(read_model(convolution(code, dilation, stride))).obstacles
+    assert f"reaches over {reach} pixels; kernels count to 2147483647" in reason
+
+
+@pytest.mark.parametrize(("dilation", "stride", "pixels"), [(2**28, 1, 1), (1, 2**26, 9)])
+def test_windows_that_reach_almost_so_far_stay_in_the_image(
+    device_name: str, dilation: int, stride: int, pixels: int
+) -> None:
+    """Of a large dilation only the pixel in the middle is in the image, of a large stride only the first window."""
+    command = [sys.executable, "-c", RUN, device_name, str(dilation), str(stride)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    channels = {"CONV_2D": 8, "grouped CONV_2D": 4, "DEPTHWISE_CONV_2D": 1}
+    expected = [f"{code} {k} {{{float(channels[code] * pixels)}}}" for code in CODES for k in ("cpu", "gpu")]
+    assert done.stdout.splitlines() == expected
+
+
+def obstacles(code: str, inputs: list[np.ndarray], dtype: str, missing_types: tuple[str, ...] = ()) -> str:
+    """Of operator ``code`` with constant inputs and one that is not, the last one."""
+    builder = ModelBuilder()
+    *constants, last = inputs
+    indices = [*map(builder.constant, constants), builder.input(last.shape, last.dtype.name)]
+    output = builder.tensor((), dtype)
+    builder.op(code, indices, [output])
+    return " ".join(lower(read_model(builder.finish([output])), missing_types=missing_types).obstacles)
+
+
+def test_no_tensor_is_larger_than_kernels_count() -> None:
+    shape = np.array([1 << 16, 1 << 15], np.int32)
+    reason = obstacles("FILL", [np.array([10**9], np.int32), np.array(1.0, np.float32)], "float32")
+    assert "its result has 1000000000 elements; at most 268435456 are made on the device" in reason
+    builder = ModelBuilder()
+    x, y = builder.input((1, 1)), builder.tensor(())
+    builder.op("BROADCAST_TO", [x, builder.constant(shape)], [y])
+    reason = " ".join(lower(read_model(builder.finish([y]))).obstacles)
+    assert "its result of shape [65536, 32768] has 2147483664 elements in memory" in reason
+
+
+def test_a_range_is_not_made_before_its_size_is_known() -> None:
+    builder = ModelBuilder()
+    y = builder.tensor((), "int32")
+    builder.op("RANGE", [builder.constant(np.array(n, np.int32)) for n in (0, 5 * 10**8, 1)], [y])
+    assert "its result has 500000000 elements" in " ".join(lower(read_model(builder.finish([y]))).obstacles)
+
+
+def test_a_radius_is_as_large_as_the_image_has_channels(device_name: str) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 2, 2, 6), np.float32)
+
+    def normalized(radius: int) -> np.ndarray:
+        builder = ModelBuilder()
+        given, y = builder.input(x.shape), builder.tensor(x.shape)
+        options = {"radius": radius, "bias": 1.0, "alpha": 1.0, "beta": 0.5}
+        builder.op("LOCAL_RESPONSE_NORMALIZATION", [given], [y], options)
+        (result,) = tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name)).run(x).values()
+        return result
+
+    np.testing.assert_array_equal(normalized(2**31 - 1), normalized(6))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_a_type_that_the_device_lacks_is_a_reason(dtype: str) -> None:
+    value = np.zeros((1, 4), np.float32)
+    assert obstacles("CAST", [value], dtype) == ""
+    assert f"the device does not compute with {dtype}" in obstacles("CAST", [value], dtype, (dtype,))
+    if dtype == "int64":  # its sum
+        axes, x = np.array([1], np.int32), np.zeros((1, 4), np.int32)
+        builder = ModelBuilder()
+        given, y = builder.input(x.shape, "int32"), builder.tensor((1,), "int32")
+        builder.op("MEAN", [given, builder.constant(axes)], [y])
+        model = builder.finish([y])
+        assert "does not compute with int64" in " ".join(lower(read_model(model), missing_types=(dtype,)).obstacles)
+
+
+def test_a_missing_type_sends_its_operators_to_the_cpu() -> None:
+    builder = ModelBuilder()
+    x, y, z = builder.input((1, 4)), builder.tensor((1, 4), "float64"), builder.tensor((1, 4))
+    builder.op("NEG", [x], [z])
+    builder.op("CAST", [z], [y], {"in_data_type": "FLOAT32", "out_data_type": "FLOAT64"})
+    target = Target(family="gpu", compute_units=1, storage="half", missing_types=("float64",))
+    (artifact,) = compile_model(builder.finish([y]), tflgpu.Options(), target)
+    assert [type(part).__name__ for part in artifact.partitions] == ["DevicePartition", "CpuPartition"]
+    assert "double" not in artifact.partitions[0].source  # type: ignore[union-attr]
