@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from flatbuffers import flexbuffers
 from typer.testing import CliRunner, Result
 
 from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
+from tflgpu.cli.outputs import DETECTOR
 from tflgpu.model.writer import ModelBuilder
 
 DIGITS = examples_folder() / "digits"
@@ -49,4 +52,23 @@ def unsupported_model(path: Path) -> Path:
     builder.op("BITCAST", [bits], [y])
     builder.op("RELU", [y], [z])
     path.write_bytes(builder.finish([z]))
+    return path
+
+
+def detector_model(path: Path) -> Path:
+    """TFLite_Detection_PostProcess of three boxes that lie apart and two classes, of which it returns two."""
+    options = flexbuffers.Builder()
+    with options.Map():
+        for name, number in {"max_detections": 2, "max_classes_per_detection": 1, "num_classes": 2}.items():
+            options.Int(name, number)
+        for name in ("y_scale", "x_scale", "h_scale", "w_scale"):
+            options.Float(name, 1)
+        options.Float("nms_score_threshold", 0.1)
+        options.Float("nms_iou_threshold", 0.5)
+    builder = ModelBuilder()
+    boxes, scores = builder.input((1, 3, 4), name="boxes"), builder.input((1, 3, 3), name="scores")
+    anchors = builder.constant(np.array([[y, 0.5, 0.25, 0.5] for y in (0.25, 0.5, 0.75)], np.float32))
+    outputs = [builder.tensor((), name=name) for name in ("places", "classes", "sureness", "count")]
+    builder.op(DETECTOR, [boxes, scores, anchors], outputs, custom_options=bytes(options.Finish()))
+    path.write_bytes(builder.finish(outputs))
     return path

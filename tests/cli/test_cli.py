@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import tflgpu
-from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
+from tests.cli.command import MODEL, as_json, detector_model, fail, succeed, unsupported_model
 from tflgpu.cli.console import console
 from tflgpu.cli.inputs import random_input, read_input
 from tflgpu.cli.outputs import save, summarize
@@ -59,6 +59,25 @@ def test_run_writes_outputs(device: tflgpu.Device, tmp_path: Path, held_out: tup
     assert written == [str(tmp_path / "out" / "0_probabilities.npy")]
     with tflgpu.compile(MODEL) as model:
         np.testing.assert_array_equal(np.load(written[0]), model.run(image)["probabilities"])
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+def test_run_prints_what_a_detector_finds(device: tflgpu.Device, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    scores = np.array([[[0, 0.25, 0.5], [0, 0.125, 0.0], [0, 0.75, 0.0]]], np.float32)  # class 0 is the background
+    np.save(tmp_path / "boxes.npy", np.zeros((1, 3, 4), np.float32))
+    np.save(tmp_path / "scores.npy", scores)
+    (tmp_path / "labels.txt").write_text("cat\ndog\nbird")
+    arguments = ("run", detector_model(tmp_path / "m.tflite"), tmp_path / "boxes.npy", tmp_path / "scores.npy")
+    found = as_json(*arguments, "--labels", tmp_path / "labels.txt")
+    assert found["detections"] == [
+        {"index": 0, "label": "cat", "score": 0.75, "box": [0.625, 0.25, 0.875, 0.75]},
+        {"index": 1, "label": "dog", "score": 0.5, "box": [0.125, 0.25, 0.375, 0.75]},
+    ]
+    assert not any(output["top"] for output in found["outputs"]), "they are no classes' scores"
+    text = succeed(*arguments, "--labels", tmp_path / "labels.txt", "--top", 1)
+    assert "cat" in text and "dog" not in text
+    assert [d["label"] for d in as_json(*arguments)["detections"]] == [None, None]
 
 
 @pytest.mark.parametrize("content", [b"", b"text"])

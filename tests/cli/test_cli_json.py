@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tflgpu
+from tests.cli.command import detector_model
 from tests.conftest import missing
 from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
@@ -122,11 +123,18 @@ def test_devices() -> None:
     check("devices", [run("devices")])
 
 
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 def test_run(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
     np.save(tmp_path / "x.npy", np.zeros((1, 8, 8, 1), np.float32))
     (tmp_path / "labels.txt").write_text("\n".join("abcdefghij"))
     arguments = ("run", DIGITS, tmp_path / "x.npy", "--output", tmp_path)
-    check("run", [run(*arguments), run(*arguments, "--labels", tmp_path / "labels.txt")], opaque=("device",))
+    outputs = [run(*arguments), run(*arguments, "--labels", tmp_path / "labels.txt")]
+    for name, shape in {"boxes": (1, 3, 4), "scores": (1, 3, 3)}.items():
+        np.save(tmp_path / f"{name}.npy", np.full(shape, 0.5, np.float32))
+    inputs = (tmp_path / "boxes.npy", tmp_path / "scores.npy")
+    outputs.append(run("run", detector_model(tmp_path / "m.tflite"), *inputs))
+    check("run", outputs, opaque=("device",))
 
 
 def test_benchmark() -> None:

@@ -75,6 +75,8 @@ def clamped(model: bytes) -> list[str]:
         ("QUANTIZE", {}, NARROW, WIDE, False),
         ("QUANTIZE", {}, WIDE, NARROW, True),
         ("ADD", ADD, NARROW, NARROW, True),
+        ("ADD", {"fused_activation_function": "RELU6"}, NARROW, RELU6, False),  # which clamps already
+        ("ADD", {"fused_activation_function": "RELU6"}, WIDE, NARROW, True),
     ],
 )
 def test_only_results_that_can_be_outside_are_clamped(

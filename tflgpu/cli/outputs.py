@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.report import Report
+
+DETECTOR = "TFLite_Detection_PostProcess"
 
 
 @dataclass(frozen=True)
@@ -47,20 +50,49 @@ def summarize(info: TensorInfo, array: NDArray[Any], labels: Sequence[str], top:
     return Summary(info.name, tuple(array.shape), array.dtype.name, minimum, maximum, scores)
 
 
+@dataclass(frozen=True)
+class Detection:
+    """What a detector found. box: top, left, bottom and right as parts of the image's height and width."""
+
+    index: int
+    label: str | None
+    score: float
+    box: tuple[float, ...]
+
+
+def detector_outputs(report: Report, infos: Sequence[TensorInfo]) -> tuple[str, ...]:
+    """The names of a detector's outputs, which are boxes, classes, scores and their number; empty for other models."""
+    known = {info.name for info in infos}
+    return next((o.outputs for o in report.operators if o.code == DETECTOR and known.issuperset(o.outputs)), ())
+
+
+def detections(arrays: Sequence[NDArray[Any]], labels: Sequence[str], top: int) -> tuple[Detection, ...]:
+    """The best of what is in the first image. arrays: of :func:`detector_outputs`; ``labels`` name the classes."""
+    boxes, classes, scores = (array[0] for array in arrays[:3])
+    count = int(arrays[3].reshape(-1)[0])
+    best = np.argsort(-scores[:count], kind="stable")[:top]
+    indices = [int(classes[i]) for i in best]
+    names = [labels[c] if c < len(labels) else None for c in indices]
+    found = zip(indices, names, scores[best].tolist(), map(tuple, boxes[best].tolist()), strict=True)
+    return tuple(Detection(*each) for each in found)
+
+
 def _real(array: NDArray[Any], info: TensorInfo) -> NDArray[np.float64]:
     if info.quantization is None or array.dtype.kind == "f":
         return array.astype(np.float64)
     return (array.astype(np.float64) - info.quantization.zero_point[0]) * info.quantization.scale[0]
 
 
-def read_labels(path: Path, infos: Sequence[TensorInfo]) -> list[str]:
-    """The lines of a file of labels. Raises ValueError if no output has that many elements."""
-    labels = path.read_text(encoding="utf-8").splitlines()
+def read_labels(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def check_labels(path: Path, labels: Sequence[str], infos: Sequence[TensorInfo]) -> None:
+    """Raises ValueError if no output has an element for each of the labels that ``path`` has."""
     sizes = {info.name: int(np.prod(info.shape)) for info in infos}
     if len(labels) not in sizes.values():
         outputs = ", ".join(f"{name!r} has {size} elements" for name, size in sizes.items())
         raise ValueError(f"{path} has {len(labels)} labels, but output {outputs}")
-    return labels
 
 
 def save(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Path]:

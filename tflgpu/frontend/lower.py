@@ -246,7 +246,7 @@ class _Lowering:
         if self.simulate:
             return None if operator.code in KEEPS_QUANTA else simulate_op(grid)
         inputs = [i for i in operator.inputs if i >= 0]
-        if not clamps(operator.code, [self.subgraph.tensors[i] for i in inputs], target):
+        if not clamps(operator, [self.subgraph.tensors[i] for i in inputs], target):
             return None
         if operator.code == "QUANTIZE" and inputs[0] in self.subgraph.inputs:
             low, high = grid.range

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.graph.ir import EpilogueOp, Value
-from tflgpu.model.model import FileTensor
+from tflgpu.model.model import FileTensor, Operator
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
@@ -40,9 +40,9 @@ class Grid:
         low, high = (self.scale * (q - self.zero) for q in self.limits)
         return min(low, 0.0), max(high, 0.0)
 
-    def holds(self, other: Grid) -> bool:
-        """Whether all numbers of ``other`` are in this grid's range, to which they are perhaps rounded."""
-        (low, high), (least, greatest) = self.range, other.range
+    def holds(self, least: float, greatest: float) -> bool:
+        """Whether all numbers between these two are in this grid's range, but for what it rounds."""
+        low, high = self.range
         return low - self.scale / 2 <= least and greatest <= high + self.scale / 2
 
     @property
@@ -137,17 +137,25 @@ def grid_of(tensor: FileTensor) -> Grid:
     return Grid(tensor.dtype, tensor.quantization.scale[0], float(tensor.quantization.zero_point[0]))
 
 
-def clamps(code: str, inputs: Iterable[FileTensor], result: FileTensor) -> bool:
-    """Whether the integers of ``result`` clamp what operator ``code`` computes, perhaps in place of an activation.
+# Least and greatest results of fused activations, by their numbers in the schema (ActivationFunctionType).
+ACTIVATION_RANGES = {2: (-1.0, 1.0), 3: (0.0, 6.0), 4: (-1.0, 1.0)}
+
+
+def clamps(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor) -> bool:
+    """Whether the integers of ``result`` clamp what an operator with these inputs computes.
 
     Converters leave out an activation such as RELU6 if the range of the grid is that of the activation.
-    inputs: the operator's.
     """
-    if code in KEEPS_QUANTA or code in HAVE_FIXED_GRIDS:
+    if operator.code in KEEPS_QUANTA or operator.code in HAVE_FIXED_GRIDS:
         return False
     grid = grid_of(result)
+    activation = operator.options.get("fused_activation_function", 0)
+    if activation in ACTIVATION_RANGES:
+        return not grid.holds(*ACTIVATION_RANGES[activation])
     floats = [t for t in inputs if view_dtype(t) == "float32"]
-    return code not in STAY_IN_RANGE or not all(is_quantized(t) and grid.holds(grid_of(t)) for t in floats)
+    return operator.code not in STAY_IN_RANGE or not all(
+        is_quantized(t) and grid.holds(*grid_of(t).range) for t in floats
+    )
 
 
 def dequantize_op(grid: Grid) -> EpilogueOp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,16 @@ from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, M
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.inputs import read_inputs
-from tflgpu.cli.outputs import Summary, read_labels, save, summarize
+from tflgpu.cli.outputs import (
+    Detection,
+    Summary,
+    check_labels,
+    detections,
+    detector_outputs,
+    read_labels,
+    save,
+    summarize,
+)
 
 
 def run_model(
@@ -42,15 +52,22 @@ def run_model(
     """Run a model once on images or arrays.
 
     Outputs that are vectors are read as a classifier's answer, and their best classes printed; of others the range is.
+    What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
     """
     options = tflgpu.Options(
         device=device, precision=precision, tuning=tuning, cache_dir=cache_dir, cache=cache or "readwrite"
     )
     with tflgpu.compile(model, options) as compiled:
         arrays = read_inputs(inputs, compiled.inputs, mean, std)
-        names = read_labels(labels, compiled.outputs) if labels else []
+        names = read_labels(labels) if labels else []
+        detector = detector_outputs(compiled.report, compiled.outputs)
+        if labels and not detector:
+            check_labels(labels, names, compiled.outputs)
         results = compiled.run(arrays)
-        summaries = [summarize(info, results[info.name], names, top) for info in compiled.outputs]
+        found = detections([results[name] for name in detector], names, top) if detector else ()
+        summaries = [
+            summarize(info, results[info.name], names, 0 if info.name in detector else top) for info in compiled.outputs
+        ]
         files = save(output, results) if output else []
         if as_json:
             print_json(
@@ -58,12 +75,14 @@ def run_model(
                     "device": device_facts(compiled.device),
                     "precision": compiled.precision,
                     "outputs": [asdict(s) for s in summaries],
+                    "detections": [asdict(d) for d in found],
                     "files": files,
                 }
             )
             return
     for summary in summaries:
         _print(summary)
+    _print_detections(found)
     for file in files:
         console.print(f"wrote {file}", markup=False, soft_wrap=True)
 
@@ -79,4 +98,15 @@ def _print(summary: Summary) -> None:
     for place, s in enumerate(summary.top):
         label = [] if s.label is None else [escape(s.label)]
         listing.add_row(str(s.index), f"{s.score:.4f}", *label, style="green" if place == 0 else "")
+    console.print("", listing, "", sep="\n")
+
+
+def _print_detections(found: Sequence[Detection]) -> None:
+    if not found:
+        return
+    labelled = ["label"] if any(d.label is not None for d in found) else []
+    listing = table("class", "score", *labelled, "top", "left", "bottom", "right", right=("class", "score"))
+    for d in found:
+        label = [escape(d.label or "")] if labelled else []
+        listing.add_row(str(d.index), f"{d.score:.4f}", *label, *(f"{edge:.3f}" for edge in d.box))
     console.print("", listing, "", sep="\n")
