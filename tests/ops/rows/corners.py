@@ -72,6 +72,18 @@ def top_k_of_nan(net: Net) -> Tensor:
     return indices
 
 
+def arg_extreme_of_nan(net: Net, code: str) -> Tensor:
+    """Any number beats NaN."""
+    x = net.input(spiked(net, net.normal(net.draw(UP_TO_RANK_FOUR)), np.nan, np.inf, -np.inf, share=0.6))
+    along = net.draw(st.integers(0, len(x.shape) - 1))
+    worst = -np.inf if code == "ARG_MAX" else np.inf
+    key = np.where(np.isnan(x.value), worst, np.arctan(np.clip(x.value, -1e9, 1e9)))  # NaN comes behind infinities
+    value = (np.argmax if code == "ARG_MAX" else np.argmin)(key, along).astype(np.int32)
+    if along == len(x.shape) - 1:
+        net.litert_differs = "its vectorized kernels may choose the first NaN"
+    return net.op(code, [x, net.constant(np.array(along, np.int32))], value, {"output_type": "int32"})
+
+
 def strided_slice_of_ellipses(net: Net) -> Tensor:
     """TFLite lets each of several ellipses stand for an axis, TensorFlow allows one."""
     x = net.input(net.normal(net.draw(shapes(min_rank=3, max_rank=3))))
@@ -96,9 +108,8 @@ def conv_2d_grouped_of_infinity(net: Net, runtime: bool = False) -> Tensor:
     value = windows.conv_2d(x.value, kernel.value, bias.value, w)
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
     size = largest(values) * largest(filters)
-    net.litert_differs = "its clamps may make an infinity the largest finite number"
     operands = [x, kernel, bias]
-    return net.op("CONV_2D", operands, value, options, version=6, activation="NONE", magnitude=size)
+    return net.op("CONV_2D", operands, value, options, version=6, activation="RELU6", magnitude=size)
 
 
 ROWS = (
@@ -109,5 +120,7 @@ ROWS = (
     Row("sign_of_nan", "SIGN", sign_of_nan, EXACT),
     Row("l2_normalization_of_nan", "L2_NORMALIZATION", l2_normalization_of_nan, EXACT),
     Row("top_k_of_nan", "TOPK_V2", top_k_of_nan, EXACT),
+    Row("arg_max_of_nan", "ARG_MAX", partial(arg_extreme_of_nan, code="ARG_MAX"), EXACT),
+    Row("arg_min_of_nan", "ARG_MIN", partial(arg_extreme_of_nan, code="ARG_MIN"), EXACT),
     Row("strided_slice_of_ellipses", "STRIDED_SLICE", strided_slice_of_ellipses, EXACT),
 )

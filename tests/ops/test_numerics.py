@@ -1,0 +1,20 @@
+"""NaN, infinity, overflow and the like: tflgpu gives what LiteRT's plain and reference kernels agree on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.test_ops import FAMILIES
+
+numerics = pytest.importorskip("docs.numerics", reason="LiteRT is missing")  # judges each corner
+
+CORNERS = [corner for corners in numerics.sections().values() for corner in corners]
+
+
+@pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: f"{corner.code}-{corner.description}")
+def test_equals_litert_where_its_kernels_agree(corner: numerics.Corner, device_name: str) -> None:
+    plain, reference = numerics.run_litert(corner, "plain"), numerics.run_litert(corner, "reference")
+    agreed = plain.equals(reference) and not numerics.explanation(corner)
+    for family in FAMILIES:
+        outcome = numerics.run_tflgpu(corner, device_name, family)
+        assert outcome.equals(plain) or not agreed, f"{family}: {outcome}, LiteRT: {plain}"
