@@ -52,7 +52,7 @@ def compile_model(
     """
     clock = clock or Stopwatch()
     model: Model = read_model(data)
-    frontend: Frontend = lower_model(model, options, target.missing_types)
+    frontend: Frontend = lower_model(model, options, data, target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
     lowered: dict[Partition, Lowered] = {p: frontend.lower_partition(p) for p in partitions if p.on_device}
     graphs: Graphs = {p: optimize(part.graph) for p, part in lowered.items()}
@@ -66,8 +66,9 @@ def compile_model(
                 text, executable = assemble(source, linked, plans[partition].target)
                 compiled.append(DevicePartition(partition.inputs, partition.outputs, text, executable))
             else:
-                rest: bytes = submodel(data, frontend.entry.subgraph, partition)
-                compiled.append(CpuPartition(partition.inputs, partition.outputs, rest))
+                rest: bytes = submodel(data, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
+                compiled.append(CpuPartition(partition.inputs, partition.outputs, rest, is_open))
         clock.lap("render")
         report: Report = _report(frontend, partitions, plans)
         artifacts.append(Artifact(*frontend.interface(), tuple(compiled), report))
@@ -107,7 +108,7 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    frontend = lower_model(read_model(data), options, target.missing_types if target else ())
+    frontend = lower_model(read_model(data), options, data, target.missing_types if target else ())
     partitions = frontend.cut()
     graphs = {p: optimize(frontend.lower_partition(p).graph) for p in partitions if p.on_device}
     if target is None:
@@ -120,7 +121,7 @@ def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, 
 
     Raises UnsupportedError with every reason if it does not.
     """
-    lowered = lower_model(read_model(data), options, target.missing_types).lowered
+    lowered = lower_model(read_model(data), options, data, target.missing_types).lowered
     if lowered.obstacles:
         raise UnsupportedError(lowered.obstacles)
     return lowered, make_plan(optimize(lowered.graph), target)

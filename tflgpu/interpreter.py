@@ -135,9 +135,14 @@ class Interpreter:
         return [tensor_details(self._tensors[i], shape) for i, shape in self._input_shapes.items()]
 
     def get_output_details(self) -> list[Details]:
-        """LiteRT's description of each output, in order; after :meth:`allocate_tensors` with the compiled shapes."""
-        compiled = {info.name: info.shape for info in self._compiled.outputs} if self._compiled else {}
-        return [tensor_details(tensor, compiled.get(name)) for name, tensor in self._entry.outputs]
+        """LiteRT's description of each output, in order; after :meth:`allocate_tensors` with the compiled shapes.
+
+        A shape that depends on the inputs' values is that of the last run.
+        """
+        shapes = {info.name: info.shape for info in self._compiled.outputs} if self._compiled else {}
+        if self._compiled:
+            shapes |= {name: self._values[t.index].shape for name, t in self._entry.outputs if t.index in self._values}
+        return [tensor_details(tensor, shapes.get(name)) for name, tensor in self._entry.outputs]
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
         """LiteRT's description of every tensor of a subgraph. Raises ValueError for an unknown subgraph."""

@@ -17,6 +17,7 @@ from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
+from tflgpu.passes.slice_concatenations import slice_concatenations
 
 
 def residual_block() -> Graph:
@@ -54,6 +55,7 @@ def test_every_pass_is_tested() -> None:
         fold_constants,
         simplify,
         sink_transposes,
+        slice_concatenations,
         merge_padding,
         fold_affine,
         inline_shared_source,

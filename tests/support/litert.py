@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,3 +43,22 @@ def _invoked(interpreter: Interpreter, inputs: tuple[Array, ...]) -> Interpreter
         interpreter.set_tensor(detail["index"], value)
     interpreter.invoke()
     return interpreter
+
+
+def kept_interpreter(model: bytes) -> Interpreter:
+    """LiteRT's default path, for :func:`run_again`, as a user keeps it from run to run."""
+    interpreter = Interpreter(model_content=model)
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def run_again(interpreter: Interpreter, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs in order, with the shapes of this run."""
+    for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    # get_tensor refuses empty tensors.
+    return [
+        np.zeros(d["shape"], d["dtype"]) if 0 in d["shape"] else interpreter.get_tensor(d["index"])
+        for d in interpreter.get_output_details()
+    ]

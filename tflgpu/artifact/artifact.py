@@ -27,11 +27,15 @@ class DevicePartition:
 
 @dataclass(frozen=True)
 class CpuPartition:
-    """Operators that LiteRT's interpreter runs on the CPU. model: a .tflite file of their own."""
+    """Operators that LiteRT's interpreter runs on the CPU.
+
+    model: a .tflite file of their own. is_open: whether only a run can tell the shape of one of the inputs.
+    """
 
     inputs: tuple[TensorIndex, ...]
     outputs: tuple[TensorIndex, ...]
     model: bytes = field(repr=False)
+    is_open: bool = False
 
 
 CompiledPartition = DevicePartition | CpuPartition

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tflgpu.errors import ModelError, UnsupportedError
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
+from tflgpu.frontend.litert_shapes import shape_inference
 from tflgpu.frontend.lower import lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
@@ -15,6 +16,7 @@ from tflgpu.frontend.submodel import ADVICE, is_installed
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
+from tflgpu.model.reader import Buffer
 from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo
 from tflgpu.options import Options
 
@@ -75,9 +77,12 @@ class Frontend:
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
         if not self.lowered.obstacles:
             return (Partition(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
-        # What shapes the CPU's operators give for other input shapes is not known before they run.
-        capable = frozenset[int]() if self.shapes else self.lowered.capable
-        return partition(self.subgraph, capable, inputs, outputs)
+        return partition(self.subgraph, self.lowered.capable, inputs, outputs, self.lowered.known)
+
+    def sizes(self, partition: Partition) -> dict[TensorIndex, Shape]:
+        """The shapes of a piece's inputs, those left out that only a run can tell."""
+        lowered = self.lowered
+        return {t: lowered.bound[t].shape for t in partition.inputs if t in lowered.bound and t not in lowered.open}
 
     def lower_partition(self, partition: Partition) -> Lowered:
         """A piece for the device as a graph of its own."""
@@ -85,24 +90,38 @@ class Frontend:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
         simulate = self.options.quantized == "simulate"
-        absent = self.missing_types
-        part = lower(self.model, entry, simulate=simulate, shapes=self.shapes, grids=self.grids, missing_types=absent)
+        part = lower(
+            self.model,
+            entry,
+            simulate=simulate,
+            shapes=self.shapes,
+            grids=self.grids,
+            missing_types=self.missing_types,
+            whole=self.lowered,
+        )
         assert not part.obstacles, part.obstacles
         return part
 
 
-def lower_model(model: Model, options: Options, missing_types: tuple[str, ...] = ()) -> Frontend:
+def lower_model(model: Model, options: Options, data: Buffer, missing_types: tuple[str, ...] = ()) -> Frontend:
     """Lower the entry point that ``options`` name, as a whole.
 
+    data: the model's file, for LiteRT to tell the shapes of what only the CPU can compute.
     missing_types: element types that the device does not compute with.
-
     Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
     """
     entry = entry_point(model, options.signature, options.outputs)
     shapes = requested_shapes(entry, options)
     grids = _grids(entry, options.uint8_inputs or {})
-    simulate = options.quantized == "simulate"
-    lowered = lower(model, entry, simulate=simulate, shapes=shapes, grids=grids, missing_types=missing_types)
+    lowered = lower(
+        model,
+        entry,
+        simulate=options.quantized == "simulate",
+        shapes=shapes,
+        grids=grids,
+        missing_types=missing_types,
+        infer=shape_inference(data, entry.subgraph, model.subgraphs[entry.subgraph]),
+    )
     lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
     if options.batch is not None and shapes and not lowered.obstacles:
         check_batch(lowered, options.batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
-from tflgpu.model.model import FileTensor, Subgraph
+from tflgpu.model.model import FileTensor, Operator, Subgraph
 from tflgpu.model.quantization import dequantized, grid_of, is_quantized, view_dtype
 from tflgpu.ops import Emitter
 from tflgpu.ops.evaluate import value_of
@@ -19,15 +20,22 @@ class GraphBuilder:
     """Tensors and nodes so far, and the variables.
 
     bound: tensor of the file -> tensor of the graph that holds its value now.
+    caller: the operator of the entry point that calls this subgraph; None for the entry point's own.
     """
 
-    def __init__(self, subgraph: Subgraph) -> None:
+    def __init__(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> None:
+        """outer: the builder of an operator that calls this subgraph. Both add to one graph."""
         self.subgraph = subgraph
-        self.ids = count()
+        self.ids: Iterator[int] = outer.ids if outer else count()
+        self.caller: int | None = None
         self.bound: dict[int, Tensor] = {}
         self.variables = Variables(self.ids)
-        self.tensors: dict[int, Tensor] = {}
-        self.nodes: list[Node] = []
+        self.tensors: dict[int, Tensor] = outer.tensors if outer else {}
+        self.nodes: list[Node] = outer.nodes if outer else []
+
+    def source_of(self, operator: Operator) -> int:
+        """The operator of the entry point that ``operator`` is a part of."""
+        return operator.index if self.caller is None else self.caller
 
     def tensor(self, tensor: FileTensor) -> Tensor:
         """A new tensor of the graph in the float view: quantized constants as the numbers they stand for."""

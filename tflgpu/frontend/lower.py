@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -11,7 +11,9 @@ import numpy as np
 from tflgpu.errors import ModelError
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.graph_builder import GraphBuilder
+from tflgpu.frontend.litert_shapes import InferShapes, declared_shapes
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
+from tflgpu.frontend.unroll import Callee, unroll
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Tensor, remove_dead
@@ -50,6 +52,8 @@ def lower(
     shapes: Mapping[int, Shape] = MappingProxyType({}),
     grids: Mapping[int, Grid] = MappingProxyType({}),
     missing_types: Collection[str] = (),
+    infer: InferShapes | None = None,
+    whole: Lowered | None = None,
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
@@ -59,10 +63,13 @@ def lower(
         tensor's shape is then not believed.
     grids: float inputs that callers give as integers, by the file's tensor index.
     missing_types: element types that the device does not compute with.
+    infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
+    whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, simulate, shapes, grids, missing_types).run()
+    infer = infer or declared_shapes(model.subgraphs[entry.subgraph])
+    return _Lowering(model, entry, simulate, shapes, grids, missing_types, infer, whole).run()
 
 
 class _Lowering:
@@ -74,6 +81,9 @@ class _Lowering:
         shapes: Mapping[int, Shape],
         grids: Mapping[int, Grid],
         missing_types: Collection[str],
+        infer: InferShapes,
+        whole: Lowered | None = None,
+        outer: GraphBuilder | None = None,
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
@@ -84,12 +94,17 @@ class _Lowering:
         self.missing_types = missing_types
         self.believes_shapes = not shapes  # what the file declares of activations' shapes
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
-        self.graph = GraphBuilder(self.subgraph)
+        self.infer = infer
+        self.whole = whole
+        self.graph = GraphBuilder(self.subgraph, outer)
+        self.called: dict[int, _Lowering] = {}  # the subgraphs that operators call
+        self.open: set[int] = set()  # tensors whose shape only a run can tell
 
     def run(self) -> Lowered:
-        for tensor in self.subgraph.tensors:
-            if tensor.data is not None:
-                self.graph.bind(tensor.index, self.graph.tensor(tensor))
+        self._bind_constants()
+        if self.whole is not None:
+            for index in self.whole.known - self.graph.bound.keys():
+                self.graph.bind(index, replace(self.whole.bound[index], id=next(self.graph.ids)))
         inputs = tuple(self._input(t) for _, t in self.entry.inputs)
         entries = tuple(self._entry(o) for o in self.entry.operators)
         for _, tensor in self.entry.outputs:
@@ -99,11 +114,18 @@ class _Lowering:
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
         graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, outputs, states)
-        return Lowered(remove_dead(graph), entries, self.entry.inputs, self.entry.outputs)
+        sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
+        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open))
+
+    def _bind_constants(self) -> None:
+        for tensor in self.subgraph.tensors:
+            if tensor.data is not None:
+                self.graph.bind(tensor.index, self.graph.tensor(tensor))
 
     def _input(self, tensor: FileTensor) -> int:
         """Bind a graph input; integers that stand for numbers become these in the first node that touches them."""
-        tensor = replace(tensor, shape=self.shapes.get(tensor.index, tensor.shape))
+        shape = self.whole.bound[tensor.index].shape if self.whole else self.shapes.get(tensor.index, tensor.shape)
+        tensor = replace(tensor, shape=shape)
         grid = grid_of(tensor) if is_quantized(tensor) else self.grids.get(tensor.index)
         given = replace(self.graph.tensor(tensor), dtype=grid.dtype if grid else tensor.dtype)
         self.graph.tensors[given.id] = given
@@ -127,17 +149,31 @@ class _Lowering:
         names = [self.subgraph.tensors[t].name if t >= 0 else "" for t in (*operator.inputs, *operator.outputs)]
         reasons = self._lower(operator)
         if reasons:  # its results stay unknown values, so that later operators can still be judged
-            for index in operator.outputs:
-                self.graph.bind(index, self.graph.tensor(self.subgraph.tensors[index]))
+            for index, shape in zip(operator.outputs, self._shapes_on_cpu(operator), strict=True):
+                target = self.subgraph.tensors[index]
+                if shape is None:
+                    self.open.add(index)
+                self.graph.bind(index, self.graph.tensor(target if shape is None else replace(target, shape=shape)))
         split = len(operator.inputs)
         inputs, outputs = tuple(names[:split]), tuple(names[split:])
         code, version = operator.code, operator.version
         notes = self.notes.get(operator.index, ())
         return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom)
 
+    def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
+        """The shapes of the results of an operator that the device cannot run; None for each that a run decides."""
+        if not self.open.isdisjoint(operator.inputs):
+            return [None] * len(operator.outputs)
+        return self.infer(operator, [self.graph.read(t) for t in operator.inputs])
+
     def _lower(self, operator: Operator) -> list[str]:
+        unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
+        if unsized and (operator.code in (*VARIABLE_OPERATORS, "WHILE") or find_operator(operator.code)[0] is not None):
+            return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]
         if operator.code in VARIABLE_OPERATORS:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
+        if operator.code == "WHILE":
+            return list(unroll(operator, self.graph, self.model, self._callee))
         site = self._site(operator)
         if self._evaluate(operator, site):
             return []
@@ -163,9 +199,22 @@ class _Lowering:
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
         entry = EntryPoint(index, self.model.subgraphs[index].operators, (), ())
-        first = _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types)
+        infer = declared_shapes(self.model.subgraphs[index])
+        first = _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, infer)
         obstacles = first.run().obstacles
         return first.graph.variables, obstacles
+
+    def _callee(self, index: int) -> Callee:
+        """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
+        if index not in self.called:
+            subgraph = self.model.subgraphs[index]
+            entry, infer = EntryPoint(index, subgraph.operators, (), ()), declared_shapes(subgraph)
+            self.called[index] = _Lowering(
+                self.model, entry, self.simulate, {}, {}, self.missing_types, infer, outer=self.graph
+            )
+            self.called[index]._bind_constants()
+        inner = self.called[index]
+        return Callee(inner.graph, inner._lower)
 
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:
@@ -206,7 +255,7 @@ class _Lowering:
 
     def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
         """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""
-        emitter = Emitter(self.graph.ids, operator.index)
+        emitter = Emitter(self.graph.ids, self.graph.source_of(operator))
         emitted = emit(site, emitter)
         if emitter.makes_something_of_nothing:
             return ["its result has elements, but its input has none"]
@@ -238,7 +287,7 @@ class _Lowering:
         if op is None:
             return replace(result, name=target.name)
         held = Tensor(next(self.graph.ids), target.name, result.shape, precise=result.precise)
-        return self.graph.add_map(result, held, op, operator=operator.index)
+        return self.graph.add_map(result, held, op, operator=self.graph.source_of(operator))
 
     def _hold(self, operator: Operator, target: FileTensor) -> EpilogueOp | None:
         """What integer kernels do to a result besides computing it, as far as the options ask for it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import Graph
+from tflgpu.graph.ir import Graph, Tensor
 from tflgpu.model.model import FileTensor
+from tflgpu.model.tensor_info import TensorIndex
 
 # Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is known to nobody.
 KNOWN_CUSTOM = frozenset(
@@ -41,12 +43,16 @@ class Lowered:
 
     ``graph`` is complete, and fit to run, only if no entry has reasons. ``inputs`` and ``outputs`` are the file's
     tensors behind the graph's, in the same order, under the names that callers use.
+    bound: what stands for each tensor of the file, with its shape, and its value if that is known before a run.
+    open: tensors of the file whose shape only a run can tell.
     """
 
     graph: Graph
     entries: tuple[Entry, ...]
     inputs: tuple[tuple[str, FileTensor], ...]
     outputs: tuple[tuple[str, FileTensor], ...]
+    bound: Mapping[TensorIndex, Tensor]
+    open: frozenset[TensorIndex]
 
     @property
     def obstacles(self) -> tuple[str, ...]:
@@ -62,6 +68,11 @@ class Lowered:
         """Obstacles that no CPU helps against: custom operators that nobody knows."""
         custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)
         return tuple(f"operator {e.index}: {reason}" for e in custom for reason in e.reasons)
+
+    @property
+    def known(self) -> frozenset[TensorIndex]:
+        """The tensors whose values are known before a run: constants, and what follows from them and from shapes."""
+        return frozenset(index for index, tensor in self.bound.items() if tensor.is_constant)
 
     @property
     def capable(self) -> frozenset[int]:

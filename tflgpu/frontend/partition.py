@@ -22,11 +22,16 @@ class Partition:
 
 
 def partition(
-    subgraph: Subgraph, capable: Collection[int], inputs: Sequence[int], outputs: Sequence[int]
+    subgraph: Subgraph,
+    capable: Collection[int],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    known: Collection[int] = (),
 ) -> tuple[Partition, ...]:
     """Pieces in the order in which they run, device and CPU in turn.
 
-    capable: the operators that can run on the device. inputs, outputs: the tensors of the caller.
+    capable: the operators that can run on the device. inputs, outputs: the tensors of the caller. known: tensors whose
+    values are known beforehand, so that no piece for the device has to be given them.
     Taking everything that is ready before changing sides gives the fewest changes for a given first side; both are
     tried.
     Operators of nothing but constants belong to every piece that wants their results, so that no constant crosses.
@@ -38,7 +43,7 @@ def partition(
     constant = _constant_operators(subgraph, capable, outputs)
     orders = [_alternate(subgraph, units, capable, constant, inputs, first) for first in (True, False)]
     groups = min(orders, key=lambda order: (sum(on_device for on_device, _ in order), len(order)))
-    return tuple(_partition_of(subgraph, groups, i, constant, inputs, outputs) for i in range(len(groups)))
+    return tuple(_partition_of(subgraph, groups, i, constant, inputs, outputs, known) for i in range(len(groups)))
 
 
 def operators_on_cpu(partitions: Sequence[Partition]) -> frozenset[int]:
@@ -162,6 +167,7 @@ def _partition_of(
     constant: dict[int, Operator],
     inputs: Sequence[int],
     outputs: Sequence[int],
+    known: Collection[int],
 ) -> Partition:
     on_device, own = groups[number]
     operators = {o.index: o for o in own}
@@ -174,10 +180,12 @@ def _partition_of(
     written = {t for o in operators.values() for t in o.outputs}
     written |= {t for o in operators.values() for t in o.inputs if t >= 0 and subgraph.tensors[t].is_variable}
     read = {t for o in operators.values() for t in o.inputs if t >= 0}
-    elsewhere = {t for i, (_, group) in enumerate(groups) if i != number for o in group for t in o.inputs}
+    wanted = [({t for o in group for t in o.inputs}, side) for i, (side, group) in enumerate(groups) if i != number]
+    elsewhere = {t for tensors, side in wanted for t in tensors if not (side and t in known)}
     # A constant without elements has no data in the file; what no operator writes is one, or the caller's.
     computed = {t for o in subgraph.operators for t in o.outputs} | {*inputs}
     fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable or t.index not in computed}
+    fixed |= {t for t in known if on_device and t not in inputs}
     return Partition(
         on_device,
         tuple(sorted(operators)),

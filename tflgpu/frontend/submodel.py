@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
 import flatbuffers
 
 from tflgpu.frontend.partition import Partition
+from tflgpu.graph.layout import Shape
+from tflgpu.model.tensor_info import TensorIndex
 
 ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
 
@@ -19,9 +22,10 @@ def is_installed() -> bool:
 IDENTIFIER = b"TFL3"
 
 
-def submodel(data: bytes, subgraph: int, partition: Partition) -> bytes:
+def submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[TensorIndex, Shape]) -> bytes:
     """The model with one subgraph reduced to a piece; the subgraphs that control flow calls stay.
 
+    shapes: of the piece's inputs, where they are known; the file does not always have them.
     Buffers that nothing refers to any more are emptied, not removed, so that no index changes.
     """
     # An extra of the package, see is_installed().
@@ -31,6 +35,8 @@ def submodel(data: bytes, subgraph: int, partition: Partition) -> bytes:
     graph = model.subgraphs[subgraph]
     graph.operators = [graph.operators[i] for i in partition.operators]
     graph.inputs, graph.outputs = list(partition.inputs), list(partition.outputs)
+    for index, shape in shapes.items():
+        graph.tensors[index].shape = list(shape)
     model.signatureDefs, model.metadata = [], []
     if subgraph:
         model.subgraphs[0], model.subgraphs[subgraph] = model.subgraphs[subgraph], model.subgraphs[0]

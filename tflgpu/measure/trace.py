@@ -53,7 +53,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     """
     device = choose(options.device)
     session, target = open_session(device), device.target(options)
-    frontend = lower_model(read_model(model), options, target.missing_types)
+    frontend = lower_model(read_model(model), options, model, target.missing_types)
     values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
     found: list[Result] = []
     for partition in frontend.partitions():
@@ -61,7 +61,8 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
         if partition.on_device:
             results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
         else:
-            results = CpuExecutor(submodel(model, frontend.entry.subgraph, partition)).run(given)
+            rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
+            results = CpuExecutor(rest, is_open=True).run(given)
         values |= zip(partition.outputs, results, strict=True)
     return found
 

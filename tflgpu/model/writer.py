@@ -68,8 +68,6 @@ class ModelBuilder:
         Raises:
             ValueError: unknown ``dtype``, negative dimension, or a signature of another rank.
         """
-        if shape_signature is not None and len(shape_signature) != len(shape):
-            raise ValueError(f"shape_signature {shape_signature} has not the rank of shape {shape}")
         index = self._add_tensor(
             "input", name, shape, dtype, quantization=quantization, shape_signature=shape_signature
         )
@@ -98,13 +96,24 @@ class ModelBuilder:
         name: str | None = None,
         quantization: Quantization | None = None,
         is_variable: bool = False,
+        shape_signature: Sequence[int] | None = None,
     ) -> int:
         """Add an activation, or with ``is_variable`` a state tensor that keeps its value between calls.
 
+        ``shape_signature`` repeats the shape with -1 where it is known only at run time.
+
         Raises:
-            ValueError: unknown ``dtype`` or negative dimension.
+            ValueError: unknown ``dtype``, negative dimension, or a signature of another rank.
         """
-        return self._add_tensor("tensor", name, shape, dtype, quantization=quantization, is_variable=is_variable)
+        return self._add_tensor(
+            "tensor",
+            name,
+            shape,
+            dtype,
+            quantization=quantization,
+            shape_signature=shape_signature,
+            is_variable=is_variable,
+        )
 
     def op(
         self,
@@ -209,6 +218,8 @@ class ModelBuilder:
         shape_signature: Sequence[int] | None = None,
         is_variable: bool = False,
     ) -> int:
+        if shape_signature is not None and len(shape_signature) != len(shape):
+            raise ValueError(f"shape_signature {shape_signature} has not the rank of shape {shape}")
         index = len(self._tensors)
         name = f"{kind}_{index}" if name is None else name
         dims = tuple(map(operator.index, shape))

@@ -14,12 +14,14 @@ from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
+from tflgpu.passes.slice_concatenations import slice_concatenations
 
 Pass = Callable[[Graph], Graph]
 
 # By the names that `tflgpu show --after` takes.
 PASSES: Mapping[str, Pass] = {
     "fold_constants": fold_constants,
+    "slice_concatenations": slice_concatenations,
     "simplify": simplify,
     "sink_transposes": sink_transposes,
     "merge_padding": merge_padding,

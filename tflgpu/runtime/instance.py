@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition, without_constants
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import DeviceError, UnsupportedError
+from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
@@ -100,7 +101,7 @@ class Instance:
 
     def _interpreter(self, partition: CpuPartition) -> CpuExecutor:
         try:
-            return CpuExecutor(partition.model)
+            return CpuExecutor(partition.model, is_open=partition.is_open)
         except (ImportError, RuntimeError, ValueError) as error:
             refusal = " ".join(str(error).split())
             raise UnsupportedError(
@@ -120,6 +121,7 @@ class Instance:
         values = self._run_partitions(inputs)
         results = [values[tensor] for tensor, _ in self.artifact.outputs]
         for number, memory in outputs.items():
+            _check_shape(f"output {self.output_names[number]!r}", memory.shape, results[number].shape)
             memory.write(self._session.queue, results[number])
         return [array for number, array in enumerate(results) if number not in outputs]
 
@@ -129,6 +131,9 @@ class Instance:
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
         for partition, engine in self._partitions():
+            if isinstance(engine, Executor):
+                for tensor, binding in zip(partition.inputs, engine.executable.inputs, strict=True):
+                    _check_shape(f"tensor {tensor} of the file", binding.shape, values[tensor].shape)
             results = engine.run([values[t] for t in partition.inputs])
             values |= zip(partition.outputs, results, strict=True)
         return values
@@ -152,6 +157,12 @@ class Instance:
 
     def _partitions(self) -> Iterator[tuple[CompiledPartition, Executor | CpuExecutor]]:
         return zip(self.artifact.partitions, self._engines, strict=True)
+
+
+def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
+    """Raises ValueError where the CPU gave another shape than there is room for on the device."""
+    if computed != planned:
+        raise ValueError(f"{what} has shape {list(computed)} in this run; {list(planned)} was expected")
 
 
 def open_fastest(

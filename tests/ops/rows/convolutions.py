@@ -77,7 +77,7 @@ def transpose_conv(net: Net, activation: st.SearchStrategy[str] = ACTIVATION, ru
     fused = net.draw(activation)
     return net.op(
         "TRANSPOSE_CONV",
-        [net.input(shape) if runtime else net.constant(shape), filters, x, *([bias] if bias else [])],
+        [net.constant(shape), filters, x, *([bias] if bias else [])],
         windows.transpose_conv(x.value, filters.value, bias.value if bias else NO_BIAS, w, size),
         _window_options(w),
         activation=fused,

@@ -45,13 +45,12 @@ def pad_by(net: Net, x: Tensor, margins: list[tuple[int, int]]) -> Tensor:
     return net.op("PAD", [x, net.integers(margins)], value, version=4 if len(margins) > 4 else 1)
 
 
-def padv2(net: Net, runtime: bool = False) -> Tensor:
+def padv2(net: Net) -> Tensor:
     x = net.input(net.normal(net.draw(UP_TO_RANK_FOUR)))
     margins = np.array([net.draw(_MARGIN) for _ in x.shape], np.int32)
     fill = net.draw(st.sampled_from((1.5, 0.0, -2.0)))
     value = np.pad(x.value, margins, constant_values=fill)
-    paddings = (net.input if runtime else net.constant)(margins)
-    return net.op("PADV2", [x, paddings, net.constant(np.array([fill], np.float32))], value)
+    return net.op("PADV2", [x, net.constant(margins), net.constant(np.array([fill], np.float32))], value)
 
 
 def slice_(net: Net, runtime: bool = False) -> Tensor:
@@ -59,17 +58,12 @@ def slice_(net: Net, runtime: bool = False) -> Tensor:
     begin, size = [], []
     for extent in x.shape:
         begin.append(net.draw(st.integers(0, extent - 1)))
-        size.append(net.draw(st.one_of(st.just(-1), st.integers(1, extent - begin[-1]))))  # -1: all that is left
+        sizes = st.integers(1, extent - begin[-1])
+        size.append(net.draw(sizes if runtime else st.one_of(st.just(-1), sizes)))  # -1: all that is left
     ends = (None if s == -1 else b + s for b, s in zip(begin, size, strict=True))
     value = x.value[tuple(map(slice, begin, ends))]
-    bounds = [_bound(net, numbers, runtime) for numbers in (begin, size)]
-    return net.op("SLICE", [x, *bounds], value)
-
-
-def _bound(net: Net, numbers: list[int], runtime: bool) -> Tensor:
-    """Numbers of which each says something about one axis; if ``runtime``, the model may learn them as an input."""
-    value = np.array(numbers, np.int32)
-    return net.input(value) if runtime and net.draw(BOOL) else net.constant(value)
+    start = (net.input if runtime else net.constant)(np.array(begin, np.int32))
+    return net.op("SLICE", [x, start, net.integers(size)], value)
 
 
 def transpose(net: Net) -> Tensor:
@@ -101,8 +95,8 @@ def strided_slice(
     net: Net, shape: Shapes = UP_TO_RANK_FOUR, masks: st.SearchStrategy[bool] = BOOL, runtime: bool = False
 ) -> Tensor:
     x = net.input(net.normal(net.draw(shape)))
-    spec = _slice_spec(net, x.shape, net.draw(masks))
-    begin, end = (_bound(net, numbers, runtime) for numbers in (spec.begin, spec.end))
+    spec = _slice_spec(net, x.shape, net.draw(masks), runtime)
+    begin, end = ((net.input if runtime else net.constant)(np.array(b, np.int32)) for b in (spec.begin, spec.end))
     return net.op(
         "STRIDED_SLICE",
         [x, begin, end, net.integers(spec.strides)],
@@ -132,11 +126,17 @@ _ELLIPSIS = _Entry(2, 1, 1, frozenset({"ellipsis"}))
 _NEW_AXIS = _Entry(3, -1, 1, frozenset({"new_axis"}))
 
 
-def _slice_spec(net: Net, shape: tuple[int, ...], masks: bool) -> SliceSpec:
-    """A slice of at least one element; with ``masks``, it has an ellipsis, and axes may go or be new."""
+def _slice_spec(net: Net, shape: tuple[int, ...], masks: bool, runtime: bool) -> SliceSpec:
+    """A slice of at least one element; with ``masks``, it has an ellipsis, and axes may go or be new.
+
+    runtime: its bounds do not decide how much it takes of an axis.
+    """
     entries = [_range(net, size) for size in shape]
+    if runtime:
+        whole = frozenset({"begin", "end"})
+        entries = [_shrunk(net, e) if net.draw(BOOL) else e._replace(masks=whole) for e in entries]
     if masks:
-        entries = [_shrunk(net, entry) if net.draw(BOOL) else entry for entry in entries]
+        entries = [_shrunk(net, entry) if not runtime and net.draw(BOOL) else entry for entry in entries]
         bounds = st.integers(0, len(entries))
         first, last = sorted(net.draw(st.tuples(bounds, bounds)))
         entries[first:last] = [_ELLIPSIS]
@@ -189,7 +189,6 @@ ROWS = (
     Row("concatenation", "CONCATENATION", concatenation, EXACT),
     Row("pad", "PAD", pad, EXACT),
     Row("padv2", "PADV2", padv2, EXACT),
-    Row("padv2_runtime", "PADV2", partial(padv2, runtime=True), EXACT),
     Row("reshape", "RESHAPE", reshape, EXACT),
     Row("slice", "SLICE", slice_, EXACT),
     Row("slice_runtime", "SLICE", partial(slice_, runtime=True), EXACT),

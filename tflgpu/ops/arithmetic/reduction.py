@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -95,22 +94,19 @@ def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
 def _axes(site: Site) -> tuple[int, ...] | None:
     """The axes to reduce over, sorted; None if they are unknown, or if one is not an axis of the input.
 
-    Axes that are computed at run time follow from their number (TensorFlow does not allow one twice) and from the
-    declared shape of the result, if only one choice of axes leads to that shape.
+    Axes that are computed at run time are known if there are none, or if the input has only one. The declared shape
+    does not tell which they are: LiteRT goes by the axes, whatever the file says.
     """
     if site.constant(1) is not None:
         axes = {a for a in _listed_axes(site) if a is not None}
         return tuple(sorted(axes)) if None not in _listed_axes(site) else None
-    declared, rank = site.output_shapes[0], len(site.input(0).shape)
-    candidates = combinations(range(rank), site.input(1).size)
-    fitting = [c for c in candidates if declared is None or _reduced_shape(site, c) == declared]
-    return fitting[0] if len(fitting) == 1 else None
+    return (0,) if len(site.input(0).shape) == 1 else None
 
 
 def _reasons(site: Site, function: str) -> Iterator[str]:
     shape, axes = site.input(0).shape, _axes(site)
     if axes is None and site.constant(1) is None:
-        yield "its axes (input 1) are computed at run time, and the shape of its result does not tell which they are"
+        yield "its axes (input 1) are computed at run time"
     elif axes is None:
         yield f"its axes {numbers(site, 1)} are not all axes of its input {list(shape)}"
     elif 0 in shape and function == "mean" and site.input(0).dtype not in FLOATS:

@@ -9,7 +9,7 @@ from math import prod
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.matmul import MatMul
-from tflgpu.ops.declaration import Emitter, Site, declare, static
+from tflgpu.ops.declaration import Emitter, Site, declare, numbers, static
 from tflgpu.ops.image.window import Window, reach_reasons, window_of, window_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
@@ -116,17 +116,12 @@ def depthwise_conv_2d(site: Site, emit: Emitter) -> Tensor:
     return convolution_node(site, emit, "depthwise", (image, weights, bias), shape, attributes)
 
 
-def _transposed_shape(site: Site) -> Shape | None:
-    """The output shape in input 0; if that is computed at run time, the one that the file declares."""
-    shape = site.constant(0)
-    return site.output_shapes[0] if shape is None else tuple(map(int, shape.reshape(-1)))
-
-
 def _transpose_reasons(site: Site) -> Iterator[str]:
-    weights, image, shape = site.input(1), site.input(2), _transposed_shape(site)
-    if shape is None:
-        yield from static(site, 0, "output shape")
-    elif len(shape) != 4 or min(shape) < 1:
+    yield from static(site, 0, "output shape")
+    if site.constant(0) is None:
+        return
+    weights, image, shape = site.input(1), site.input(2), tuple(numbers(site, 0))
+    if len(shape) != 4 or min(shape) < 1:
         yield f"its output shape {list(shape)} is not [batch, height, width, channels]"
         return
     if len(weights.shape) != 4 or len(image.shape) != 4 or weights.shape[3] != image.shape[3]:
@@ -135,19 +130,17 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
     if min(site.options.get("stride_h", 0), site.options.get("stride_w", 0)) < 1:
         yield "its strides must be positive"
         return
-    if shape is not None and (shape[3] != weights.shape[0] or shape[0] != image.shape[0]):
+    if shape[3] != weights.shape[0] or shape[0] != image.shape[0]:
         yield f"its output shape {list(shape)} does not fit weights {list(weights.shape)}, input {list(image.shape)}"
-    elif shape is not None and window_of(site, weights.shape[1:3], shape).output(*shape[1:3]) != image.shape[1:3]:
+    elif window_of(site, weights.shape[1:3], shape).output(*shape[1:3]) != image.shape[1:3]:
         yield f"its output shape {list(shape)} does not lead back to the input's {list(image.shape)}"
-    if shape is not None:
-        yield from reach_reasons(window_of(site, weights.shape[1:3], shape), shape)
+    yield from reach_reasons(window_of(site, weights.shape[1:3], shape), shape)
     yield from bias_reasons(site, 3, weights.shape[0])
 
 
 @declare("TRANSPOSE_CONV", versions=5, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)
 def transpose_conv(site: Site, emit: Emitter) -> Tensor:
-    weights, image, bias, shape = site.input(1), site.input(2), site.optional(3), _transposed_shape(site)
-    assert shape is not None
+    weights, image, bias, shape = site.input(1), site.input(2), site.optional(3), tuple(numbers(site, 0))
     _, kh, kw, _ = weights.shape
     attributes = TransposeConvolution(window_of(site, (kh, kw), shape))
     return convolution_node(site, emit, "transpose_convolution", (image, weights, bias), shape, attributes)

@@ -1,4 +1,4 @@
-"""PAD and PADV2. Paddings can be computed at run time if the file declares the shape of the result."""
+"""PAD and PADV2."""
 
 from __future__ import annotations
 
@@ -7,18 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers, static
-from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
-
-
-def _padded_shape(site: Site) -> Shape | None:
-    """The shape of the result; None if it is known only at run time."""
-    if site.constant(1) is None:
-        return site.output_shapes[0]
-    margins = numbers(site, 1)
-    return tuple(d + a + b for d, a, b in zip(site.input(0).shape, margins[::2], margins[1::2], strict=True))
 
 
 def _reasons(site: Site) -> Iterator[str]:
@@ -26,27 +16,18 @@ def _reasons(site: Site) -> Iterator[str]:
     if paddings != (len(shape), 2):
         yield f"its paddings have shape {list(paddings)}; [{len(shape)}, 2] was expected"
         return
-    padded = _padded_shape(site)
-    if padded is None:
-        yield "the shape of its result is computed at run time; the file has to declare it"
-    elif len(padded) != len(shape) or any(p < d for p, d in zip(padded, shape, strict=True)):
-        yield f"its result of shape {list(padded)} is not its input of shape {list(shape)} with paddings"
-    elif site.constant(1) is not None and min(numbers(site, 1), default=0) < 0:
+    yield from static(site, 1, "paddings")
+    if site.constant(1) is not None and min(numbers(site, 1), default=0) < 0:
         yield f"its paddings {numbers(site, 1)} are not all positive or zero"
 
 
 def _padded(site: Site, emit: Emitter, fill: float | int) -> Tensor:
-    x, paddings, shape = site.input(0), site.input(1), _padded_shape(site)
-    assert shape is not None
+    x, margins = site.input(0), numbers(site, 1)
+    shape = tuple(d + a + b for d, a, b in zip(x.shape, margins[::2], margins[1::2], strict=True))
     if x.size == 0:
         return emit.constant(np.full(shape, fill, x.dtype))
-    if site.constant(1) is not None:
-        axes = tuple(AxisMap(i, -before) for i, before in enumerate(numbers(site, 1)[::2]))
-        return emit.node("rearrange", [x], shape, Rearrange(axes, fill))
-    positions = tuple(
-        Position((Digit(i), Lookup(1, (AxisMap(None, i), AxisMap(None, 0)), None, step=-1))) for i in range(len(shape))
-    )
-    return emit.node("gather", [x, paddings], shape, Gather(positions, fill))
+    axes = tuple(AxisMap(i, -before) for i, before in enumerate(margins[::2]))
+    return emit.node("rearrange", [x], shape, Rearrange(axes, fill))
 
 
 @declare("PAD", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_reasons)

@@ -46,10 +46,13 @@ def reshape_node(emit: Emitter, x: Tensor, shape: Shape) -> Tensor:
 
 
 def _target_shape(site: Site) -> Shape | None:
-    """The shape of a RESHAPE's result, by its second input or options, with -1 resolved; None if it is impossible."""
+    """The shape of a RESHAPE's result, by its second input or options, with -1 resolved.
+
+    None if it is impossible, or computed at run time; one size alone can only be the number of elements.
+    """
     x, requested = site.input(0), site.constant(1)
     if len(site.inputs) > 1 and requested is None:
-        return site.output_shapes[0]
+        return (x.size,) if site.input(1).shape == (1,) else None
     wanted = requested.reshape(-1).tolist() if requested is not None else list(site.options.get("new_shape", ()))
     known = prod(d for d in wanted if d != -1)
     if wanted.count(-1) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (known == 0 or x.size % known)):
@@ -63,7 +66,9 @@ def _target_shape(site: Site) -> Shape | None:
 
 def _reshape_reasons(site: Site) -> Iterator[str]:
     shape = _target_shape(site)
-    if shape is None or prod(shape) != site.input(0).size:
+    if shape is None and len(site.inputs) > 1 and site.constant(1) is None:
+        yield from static(site, 1, "shape")
+    elif shape is None or prod(shape) != site.input(0).size:
         yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
 
 

@@ -1,4 +1,6 @@
-"""SLICE and STRIDED_SLICE. Bounds can be computed at run time if the file declares the shape of the result.
+"""SLICE and STRIDED_SLICE. Starts can be computed at run time, but not how much is taken: memory is planned before.
+
+The shape that the file declares is no help: where the bounds give another, LiteRT takes that, or refuses the run.
 
 A start that is known only at run time is clamped so that the result lies inside the input. TFLite reports an error for
 a start out of range; a kernel cannot report one, and must not read outside of the tensor.
@@ -22,23 +24,21 @@ def _slice_shape(site: Site) -> list[int | None]:
     begin, size = site.constant(1), site.constant(2)
     starts = [None] * len(site.input(0).shape) if begin is None else numbers(site, 1)
     wanted = [None] * len(starts) if size is None else numbers(site, 2)
-    declared = site.output_shapes[0] or (None,) * len(starts)
     return [
-        open_size if w is None or (w == -1 and b is None) else d - b if w == -1 and b is not None else w
-        for d, b, w, open_size in zip(site.input(0).shape, starts, wanted, declared, strict=True)
+        w if w != -1 else None if b is None else d - b
+        for d, b, w in zip(site.input(0).shape, starts, wanted, strict=True)
     ]
 
 
 def _slice_reasons(site: Site) -> Iterator[str]:
-    shape, declared = site.input(0).shape, site.output_shapes[0]
-    counts = site.input(1).size, site.input(2).size
-    if counts != (len(shape), len(shape)) or (declared is not None and len(declared) != len(shape)):
+    shape, counts = site.input(0).shape, (site.input(1).size, site.input(2).size)
+    if counts != (len(shape), len(shape)):
         yield f"its begin and size have {counts[0]} and {counts[1]} values for {len(shape)} axes"
         return
     begin = [0] * len(shape) if site.constant(1) is None else numbers(site, 1)
     sizes = _slice_shape(site)
     if None in sizes:
-        yield "the shape of its result is computed at run time; the file has to declare it"
+        yield "the shape of its result is computed at run time"
     elif any(b < 0 or s is None or s < 0 or b + s > d for b, s, d in zip(begin, sizes, shape, strict=True)):
         yield f"its range begins at {begin} with size {sizes} in an input of shape {list(shape)}"
 
@@ -141,7 +141,7 @@ def _axes_around_ellipses(site: Site) -> tuple[list[_Axis], int]:
     return axes, rank
 
 
-def _range(site: Site, of: _Axis, rank: int) -> _Range | None:
+def _range(site: Site, of: _Axis) -> _Range | None:
     """The range that is taken of an input axis; None if its extent is known only at run time."""
     if of.entry is None:
         return _Range(0, 1, of.size)
@@ -154,12 +154,10 @@ def _range(site: Site, of: _Axis, rank: int) -> _Range | None:
     if strides is None:
         return None
     start = slice(None if from_edge else begin, None, strides).indices(of.size)[0]
-    known_start = None if begin is None and not from_edge else start
-    if known_start is not None and (end is not None or to_edge):
-        stop = slice(None, None if to_edge else end, strides).indices(of.size)[1]
-        return _Range(start, strides, len(range(start, stop, strides)))
-    declared = site.output_shapes[0]
-    return None if declared is None or len(declared) != rank else _Range(known_start, strides, declared[of.axis])
+    if (begin is None and not from_edge) or (end is None and not to_edge):
+        return None
+    stop = slice(None, None if to_edge else end, strides).indices(of.size)[1]
+    return _Range(start, strides, len(range(start, stop, strides)))
 
 
 def _strided_reasons(site: Site) -> Iterator[str]:
@@ -188,13 +186,13 @@ def _fits(taken: _Range, size: int) -> bool:
 
 
 def _range_reasons(site: Site) -> Iterator[str]:
-    axes, rank = _axes(site)
+    axes, _ = _axes(site)
     for number, axis in enumerate(axes):
-        taken = _range(site, axis, rank)
+        taken = _range(site, axis)
         if taken is None and site.constant(3) is None:
             yield f"its stride along axis {number} is computed at run time; only a constant is supported"
         elif taken is None:
-            yield f"how much it takes of axis {number} is computed at run time; the file has to declare it"
+            yield f"how much it takes of axis {number} is computed at run time"
         elif taken.extent and not _fits(taken, axis.size):
             start = "any place" if taken.start is None else taken.start
             yield f"axis {number} of size {axis.size} has no {taken.extent} elements {taken.step} apart from {start} on"
@@ -203,7 +201,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
 @declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
     axes, rank = _axes(site)
-    pairs = [(axis, taken) for axis in axes if (taken := _range(site, axis, rank))]
+    pairs = [(axis, taken) for axis in axes if (taken := _range(site, axis))]
     size = {axis.axis: taken.extent for axis, taken in pairs}
     shape = tuple(size.get(i, 1) for i in range(rank))
     if all(taken.start is not None for _, taken in pairs):

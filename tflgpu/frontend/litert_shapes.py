@@ -1,0 +1,131 @@
+"""What shapes LiteRT gives the results of operators that only the CPU can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+from tflgpu.frontend.submodel import IDENTIFIER, is_installed
+from tflgpu.graph.ir import Array, Tensor
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model import Operator, Subgraph
+from tflgpu.model.reader import Buffer
+
+# The shapes of an operator's outputs; None for each that only a run can tell. Given: its inputs, None where absent.
+InferShapes = Callable[[Operator, Sequence[Tensor | None]], Sequence[Shape | None]]
+
+REFUSALS = (RuntimeError, ValueError)  # what LiteRT raises for an operator that it cannot run
+
+
+def declared_shapes(subgraph: Subgraph) -> InferShapes:
+    """The shapes in the file, for when there is nobody to ask."""
+    return lambda operator, _: [subgraph.tensors[t].shape for t in operator.outputs]
+
+
+def shape_inference(data: Buffer, number: int, subgraph: Subgraph) -> InferShapes:
+    """Asks LiteRT about operators of one subgraph. Without LiteRT the answer is what the file declares."""
+    return LitertShapes(data, number).of if is_installed() else declared_shapes(subgraph)
+
+
+class LitertShapes:
+    """LiteRT prepares a model of one operator. The results that then have no memory have no shape either.
+
+    A table of such operators would have to follow LiteRT's kernels: whether WHILE keeps its shapes, for instance,
+    depends on all that its body does.
+    """
+
+    def __init__(self, data: Buffer, subgraph: int) -> None:
+        self._data, self._number = data, subgraph
+        self._file: Any = None  # read when it is asked for first: most models run wholly on the device
+
+    def of(self, operator: Operator, inputs: Sequence[Tensor | None]) -> list[Shape | None]:
+        # An extra of the package, see is_installed().
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        try:
+            interpreter = Interpreter(
+                model_content=self._model(operator, inputs),
+                experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            )
+            interpreter.allocate_tensors()
+        except REFUSALS:
+            return [None] * len(operator.outputs)
+        return [_shape(interpreter, detail) for detail in interpreter.get_output_details()]
+
+    def _model(self, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:
+        """A file of one operator, whose inputs have the shapes, and where they are known the values, of ``inputs``."""
+        from ai_edge_litert import schema_py_generated as schema
+
+        if self._file is None:
+            self._file = schema.ModelT.InitFromObj(schema.Model.GetRootAs(self._data, 0))
+        own = self._file.subgraphs[self._number]
+        kept = _Buffers(self._file.buffers, schema.BufferT)
+        indices = [t for t in dict.fromkeys((*operator.inputs, *operator.outputs)) if t >= 0]
+        tensors = {t: kept.tensor(own.tensors[t]) for t in indices}
+        for index, known in zip(operator.inputs, inputs, strict=True):
+            if known is not None and not kept.has_data(tensors[index]):
+                tensors[index].shape, tensors[index].shapeSignature = list(known.shape), None
+                if known.data is not None and known.data.dtype.kind in "iub":
+                    kept.fill(tensors[index], known.data)
+        place = {t: i for i, t in enumerate(indices)} | {-1: -1}
+        call, graph, model = copy(own.operators[operator.index]), schema.SubGraphT(), schema.ModelT()
+        call.inputs, call.outputs = [place[t] for t in operator.inputs], [place[t] for t in operator.outputs]
+        call.intermediates = None
+        graph.tensors, graph.operators, graph.outputs = list(tensors.values()), [call], call.outputs
+        graph.inputs = [i for i in dict.fromkeys(call.inputs) if i >= 0 and not kept.has_data(graph.tensors[i])]
+        others = [copy(g) for g in self._file.subgraphs] if _calls_subgraphs(call) else []
+        for called in others:
+            called.tensors = list(map(kept.tensor, called.tensors))
+        if self._number and others:
+            others[self._number] = others[0]
+        model.version, model.operatorCodes = self._file.version, self._file.operatorCodes
+        model.subgraphs, model.buffers = [graph, *others[1:]], kept.buffers
+        builder: Any = flatbuffers.Builder(1 << 16)
+        builder.Finish(model.Pack(builder), IDENTIFIER)
+        return bytes(builder.Output())
+
+
+class _Buffers:
+    """The buffers that some tensors of a file need, under new numbers."""
+
+    def __init__(self, old: Sequence[Any], new: Callable[[], Any]) -> None:
+        self._old, self._new = old, new
+        self.buffers = [new()]  # buffer 0 is empty by convention
+        self._numbers = {0: 0}
+
+    def tensor(self, tensor: Any) -> Any:
+        """A copy of a tensor of the file."""
+        if tensor.buffer not in self._numbers:
+            self._numbers[tensor.buffer] = len(self.buffers)
+            self.buffers.append(self._old[tensor.buffer])
+        tensor = copy(tensor)
+        tensor.buffer = self._numbers[tensor.buffer]
+        return tensor
+
+    def has_data(self, tensor: Any) -> bool:
+        buffer = self.buffers[tensor.buffer]
+        return bool(buffer.offset) or (buffer.data is not None and len(buffer.data) > 0)
+
+    def fill(self, tensor: Any, data: Array) -> None:
+        """Make a tensor a constant."""
+        tensor.buffer = len(self.buffers)
+        self.buffers.append(self._new())
+        self.buffers[-1].data = np.frombuffer(data.tobytes(), np.uint8)
+
+
+def _calls_subgraphs(operator: Any) -> bool:
+    options = [vars(o) for o in (operator.builtinOptions, operator.builtinOptions2) if o is not None]
+    return any("subgraph" in name.lower() for fields in options for name in fields)
+
+
+def _shape(interpreter: Any, detail: Mapping[str, Any]) -> Shape | None:
+    """The shape of an output; None if LiteRT waits for a run to decide it."""
+    try:
+        interpreter.get_tensor(detail["index"])
+    except REFUSALS:
+        return None
+    return tuple(map(int, detail["shape"]))

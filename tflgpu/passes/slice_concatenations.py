@@ -1,0 +1,133 @@
+"""Take slices of a concatenation from its inputs.
+
+A loop that fills a list becomes one concatenation after another: of the rows before the new one, that row, and the rows
+after it. Once the slices are gone, nobody needs any of them but the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+
+# Inputs of one concatenation: each is an argument of its kernel, and OpenCL promises room for 128 pointers.
+MAX_INPUTS = 32
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``size`` coordinates of a tensor along an axis, from ``start`` on: all of it, or a part of a constant."""
+
+    tensor: TensorId
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What stands in a tensor one after another along ``axis``. is_slice: whether the tensor is a slice of another."""
+
+    axis: int
+    each: tuple[Piece, ...]
+    is_slice: bool
+
+
+def slice_concatenations(graph: Graph) -> Graph:
+    """Let slices of concatenations, and what is concatenated of such slices, read the inputs of these."""
+    known: dict[TensorId, Pieces] = {}
+    alias: dict[TensorId, TensorId] = {}
+    nodes: list[Node] = []
+    parts: list[Tensor] = []
+    fresh = graph.fresh_ids()
+    for original in graph.nodes:
+        node = replace(original, inputs=tuple(alias.get(t, t) for t in original.inputs))
+        sliced = any(t in known and known[t].is_slice for t in node.inputs)
+        pieces = _pieces(graph, node, known)
+        if pieces is not None:
+            known[node.output] = pieces
+            whole = pieces.each[0].tensor
+            if node.output not in graph.wanted and graph[whole].shape == graph[node.output].shape:
+                alias[node.output] = whole
+                continue
+            if sliced and not pieces.is_slice:
+                inputs = _tensors(graph, pieces, fresh, parts)
+                nodes += _concatenations(node, inputs, pieces.axis, graph[node.output], fresh, parts)
+                continue
+        nodes.append(node)
+    return graph.with_nodes(nodes, parts)
+
+
+def _pieces(graph: Graph, node: Node, known: Mapping[TensorId, Pieces]) -> Pieces | None:
+    """What stands in the result of a concatenation, or of a slice of one; None for anything else."""
+    if node.epilogue:
+        return None
+    if isinstance(node.attributes, Concatenate):
+        axis, each = node.attributes.axis, list[Piece]()
+        for t in node.inputs:
+            inner = known.get(t)
+            is_slice = inner is not None and inner.is_slice and inner.axis == axis
+            each += inner.each if inner is not None and is_slice else [Piece(t, 0, graph[t].shape[axis])]
+        return Pieces(axis, tuple(each), is_slice=False)
+    source = known.get(node.inputs[0]) if node.inputs else None
+    if source is None or not isinstance(node.attributes, Rearrange):
+        return None
+    shapes = graph[node.inputs[0]].shape, graph[node.output].shape
+    start = _start(node.attributes, *shapes, source.axis)
+    taken = None if start is None else _cut(graph, source, start, shapes[1][source.axis])
+    return Pieces(source.axis, tuple(taken), is_slice=True) if taken else None
+
+
+def _start(attributes: Rearrange, shape: Shape, taken: Shape, axis: int) -> int | None:
+    """Where a slice along ``axis`` begins; None if a node takes anything else of a tensor of ``shape``."""
+    start = attributes.axes[axis].start
+    others = all(m == AxisMap(i, start if i == axis else 0) for i, m in enumerate(attributes.axes))
+    same = shape[:axis] + shape[axis + 1 :] == taken[:axis] + taken[axis + 1 :]
+    return start if others and same and 0 <= start <= shape[axis] - taken[axis] else None
+
+
+def _cut(graph: Graph, source: Pieces, start: int, size: int) -> list[Piece] | None:
+    """The pieces of a slice of ``source``; None if one would be a part of what is no constant."""
+    result: list[Piece] = []
+    place = 0
+    for piece in source.each:
+        first, last = max(start, place), min(start + size, place + piece.size)
+        if first < last:
+            if last - first < piece.size and not graph[piece.tensor].is_constant:
+                return None
+            result.append(Piece(piece.tensor, piece.start + first - place, last - first))
+        place += piece.size
+    return result
+
+
+def _tensors(graph: Graph, pieces: Pieces, fresh: Iterator[TensorId], new: list[Tensor]) -> list[Tensor]:
+    """A tensor for each piece; parts of constants are new constants."""
+    result: list[Tensor] = []
+    for piece in pieces.each:
+        tensor = graph[piece.tensor]
+        if piece.size != tensor.shape[pieces.axis]:
+            assert tensor.data is not None
+            data = tensor.data.take(range(piece.start, piece.start + piece.size), pieces.axis)
+            tensor = replace(tensor, id=next(fresh), shape=data.shape, data=data)
+            new.append(tensor)
+        result.append(tensor)
+    return result
+
+
+def _concatenations(
+    node: Node, inputs: Sequence[Tensor], axis: int, output: Tensor, fresh: Iterator[TensorId], new: list[Tensor]
+) -> Iterator[Node]:
+    """``node`` with other inputs, which are concatenated in groups first if they are many."""
+    while len(inputs) > MAX_INPUTS:
+        groups = [inputs[i : i + MAX_INPUTS] for i in range(0, len(inputs), MAX_INPUTS)]
+        inputs = []
+        for group in groups:
+            size = sum(t.shape[axis] for t in group)
+            shape = (*output.shape[:axis], size, *output.shape[axis + 1 :])
+            joined = replace(output, id=next(fresh), name="", shape=shape)
+            new.append(joined)
+            yield replace(node, inputs=tuple(t.id for t in group), output=joined.id)
+            inputs.append(joined)
+    yield replace(node, inputs=tuple(t.id for t in inputs))
