@@ -3,11 +3,11 @@
 Three files of the checkout get a piece each, at their end:
 
     tflgpu/ops/*/FAMILY.py      the declaration: what the operator takes, and the nodes that it becomes
-    tests/ops/reference/*.py    what it computes, in float64 numpy
+    tests/ops/reference.py      what it computes, in float64 numpy
     tests/ops/rows/*.py         the row of the op table, which draws a small network around it
 
-The module of rows has the family's name, and the reference is in elementwise.py, unless --rows and --reference say
-otherwise.
+The module of rows has the family's name, unless --rows says otherwise. With --reference windows, what it computes
+goes to windows.py instead.
 
 Each piece has a TODO. Until the last of them is done, the test of the row fails and says which is next.
 """
@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+JUDGES = ("reference", "windows")  # modules of tests/ops/
 
 LINE = 120  # characters, as in pyproject.toml
 
@@ -54,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("code", help="BuiltinOperator's name of it, or that of a custom operator")
     parser.add_argument("--family", required=True, help="a module of tflgpu/ops/*/, such as elementwise")
-    parser.add_argument("--reference", default="elementwise", help="a module of tests/ops/reference/")
+    parser.add_argument(
+        "--reference", default="reference", choices=("reference", "windows"), help="a module of tests/ops/"
+    )
     parser.add_argument("--rows", help="a module of tests/ops/rows/, by default the one with the family's name")
     parser.add_argument("--inputs", type=int, default=1, help="how many there are")
     options = parser.parse_args(arguments)
@@ -70,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write_operator(code: str, family: str, reference: str, rows: str, inputs: int) -> list[Path]:
     """The files, changed. Raises ValueError, and changes none, for what does not exist or exists already."""
     declarations = _module("tflgpu/ops/*/*.py", family)
-    judge = _module("tests/ops/reference/*.py", reference)
+    judge = _module("tests/ops/*.py", reference)
     table = _module("tests/ops/rows/*.py", rows)
     name = function_name(code)
     builtin = _check_name(code, name, (declarations, judge, table))
@@ -96,7 +100,7 @@ def write_operator(code: str, family: str, reference: str, rows: str, inputs: in
     declared = _with_import(declared, "tflgpu.ops.declaration", "Emitter", "Site", "declare")
     row = f'Row("{name}", "{code}", {name}{"" if builtin else ", litert=False"})'
     listed = _with_row(table.read_text(), filled(ROW, table), row)
-    listed = _with_import(listed, "tests.ops.reference", reference)
+    listed = _with_import(listed, "tests.ops", reference)
     listed = _with_import(listed, "tests.ops.case", "Net", "Row", "Tensor")
     listed = _with_import(listed, "tests.ops.strategies", "FEATURE_MAP")
     texts = {

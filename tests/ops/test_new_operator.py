@@ -52,7 +52,7 @@ def test_three_files_that_say_what_is_to_be_done(checkout: Path) -> None:
     assert first.returncode == 0, first.stderr
     files = changed(checkout)
     assert files == [
-        "tests/ops/reference/elementwise.py",
+        "tests/ops/reference.py",
         "tests/ops/rows/elementwise.py",
         "tflgpu/ops/arithmetic/elementwise.py",
     ]
@@ -63,7 +63,7 @@ def test_three_files_that_say_what_is_to_be_done(checkout: Path) -> None:
     files = sorted(
         {
             *files,
-            *(f"tests/ops/{name}.py" for name in ("reference/windows", "rows/matrices")),
+            *(f"tests/ops/{name}.py" for name in ("windows", "rows/matrices")),
             "tflgpu/ops/arithmetic/matmul.py",
         }
     )
