@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +89,8 @@ def run_litert(corner: Corner, kernels: str) -> Outcome:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
+        signal.signal(signal.SIGFPE, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where handlers of crashes write
         try:
             os.write(writer, pickle.dumps(_interpret(corner, kernels)))
         finally:
