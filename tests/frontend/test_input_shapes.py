@@ -97,7 +97,7 @@ def test_wrong_shapes_say_what_was_expected() -> None:
 
 
 def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
-    """What shapes the CPU's operators give is not known beforehand: then all of the model runs there."""
+    """LiteRT tells which shapes the CPU's operators give, so that the device has its part."""
     builder = ModelBuilder()
     x = builder.input((1, 4), name="x", shape_signature=(-1, 4))
     y, bits = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), "int32", name="bits")
@@ -105,6 +105,8 @@ def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
     builder.op("BITCAST", [y], [bits])
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(builder.finish([bits]), Options(precision="fp32", device=device_name))
+    shapes = Options(input_shapes={"x": (3, 4)})
+    assert [o.device for o in tflgpu.inspect(builder.finish([bits]), shapes).operators] == ["device", "cpu"]
     for rows in (1, 3):
         given = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
         np.testing.assert_allclose(model.run(given)["bits"].view(np.float32), np.tanh(given), atol=1e-6)

@@ -150,9 +150,8 @@ class _Lowering:
         reasons = self._lower(operator)
         if reasons:  # its results stay unknown values, so that later operators can still be judged
             for index, shape in zip(operator.outputs, self._shapes_on_cpu(operator), strict=True):
+                self.open.update([index] if shape is None else ())
                 target = self.subgraph.tensors[index]
-                if shape is None:
-                    self.open.add(index)
                 self.graph.bind(index, self.graph.tensor(target if shape is None else replace(target, shape=shape)))
         split = len(operator.inputs)
         inputs, outputs = tuple(names[:split]), tuple(names[split:])
@@ -196,25 +195,24 @@ class _Lowering:
         for dtype in sorted(set(dtypes) & set(self.missing_types)):
             yield f"the device does not compute with {dtype}"
 
+    def _nested(self, index: int, outer: GraphBuilder | None = None) -> _Lowering:
+        """Of another subgraph; into the same graph if ``outer`` is its builder."""
+        subgraph = self.model.subgraphs[index]
+        entry, infer = EntryPoint(index, subgraph.operators, (), ()), declared_shapes(subgraph)
+        return _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, infer, outer=outer)
+
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
-        entry = EntryPoint(index, self.model.subgraphs[index].operators, (), ())
-        infer = declared_shapes(self.model.subgraphs[index])
-        first = _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, infer)
+        first = self._nested(index)
         obstacles = first.run().obstacles
         return first.graph.variables, obstacles
 
     def _callee(self, index: int) -> Callee:
         """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
         if index not in self.called:
-            subgraph = self.model.subgraphs[index]
-            entry, infer = EntryPoint(index, subgraph.operators, (), ()), declared_shapes(subgraph)
-            self.called[index] = _Lowering(
-                self.model, entry, self.simulate, {}, {}, self.missing_types, infer, outer=self.graph
-            )
+            self.called[index] = self._nested(index, self.graph)
             self.called[index]._bind_constants()
-        inner = self.called[index]
-        return Callee(inner.graph, inner._lower)
+        return Callee(self.called[index].graph, self.called[index]._lower)
 
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:
@@ -247,10 +245,8 @@ class _Lowering:
             return False
         if any(t is None or t.dtype not in ("float16", "float32") for t in site.inputs):
             return False
-        target = self.subgraph.tensors[operator.outputs[0]]
-        data = evaluator(*values)
-        constant = Tensor(next(self.graph.ids), target.name, tuple(data.shape), data.dtype.name, data)
-        self.graph.bind(target.index, constant)
+        target, data = self.subgraph.tensors[operator.outputs[0]], evaluator(*values)
+        self.graph.bind(target.index, Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data))
         return True
 
     def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:

@@ -20,7 +20,8 @@ class Quantization:
 class TensorInfo:
     """A model input or output.
 
-    shape: in the file's order of axes, NHWC for images. dtype: the file's element type, by its numpy name.
+    shape: in the file's order of axes, NHWC for images; the file's for an output whose shape only a run can tell.
+    dtype: the file's element type, by its numpy name.
     free_axes: the axes whose size the file leaves open; ``shape`` has the sizes that the model was compiled for.
     """
 
