@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 import tflgpu
-from docs import draw_road, make_walk
+from scripts.pages import draw_road, make_walk
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -104,11 +104,11 @@ def test_python_parses(page: Path) -> None:
 
 
 def test_the_drawing_is_current() -> None:
-    assert draw_road.PICTURE.read_text(encoding="utf-8") == draw_road.draw(), "run `python -m docs.draw_road`"
+    assert draw_road.PICTURE.read_text(encoding="utf-8") == draw_road.draw(), "run `python -m scripts.pages.draw_road`"
 
 
 def test_the_walk_is_current() -> None:
-    assert make_walk.PAGE.read_text(encoding="utf-8") == make_walk.page(), "run `python -m docs.make_walk`"
+    assert make_walk.PAGE.read_text(encoding="utf-8") == make_walk.page(), "run `python -m scripts.pages.make_walk`"
 
 
 def glossary_rows() -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ops.test_ops import FAMILIES
 
-numerics = pytest.importorskip("docs.numerics", reason="LiteRT is missing")  # judges each corner
+numerics = pytest.importorskip("scripts.pages.numerics", reason="LiteRT is missing")  # judges each corner
 
 CORNERS = [corner for corners in numerics.sections().values() for corner in corners]
 

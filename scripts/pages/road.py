@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "tflgpu"
+PACKAGE = Path(__file__).parents[2] / "tflgpu"
 
 # Where the road begins: a module, a class of it, and its method.
 START = ("tflgpu.api", "CompiledModel", "_instantiate")

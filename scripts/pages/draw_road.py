@@ -1,4 +1,4 @@
-"""The drawing of docs/design.md: ``python -m docs.draw_road`` writes docs/road.svg from the code.
+"""The drawing of docs/design.md: ``python -m scripts.pages.draw_road`` writes docs/road.svg from the code.
 
 Above: the calls of ``tflgpu.compile`` in order, each in the column of its package. Below: which package imports which.
 """
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from docs.road import Call, calls, imports
+from scripts.pages.road import Call, calls, imports
 
-PICTURE = Path(__file__).with_name("road.svg")
+PICTURE = Path(__file__).parents[2] / "docs" / "road.svg"
 
 # Pixels.
 LEFT, COLUMN, ROW, HEADER, GAP, MARGIN = 330, 62, 21, 40, 78, 14

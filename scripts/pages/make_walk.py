@@ -1,4 +1,4 @@
-"""The first two layers of MobileNetV1 at every stage: ``python -m docs.make_walk`` writes docs/walk.md.
+"""The first two layers of MobileNetV1 at every stage: ``python -m scripts.pages.make_walk`` writes docs/walk.md.
 
 All listings come from compiling the model, for a target that is named on the page. No device is needed.
 """
@@ -29,7 +29,7 @@ from tflgpu.passes import optimize, optimizing
 from tflgpu.plan import make_plan
 from tflgpu.target import Target
 
-PAGE = Path(__file__).with_name("walk.md")
+PAGE = Path(__file__).parents[2] / "docs" / "walk.md"
 
 LAYERS = 2  # operators of the file that the page follows
 
@@ -44,10 +44,10 @@ LONGEST_GROUP = 60  # lines of source that may be left out as a repetition of th
 PAGE_TEXT = """\
 # Two layers, stage by stage
 
-`python -m docs.make_walk` writes this page. It compiles MobileNetV1 (width {alpha}, {size}x{size} pixels, random
-weights) for a GPU with {units} compute units, in half precision, and follows the first two operators.
-`tflgpu show MODEL --stage STAGE` prints such listings of any model: `model`, `graph` (with `--after PASS`), `plan`,
-`source`, `executable`. [design.md](design.md) explains the stages, [glossary.md](glossary.md) the terms.
+`python -m scripts.pages.make_walk` writes this page. It compiles MobileNetV1 (width {alpha}, {size}x{size} pixels,
+random weights) for a GPU with {units} compute units, in half precision, and follows the first two operators. `tflgpu
+show MODEL --stage STAGE` prints such listings of any model: `model`, `graph` (with `--after PASS`), `plan`, `source`,
+`executable`. [design.md](design.md) explains the stages, [glossary.md](glossary.md) the terms.
 
 ## 1. Read: bytes to `Model`
 

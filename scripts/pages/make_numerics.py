@@ -1,4 +1,5 @@
-"""What becomes of numbers at the edge of their types: ``python -m docs.make_numerics`` writes docs/numerics.md.
+"""What becomes of numbers at the edge of their types: ``python -m scripts.pages.make_numerics`` writes
+docs/numerics.md.
 
 Every line of its tables is a run, of LiteRT and of tflgpu on the first OpenCL device.
 """
@@ -8,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from docs.numerics import Corner, explanation, run_litert, run_tflgpu, sections
+from scripts.pages.numerics import Corner, explanation, run_litert, run_tflgpu, sections
 
-PAGE = Path(__file__).with_name("numerics.md")
+PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
 
 HEAD = """# Numbers at the edge
 
 What LiteRT's plain and its reference kernels do with NaN, infinity, denormal numbers, overflow, division by zero and
 indices out of range, and what tflgpu does in fp32. Where LiteRT's two agree, tflgpu gives the same, but for the lines
-that say why not. `python -m docs.make_numerics` writes this page from runs; `tests/ops/test_numerics.py` repeats them
-on each OpenCL runtime, for both families of kernels.
+that say why not. `python -m scripts.pages.make_numerics` writes this page from runs; `tests/ops/test_numerics.py`
+repeats them on each OpenCL runtime, for both families of kernels.
 
 A result that stands for two columns is written once. *An error* is LiteRT's at run time. LiteRT's default kernels
 (XNNPACK) have a column only where they give something else than the plain ones.

@@ -1,1 +1,0 @@
-"""Scripts that make the generated pages of this folder."""

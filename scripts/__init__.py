@@ -1,0 +1,1 @@
+"""Scripts of the project, which are no part of the package."""
