@@ -86,6 +86,25 @@ def test_only_results_that_can_be_outside_are_clamped(
     assert clamped(model)[1:] == [code] * expected
 
 
+def test_what_a_loop_gives_to_its_body_is_clamped() -> None:
+    """It is an input of the body's subgraph, but not of the model."""
+    main, condition, body = ModelBuilder(), ModelBuilder(), ModelBuilder()
+    count, x = condition.input((), "int32"), condition.input(SHAPE)
+    again = condition.tensor((), "bool")
+    condition.op("LESS", [count, condition.constant(np.int32(2))], [again])
+    count, x = body.input((), "int32"), body.input(SHAPE)
+    more, result = body.tensor((), "int32"), body.tensor(SHAPE)
+    held = body.tensor(SHAPE, "int8", name="held", quantization=NARROW)
+    body.op("ADD", [count, body.constant(np.int32(1))], [more], ADD)
+    body.op("QUANTIZE", [x], [held])
+    body.op("DEQUANTIZE", [held], [result])
+    x, steps, output = main.input(SHAPE), main.tensor((), "int32"), main.tensor(SHAPE)
+    subgraphs = main.subgraph(condition, [again]), main.subgraph(body, [more, result])
+    options = dict(zip(("cond_subgraph_index", "body_subgraph_index"), subgraphs, strict=True))
+    main.op("WHILE", [main.constant(np.int32(0)), x], [steps, output], options)
+    assert clamped(main.finish([output])) == ["held", "held"]
+
+
 @pytest.mark.parametrize("zero", [-900, 300])
 def test_a_zero_point_beyond_the_type_still_leaves_zero_in_range(zero: int, device_name: str) -> None:
     """Kernels count on a clamp to keep zeros, which the lanes past the last channel are."""

@@ -16,21 +16,10 @@ from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.unroll import Callee, unroll
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import Array, EpilogueOp, Graph, Tensor, remove_dead
+from tflgpu.graph.ir import Array, Graph, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Model, Operator
-from tflgpu.model.quantization import (
-    KEEPS_QUANTA,
-    Grid,
-    clamp_op,
-    clamps,
-    dequantize_op,
-    grid_of,
-    is_quantized,
-    quantize_op,
-    simulate_op,
-    view_dtype,
-)
+from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
 from tflgpu.ops.limits import storage_reasons
 
@@ -279,22 +268,17 @@ class _Lowering:
 
     def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
         """``result`` under the file's name: if it is quantized there, rounded to its grid or clamped to its range."""
-        op = self._hold(operator, target) if is_quantized(target) else None
+        op = hold_op(operator, [self.subgraph.tensors[i] for i in operator.inputs if i >= 0], target, self.simulate)
+        if op is not None and op.function == "clamp" and self._quantizes_an_input(operator):
+            low, high = op.parameters
+            self.notes[operator.index] = (UNCLAMPED.format(name=target.name, low=low, high=high),)
+            op = None
         if op is None:
             return replace(result, name=target.name)
         held = Tensor(next(self.graph.ids), target.name, result.shape, precise=result.precise)
         return self.graph.add_map(result, held, op, operator=self.graph.source_of(operator))
 
-    def _hold(self, operator: Operator, target: FileTensor) -> EpilogueOp | None:
-        """What integer kernels do to a result besides computing it, as far as the options ask for it."""
-        grid = grid_of(target)
-        if self.simulate:
-            return None if operator.code in KEEPS_QUANTA else simulate_op(grid)
-        inputs = [i for i in operator.inputs if i >= 0]
-        if not clamps(operator, [self.subgraph.tensors[i] for i in inputs], target):
-            return None
-        if operator.code == "QUANTIZE" and inputs[0] in self.subgraph.inputs:
-            low, high = grid.range
-            self.notes[operator.index] = (UNCLAMPED.format(name=target.name, low=low, high=high),)
-            return None
-        return clamp_op(grid)
+    def _quantizes_an_input(self, operator: Operator) -> bool:
+        """Whether the operator is the QUANTIZE of what callers give: not of what a loop or another partition does."""
+        given = {t.index for _, t in self.entry.inputs}.intersection(self.subgraph.inputs)
+        return operator.code == "QUANTIZE" and operator.inputs[0] in given

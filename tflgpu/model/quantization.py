@@ -176,3 +176,15 @@ def simulate_op(grid: Grid) -> EpilogueOp:
 def clamp_op(grid: Grid) -> EpilogueOp:
     """From real numbers to the nearest ones within the range of the grid, without rounding."""
     return EpilogueOp("clamp", (Value(0),), grid.range)
+
+
+def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor, simulate: bool) -> EpilogueOp | None:
+    """What the integers of ``result`` do to what an operator with these inputs computes; None if they change nothing.
+
+    simulate: round; else only clamp.
+    """
+    if not is_quantized(result):
+        return None
+    if simulate:
+        return None if operator.code in KEEPS_QUANTA else simulate_op(grid_of(result))
+    return clamp_op(grid_of(result)) if clamps(operator, inputs, result) else None
