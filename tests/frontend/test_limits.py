@@ -66,6 +66,25 @@ def test_windows_that_reach_almost_so_far_stay_in_the_image(
     assert done.stdout.splitlines() == expected
 
 
+@pytest.mark.parametrize(("index", "expected"), [(2, 2), (2**32 + 1, 4), (2**62, 4), (-(2**32) + 3, 0), (-(2**63), 0)])
+@pytest.mark.parametrize("code", ["GATHER", "SLICE", "STRIDED_SLICE"])
+def test_an_index_of_64_bits_stays_out_of_range(code: str, index: int, expected: int, device_name: str) -> None:
+    """Its low 32 bits would be another index. TFLite counts negative ones of STRIDED_SLICE from the end."""
+    builder = ModelBuilder()
+    x, at, y = builder.input((5,)), builder.input((1,), "int64"), builder.tensor((1,))
+    if code == "STRIDED_SLICE":
+        ones = [builder.constant(np.ones(1, np.int64)) for _ in range(2)]
+        y = builder.tensor(())
+        builder.op(code, [x, at, *ones], [y], {"shrink_axis_mask": 1})
+    else:
+        size = [builder.constant(np.ones(1, np.int64))] if code == "SLICE" else []
+        builder.op(code, [x, at, *size], [y])
+    options = tflgpu.Options(device=device_name, fallback="forbid")
+    model = tflgpu.compile(builder.finish([y]), options)
+    (got,) = model.run([np.arange(5, dtype=np.float32), np.array([index])]).values()
+    assert got.reshape(-1).tolist() == [expected]
+
+
 def obstacles(code: str, inputs: list[np.ndarray], dtype: str, missing_types: tuple[str, ...] = ()) -> str:
     """Of operator ``code`` with constant inputs and one that is not, the last one."""
     builder = ModelBuilder()

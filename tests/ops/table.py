@@ -24,7 +24,6 @@ ROWS: tuple[Row, ...] = (
     *convolutions.ROWS,
     *corners.ROWS,
     *elementwise.ROWS,
-    *integers.ROWS,
     *logic.ROWS,
     *matrices.ROWS,
     *mediapipe.ROWS,
@@ -35,4 +34,5 @@ ROWS: tuple[Row, ...] = (
     *recurrent.ROWS,
     *reductions.ROWS,
     *regressions.ROWS,
+    *integers.ROWS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -21,7 +21,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Model, Operator
 from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
-from tflgpu.ops.limits import storage_reasons
+from tflgpu.ops.limits import result_reasons, site_reasons
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
 EVALUATORS: dict[str, Callable[..., Array]] = {
@@ -170,19 +170,8 @@ class _Lowering:
             if operator.is_custom and operator.code not in KNOWN_CUSTOM:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
-        reasons = [*op.obstacles(site), *self._limits(site)]
+        reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
         return reasons or self._emit(operator, op.emit, site)
-
-    def _limits(self, site: Site) -> Iterator[str]:
-        """Obstacles in what the device, or any kernel, can hold."""
-        inputs = [t for t in site.inputs if t is not None]
-        yield from self._missing((*(t.dtype for t in inputs if not t.is_constant), *site.output_types))
-        for tensor in inputs:
-            yield from storage_reasons("input", tensor.shape)
-
-    def _missing(self, dtypes: Iterable[str]) -> Iterator[str]:
-        for dtype in sorted(set(dtypes) & set(self.missing_types)):
-            yield f"the device does not compute with {dtype}"
 
     def _nested(self, index: int, outer: GraphBuilder | None = None) -> _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
@@ -244,10 +233,8 @@ class _Lowering:
         emitted = emit(site, emitter)
         if emitter.makes_something_of_nothing:
             return ["its result has elements, but its input has none"]
-        if large := [reason for t in emitter.tensors for reason in storage_reasons("result", t.shape)]:
-            return large[-1:]
-        if missing := [*self._missing(t.dtype for t in emitter.tensors)]:
-            return missing
+        if limits := [*result_reasons(emitter.tensors, self.missing_types)]:
+            return limits
         results = (emitted,) if isinstance(emitted, Tensor) else tuple(emitted)
         where = f"operator {operator.index} {operator.code}"
         if len(results) != len(operator.outputs):

@@ -1,10 +1,12 @@
-"""What kernels can count: they compute places in memory in ints."""
+"""What a device and its kernels can hold: some lack types, and all compute places in memory in ints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.ops.declaration import Site
 
 GREATEST_INT = 2**31 - 1
 
@@ -26,3 +28,22 @@ def made_reasons(elements: int) -> Iterator[str]:
     """The obstacle that an operator makes a tensor of ``elements`` of next to nothing."""
     if elements > MOST_MADE:
         yield f"its result has {elements} elements; at most {MOST_MADE} are made on the device"
+
+
+def site_reasons(site: Site, missing_types: Collection[str]) -> Iterator[str]:
+    """Obstacles in the inputs and the declared types of an operator. missing_types: which the device does not have."""
+    inputs = [t for t in site.inputs if t is not None]
+    yield from _type_reasons((*(t.dtype for t in inputs if not t.is_constant), *site.output_types), missing_types)
+    for tensor in inputs:
+        yield from storage_reasons("input", tensor.shape)
+
+
+def result_reasons(tensors: Sequence[Tensor], missing_types: Collection[str]) -> Iterator[str]:
+    """Obstacles in the tensors that an operator's nodes compute; of those that are too large, the last one."""
+    yield from [reason for t in tensors for reason in storage_reasons("result", t.shape)][-1:]
+    yield from _type_reasons((t.dtype for t in tensors), missing_types)
+
+
+def _type_reasons(dtypes: Iterable[str], missing_types: Collection[str]) -> Iterator[str]:
+    for dtype in sorted(set(dtypes) & set(missing_types)):
+        yield f"the device does not compute with {dtype}"

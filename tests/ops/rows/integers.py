@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tests.ops import reference
 from tests.ops.case import Net, Row, Tensor, exact
-from tests.ops.strategies import BOOL, axes, axis, broadcast_shapes, shapes
+from tests.ops.strategies import BOOL, CLAMP, axes, axis, broadcast_shapes, shapes
 from tests.ops.tolerance import EXACT
 
 Array = NDArray[Any]
@@ -57,8 +57,9 @@ def binary(net: Net, code: str, function: Function, dtypes: Sequence[str]) -> Te
     if code in ("DIV", "FLOOR_DIV", "FLOOR_MOD"):
         second[second == 0] = 3
     x, y = _operand(net, first), _operand(net, second)
+    activation = net.draw(CLAMP) if code in ("ADD", "SUB", "MUL") and dtype == "int64" else None
     with np.errstate(over="ignore"):
-        return small(net, net.op(code, [x, y], np.asarray(function(x.value, y.value))))
+        return small(net, net.op(code, [x, y], np.asarray(function(x.value, y.value)), activation=activation))
 
 
 def negative(net: Net) -> Tensor:

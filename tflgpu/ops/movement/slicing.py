@@ -157,7 +157,8 @@ def _range(site: Site, of: _Axis) -> _Range | None:
     if (begin is None and not from_edge) or (end is None and not to_edge):
         return None
     stop = slice(None, None if to_edge else end, strides).indices(of.size)[1]
-    return _Range(start, strides, len(range(start, stop, strides)))
+    extent = len(range(start, stop, strides))
+    return _Range(start, strides if extent > 1 else 1, extent)  # a stride that leads nowhere may be too large to count
 
 
 def _strided_reasons(site: Site) -> Iterator[str]:
