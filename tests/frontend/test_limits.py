@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 
@@ -83,6 +84,16 @@ def test_an_index_of_64_bits_stays_out_of_range(code: str, index: int, expected:
     model = tflgpu.compile(builder.finish([y]), options)
     (got,) = model.run([np.arange(5, dtype=np.float32), np.array([index])]).values()
     assert got.reshape(-1).tolist() == [expected]
+
+
+def test_custom_pools_reach_no_further() -> None:
+    builder = ModelBuilder()
+    x, y, places = builder.input((1, 5, 5, 4)), builder.tensor((1, 1, 1, 4)), builder.tensor((1, 1, 1, 4))
+    same, stride, kernel = 1, 2**31 - 1, 3
+    options = struct.pack("<6i", same, stride, stride, kernel, kernel, 0)
+    builder.op("MaxPoolingWithArgmax2D", [x], [y, places], custom_options=options)
+    reasons = " ".join(lower(read_model(builder.finish([y, places]))).obstacles)
+    assert "stride 2147483647 and dilation 1 reaches over 36507222002 pixels" in reasons
 
 
 def obstacles(code: str, inputs: list[np.ndarray], dtype: str, missing_types: tuple[str, ...] = ()) -> str:

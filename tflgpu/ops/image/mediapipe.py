@@ -14,7 +14,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.ops.declaration import Emitter, Site, declare
 from tflgpu.ops.image.convolution import TransposeConvolution, bias_reasons, convolution_node
 from tflgpu.ops.image.pooling import Pool
-from tflgpu.ops.image.window import Padding, Window, same_padding
+from tflgpu.ops.image.window import Padding, Window, reach_reasons, same_padding
 
 SAME, VALID = 1, 2  # of TfLitePadding; 0 is "unknown"
 
@@ -90,9 +90,10 @@ def _pool_reasons(site: Site) -> Iterator[str]:
     obstacles = list(_option_reasons(site))
     yield from obstacles
     options, shape = _integers(site, 6), site.input(0).shape
-    if obstacles or options is None or options[0] == SAME:
+    if obstacles or options is None:
         return
-    if any(k > d for k, d in zip(_kernel(options), shape[1:3], strict=True)):
+    yield from reach_reasons(_window(options[0], _stride(options), _kernel(options), shape), shape)
+    if options[0] == VALID and any(k > d for k, d in zip(_kernel(options), shape[1:3], strict=True)):
         yield f"its window {_kernel(options)} is larger than the input {list(shape[1:3])}"
 
 
