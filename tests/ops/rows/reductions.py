@@ -57,10 +57,10 @@ def reduction(
 
 
 def runtime_axes(net: Net) -> Tensor:
-    """The axes are an input: there is only one axis, or none is named."""
+    """The axes are an input: as many as there are, or none."""
     x = net.input(around_one(net, net.draw(st.tuples(*[st.integers(2, 9)] * net.draw(st.integers(1, 4)))), "float32"))
     rank, keep_dims = len(x.shape), net.draw(BOOL)
-    over = [net.draw(st.sampled_from((0, -1)))] if rank == 1 else []
+    over = net.draw(st.permutations(range(rank))) if net.draw(BOOL) else []
     value = x.value.sum(axis=tuple(over), keepdims=keep_dims)
     terms = int(np.prod([x.shape[a] for a in over]))
     listed = net.input(np.array(over, np.int32))

@@ -94,13 +94,14 @@ def _reduced_shape(site: Site, axes: Collection[int]) -> Shape:
 def _axes(site: Site) -> tuple[int, ...] | None:
     """The axes to reduce over, sorted; None if they are unknown, or if one is not an axis of the input.
 
-    Axes that are computed at run time are known if there are none, or if the input has only one. The declared shape
-    does not tell which they are: LiteRT goes by the axes, whatever the file says.
+    Axes that are computed at run time are known if there are none, or as many as the input has: TensorFlow does not
+    allow one twice. The declared shape does not tell which they are: LiteRT goes by the axes, whatever the file says.
     """
     if site.constant(1) is not None:
         axes = {a for a in _listed_axes(site) if a is not None}
         return tuple(sorted(axes)) if None not in _listed_axes(site) else None
-    return (0,) if len(site.input(0).shape) == 1 else None
+    rank = len(site.input(0).shape)
+    return tuple(range(rank)) if site.input(1).size == rank else None
 
 
 def _reasons(site: Site, function: str) -> Iterator[str]:
