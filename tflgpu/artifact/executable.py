@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
-from tflgpu.target import ITEM_BYTES, ElementType
+from tflgpu.target import ElementType
 
 HEADER = 256  # bytes, so that what follows is aligned for every device
 
@@ -27,10 +27,16 @@ class DeviceBuffer:
 
 @dataclass(frozen=True)
 class Slot:
-    """A pointer argument: a buffer by number, and an offset in elements of the pointer's type."""
+    """A pointer argument: a buffer by number, and an offset in elements of ``item_bytes`` each, the pointer's type."""
 
     buffer: int
-    offset: int = 0
+    offset: int
+    item_bytes: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Buffer, and offset in bytes: the same memory, whatever the pointer's type."""
+        return self.buffer, self.offset * self.item_bytes
 
 
 @dataclass(frozen=True)
@@ -70,9 +76,9 @@ class Binding:
     exact: bool = False
 
     @property
-    def slot(self) -> Slot:
-        """How launches refer to it."""
-        return Slot(self.buffer, self.offset // ITEM_BYTES[self.element])
+    def place(self) -> tuple[int, int]:
+        """Buffer, and offset in bytes. The :attr:`Slot.place` of the launches' arguments that point to it."""
+        return self.buffer, self.offset
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ class _Memory:
     def slot(self, argument: Argument) -> Slot:
         constant = argument.tensor is None
         buffer, offset = self._constants[id(argument.data)] if constant else self._place(argument.tensor)
-        return Slot(buffer, offset // ITEM_BYTES[argument.type])
+        item_bytes = ITEM_BYTES[argument.type]
+        return Slot(buffer, offset // item_bytes, item_bytes)
 
     def binding(self, tensor: TensorId, dtype: str) -> Binding:
         buffer, offset = self._place(tensor)

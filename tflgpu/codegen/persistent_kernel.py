@@ -12,6 +12,8 @@ from tflgpu.codegen.render import Function, KernelSource
 
 PERSISTENT = "persistent"
 
+Place = tuple[int, int]  # a buffer's number, and an offset in bytes
+
 
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
     """The launches of ``executable`` as one kernel: its program, and what the executor must know of it.
@@ -19,7 +21,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     ptx: whether the device's compiler accepts NVIDIA's inline assembly.
     """
     launches = executable.launches
-    bindings = {executable.bindings[number].slot: f"binding{number}" for number in executable.movable}
+    bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     local_size = max((launch.local_size for launch in launches), default=1)
     assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
     order = sorted(range(len(launches)), key=lambda number: launches[number].interval)
@@ -29,7 +31,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         .render(
             function=PERSISTENT,
             buffers=len(executable.buffers),
-            bindings=list(bindings.values()),
+            bindings=[f"binding{number}" for number in executable.movable],
             results=executable.results,
             local_size=local_size,
             workspace=max((f.workspace for f in source.functions), default=0),
@@ -49,7 +51,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
 
 
 def _cases(
-    functions: Mapping[str, Function], launches: Sequence[Launch], bindings: Mapping[Slot, str]
+    functions: Mapping[str, Function], launches: Sequence[Launch], bindings: Mapping[Place, str]
 ) -> list[dict[str, Any]]:
     """Groups of equal launches: places in the order, number of tiles, and call, which can depend on ``place``."""
     places: dict[tuple[str, int], list[int]] = {}
@@ -66,7 +68,7 @@ def _cases(
 
 
 def _arguments(
-    function: Function, places: Sequence[int], launches: Sequence[Launch], bindings: Mapping[Slot, str]
+    function: Function, places: Sequence[int], launches: Sequence[Launch], bindings: Mapping[Place, str]
 ) -> Iterator[str]:
     """An expression for each pointer of a function that is launched at several places."""
     for i, pointer in enumerate(function.pointers):
@@ -78,6 +80,6 @@ def _arguments(
         yield "".join((*choices, _address(pointer, slots[last], bindings)))
 
 
-def _address(pointer: str, slot: Slot, bindings: Mapping[Slot, str]) -> str:
-    place = bindings.get(slot) or f"buffer{slot.buffer} + {slot.offset}"
+def _address(pointer: str, slot: Slot, bindings: Mapping[Place, str]) -> str:
+    place = bindings.get(slot.place) or f"buffer{slot.buffer} + {slot.offset}"
     return f"({pointer.replace('restrict', '').strip()}){place}"

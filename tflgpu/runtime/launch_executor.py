@@ -12,7 +12,7 @@ from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.opencl.session import profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
-from tflgpu.target import HOST_DTYPES, ITEM_BYTES, ElementType
+from tflgpu.target import HOST_DTYPES, ElementType
 
 
 class LaunchExecutor(Executor):
@@ -32,12 +32,12 @@ class LaunchExecutor(Executor):
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
 
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        home, size = self._bindings[binding].slot, ITEM_BYTES[self._bindings[binding].element]
+        home = self._bindings[binding].place
         for (kernel, *_), launch in zip(self._launches, self.executable.launches, strict=True):
             for i, slot in enumerate(launch.arguments):
-                if slot == home:
+                if slot.place == home:
                     kernel.set_arg(2 * i, buffer)
-                    kernel.set_arg(2 * i + 1, np.uint64(offset // size))
+                    kernel.set_arg(2 * i + 1, np.uint64(offset // slot.item_bytes))
 
     def _start(self) -> None:
         for kernel, global_size, local_size in self._launches:
