@@ -29,6 +29,7 @@ def device(platform: str, version: str = "OpenCL 3.0", kind: int = cl.device_typ
         version=version,
         driver_version="1.0",
         type=kind,
+        profile="FULL_PROFILE",
         single_fp_config=0,
         global_mem_size=1 << 30,
         max_compute_units=units,
