@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Array
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.tiling import tile_count
 
 # Weights [out, kh, kw, in], blocks of columns that divide the result, blocks of K -> fragments in the order in which
 # lanes load them; channels that the weights do not have are zero.
@@ -27,3 +29,7 @@ class MatrixUnit:
     left_columns: int
     pack_right: PackFragments
     pack_left: PackFragments
+
+    def blocks(self, vec4s: int) -> int:
+        """How many blocks ``vec4s`` vec4s along a side of the product fill, the last one perhaps in part."""
+        return tile_count(vec4s, self.side // LANES)

@@ -87,18 +87,13 @@ def depthwise_pointwise_candidates(src: Storage, dst: Storage, target: Target) -
     return [candidate for candidate in found if candidate.work.workspace <= LOCAL_VEC4S]
 
 
-def _blocks(storage: Storage) -> int:
-    """Blocks of 16 channels."""
-    return tile_count(storage.slices, UNIT.side // LANES)
-
-
 def _tiles(src: Storage, dst: Storage, target: Target) -> Iterator[DepthwisePointwiseTile]:
     warps = target.local_size // UNIT.lanes
     for row_blocks, column_blocks, column_tiles, split_k in product(ROW_BLOCKS, COLUMN_BLOCKS, COLUMN_TILES, SPLIT_K):
         tile = DepthwisePointwiseTile(row_blocks, column_blocks, column_tiles, split_k)
         # Partial sums are added up once, so the warps of all splits have to run at the same time.
-        splits_evenly = _blocks(src) % split_k == 0 and (split_k == 1 or tile.warp_tiles * split_k <= warps)
-        every_warp_has_channels = column_blocks * (column_tiles - 1) < _blocks(dst)
+        splits_evenly = UNIT.blocks(src.slices) % split_k == 0 and (split_k == 1 or tile.warp_tiles * split_k <= warps)
+        every_warp_has_channels = column_blocks * (column_tiles - 1) < UNIT.blocks(dst.slices)
         if splits_evenly and every_warp_has_channels:
             yield tile
 
@@ -110,9 +105,9 @@ def _work(tile: DepthwisePointwiseTile, src: Storage, dst: Storage, target: Targ
     vec4s = _depthwise_vec4s(tile, src, target)
     slices = vec4s * _slices_at_once(tile, target)
     between = tile_count((UNIT.side * tile.row_blocks + PADDING_VEC4S) * slices, 2)  # two of halves are one float4
-    k_steps, rounds = _blocks(src) // tile.split_k, tile_count(warp_tiles, warps)
+    k_steps, rounds = UNIT.blocks(src.slices) // tile.split_k, tile_count(warp_tiles, warps)
     return DepthwisePointwiseWork(
-        tiles=row_tiles * tile_count(_blocks(dst), tile.group_columns),
+        tiles=row_tiles * tile_count(UNIT.blocks(dst.slices), tile.group_columns),
         depthwise_vec4s=vec4s,
         rounds=rounds,
         k_steps=k_steps,
@@ -132,7 +127,7 @@ def _slices_at_once(tile: DepthwisePointwiseTile, target: Target) -> int:
 
 def _depthwise_vec4s(tile: DepthwisePointwiseTile, src: Storage, target: Target) -> int:
     """vec4s of the depthwise result that each work-item computes, those of channels past the last block included."""
-    return tile_count(_blocks(src) * UNIT.side // LANES, _slices_at_once(tile, target))
+    return tile_count(UNIT.blocks(src.slices) * UNIT.side // LANES, _slices_at_once(tile, target))
 
 
 @AMPERE.lowering("depthwise_pointwise")
@@ -141,7 +136,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
     assert isinstance(attributes, DepthwisePointwise)
     # The fusion makes this node only where there is a candidate.
     chosen = request.choose_candidate(depthwise_pointwise_candidates(src, dst, target))
-    tile, work, input_blocks = chosen.tile, chosen.work, _blocks(src)
+    tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     packed = UNIT.pack_right(request.constant(3), tile.group_columns, input_blocks)
     taps, vec4s = prod(attributes.window.kernel), work.depthwise_vec4s
     return Kernel(
@@ -158,7 +153,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "slices": vec4s * _slices_at_once(tile, target),
             "prefetch_depth": prefetch_depth(work.k_steps, 1, tile.column_blocks),
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(_blocks(dst), tile.group_columns),
+            "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.group_columns),
             "src": src,
         },
         (

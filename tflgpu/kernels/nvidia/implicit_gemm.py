@@ -74,7 +74,7 @@ def _tiles(target: Target) -> Iterator[ImplicitGemmTile]:
 def _work(tile: ImplicitGemmTile, window: Window, src: Storage, dst: Storage, target: Target) -> GemmWork:
     warps = target.local_size // UNIT.lanes
     row_blocks = tile_count(dst.geometry.pixels, UNIT.side)
-    column_blocks = tile_count(dst.slices, UNIT.side // LANES)
+    column_blocks = UNIT.blocks(dst.slices)
     row_tiles = tile_count(row_blocks, tile.row_blocks * (warps // tile.split_k))
     return GemmWork(
         tiles=row_tiles * tile_count(column_blocks, tile.column_blocks),
@@ -89,8 +89,8 @@ def k_steps_of(window: Window, src: Storage) -> int:
     """K-steps of a convolution: blocks of 16 channels of one tap, or four taps of an image of one slice."""
     taps = prod(window.kernel)
     if src.slices == 1:
-        return tile_count(taps, UNIT.side // LANES)
-    return taps * tile_count(src.slices, UNIT.side // LANES)
+        return UNIT.blocks(taps)
+    return taps * UNIT.blocks(src.slices)
 
 
 def prefetch_depth(k_steps: int, row_blocks: int, column_blocks: int, *, double_buffered: bool = False) -> int:
@@ -122,7 +122,7 @@ def implicit_gemm(
         template, input_blocks = "nvidia/implicit_gemm_few_channels", chosen.work.k_steps
         weights = taps_as_channels(weights)
     else:
-        template, input_blocks = "nvidia/implicit_gemm", tile_count(src.slices, UNIT.side // LANES)
+        template, input_blocks = "nvidia/implicit_gemm", UNIT.blocks(src.slices)
     packed = UNIT.pack_right(weights, tile.column_blocks, input_blocks)
     double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
     depth = prefetch_depth(k_steps_per_split, tile.row_blocks, tile.column_blocks, double_buffered=double_buffered)
@@ -137,7 +137,7 @@ def implicit_gemm(
             "prefetch_depth": depth,
             "double_buffered": double_buffered,
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(tile_count(dst.slices, UNIT.side // LANES), tile.column_blocks),
+            "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
             "src": src,
         },
         (

@@ -73,16 +73,12 @@ def pointwise_depthwise_candidates(
 
 
 def _tiles(window: Window, src: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
-    warps, input_blocks = target.local_size // UNIT.lanes, _input_blocks(src)
+    warps, input_blocks = target.local_size // UNIT.lanes, UNIT.blocks(src.slices)
     for rows, column_blocks, split_k in product(ROWS, COLUMN_BLOCKS, SPLIT_K):
         row_blocks = tile_count(_pixels(rows, window, src), UNIT.side)
         # Partial sums are added up once, so the warps of all splits have to run at the same time.
         if input_blocks % split_k == 0 and (split_k == 1 or row_blocks * split_k <= warps):
             yield PointwiseDepthwiseTile(rows, column_blocks, split_k)
-
-
-def _input_blocks(src: Storage) -> int:
-    return tile_count(src.slices, UNIT.side // LANES)
 
 
 def _pixels(rows: int, window: Window, src: Storage) -> int:
@@ -94,7 +90,7 @@ def _pixels(rows: int, window: Window, src: Storage) -> int:
 def _work(
     tile: PointwiseDepthwiseTile, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
-    warps, columns = target.local_size // UNIT.lanes, tile_count(dst.slices, UNIT.side // LANES)
+    warps, columns = target.local_size // UNIT.lanes, UNIT.blocks(dst.slices)
     pixels = _pixels(tile.rows, window, src)
     warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
@@ -102,7 +98,7 @@ def _work(
     between = tile_count(pixels * UNIT.side // LANES * tile.column_blocks, 2)  # two vec4s of halves are one float4
     return PointwiseDepthwiseWork(
         tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
-        k_steps=tile_count(warp_tiles, warps) * _input_blocks(src) // tile.split_k,
+        k_steps=tile_count(warp_tiles, warps) * UNIT.blocks(src.slices) // tile.split_k,
         active_warps=min(warps, warp_tiles),
         column_blocks=tile.column_blocks,
         split_k=tile.split_k,
@@ -119,7 +115,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
     chosen = request.choose_candidate(pointwise_depthwise_candidates(window, src, dst, target))
-    tile, work, input_blocks = chosen.tile, chosen.work, _input_blocks(src)
+    tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     packed = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks)
     return Kernel(
         "nvidia/pointwise_depthwise",
@@ -132,7 +128,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             "sum_vec4s": work.sum_vec4s,
             "prefetch_depth": prefetch_depth(input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
-            "column_tiles": tile_count(tile_count(dst.slices, UNIT.side // LANES), tile.column_blocks),
+            "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
             "src": src,
         },
         (

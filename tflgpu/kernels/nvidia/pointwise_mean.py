@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
-from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -55,23 +54,19 @@ def pointwise_mean_candidates(
     )
 
 
-def _input_blocks(src: Storage) -> int:
-    return tile_count(src.slices, UNIT.side // LANES)
-
-
 def _tiles(src: Storage, target: Target) -> Iterator[PointwiseMeanTile]:
     warps, row_blocks = target.local_size // UNIT.lanes, tile_count(src.plane, UNIT.side)
     for split_k in SPLIT_K:
         # Partial sums are added up once, so the warps of all splits have to run at the same time.
-        if split_k == 1 or (_input_blocks(src) % split_k == 0 and row_blocks * split_k <= warps):
+        if split_k == 1 or (UNIT.blocks(src.slices) % split_k == 0 and row_blocks * split_k <= warps):
             yield PointwiseMeanTile(split_k)
 
 
 def _work(tile: PointwiseMeanTile, src: Storage, dst: Storage, target: Target) -> PointwiseMeanWork:
     warps, warp_tiles = target.local_size // UNIT.lanes, tile_count(src.plane, UNIT.side) * tile.split_k
-    k_steps = _input_blocks(src) // tile.split_k
+    k_steps = UNIT.blocks(src.slices) // tile.split_k
     return PointwiseMeanWork(
-        tiles=dst.geometry.batch * tile_count(dst.slices, UNIT.side // LANES),
+        tiles=dst.geometry.batch * UNIT.blocks(dst.slices),
         rounds=tile_count(warp_tiles, warps),
         batches=tile_count(k_steps, prefetch_depth(k_steps, 1, 1)),
         blocks=k_steps * min(warps, warp_tiles),
@@ -84,7 +79,7 @@ def pointwise_mean(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseMean)
     chosen = request.choose_candidate(pointwise_mean_candidates(src, dst, target))
-    split_k, input_blocks = chosen.tile.split_k, _input_blocks(src)
+    split_k, input_blocks = chosen.tile.split_k, UNIT.blocks(src.slices)
     packed = UNIT.pack_right(request.constant(1), 1, input_blocks)
     return Kernel(
         "nvidia/pointwise_mean",
