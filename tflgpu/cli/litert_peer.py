@@ -7,14 +7,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 from numpy.typing import NDArray
 
-
-def is_installed() -> bool:
-    return find_spec("ai_edge_litert") is not None
+from tflgpu.frontend.submodel import is_installed
 
 
 class LiteRT:

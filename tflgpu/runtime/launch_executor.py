@@ -69,8 +69,8 @@ class LaunchExecutor(Executor):
         for number, (element, count) in enumerate(written):
             cl.enqueue_nd_range_kernel(queue, *self._launches[number])
             elements = np.empty(count, HOST_DTYPES[element])
-            slot = self.executable.launches[number].arguments[0]
-            cl.enqueue_copy(queue, elements, self._buffers[slot.buffer], src_offset=slot.offset * elements.itemsize)
+            buffer, offset = self.executable.launches[number].arguments[0].place
+            cl.enqueue_copy(queue, elements, self._buffers[buffer], src_offset=offset)
             seen(number, elements)
         self._keep_states()
         return self._transfer.read(self._output_numbers)

@@ -17,12 +17,13 @@ from rich.text import Text
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli import litert_peer as litert
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.digits import drawing
+from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
+from tflgpu.frontend.submodel import is_installed
 from tflgpu.report.profile import Profile
 
 WHITE = 16  # of this data set
@@ -50,8 +51,8 @@ def run_demo(device: DeviceName = "auto", precision: PrecisionName = "auto", as_
     images = drawn.reshape(-1, 1, 8, 8, 1) / np.float32(WHITE)
     with tflgpu.compile(path, tflgpu.Options(device=device, precision=precision)) as model:
         answers = [_ask("tflgpu", lambda image: model.run(image)["probabilities"], images)]
-        if litert.is_installed():
-            rival = litert.LiteRT(path.read_bytes(), None)
+        if is_installed():
+            rival = LiteRT(path.read_bytes(), None)
             answers.append(_ask(rival.name, lambda image: rival.run([image])[0], images))
         profile = model.profile(images[0])
     if as_json:
