@@ -29,8 +29,10 @@ def succeed(*arguments: object) -> str:
     return result.stdout
 
 
-def as_json(*arguments: object) -> Any:
-    return json.loads(succeed(*arguments, "--json"))
+def as_json(*arguments: object, exit_code: int = 0) -> Any:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == exit_code, result.output
+    return json.loads(result.stdout)
 
 
 def fail(*arguments: object) -> str:

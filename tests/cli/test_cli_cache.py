@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
 import tflgpu
+from tests.cli.command import MODEL, as_json, invoke, succeed
 from tests.conftest import missing
-from tflgpu.cli import app
 from tflgpu.cli.commands.cache import parse_size
-from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.cli.processes import ProcessDied, in_own_process
 from tflgpu.errors import CacheMissError
 
-MODEL = examples_folder() / "digits" / "digits.tflite"
 TOKEN = f"{tflgpu.model_token(MODEL.read_bytes()):016x}"
 
 
@@ -41,26 +36,11 @@ def filled(folder: Path) -> Path:
         return folder
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)))
-
-
-def succeed(*arguments: object) -> str:
-    result = invoke(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def fail(*arguments: object) -> str:
+    """All that a command prints that must fail, its report included."""
     result = invoke(*arguments)
     assert result.exit_code == 1, result.output
     return result.output
-
-
-def as_json(*arguments: object, exit_code: int = 0) -> Any:
-    result = invoke(*arguments, "--json")
-    assert result.exit_code == exit_code, result.output
-    return json.loads(result.stdout)
 
 
 def answer(cache: list[Path]) -> np.ndarray:

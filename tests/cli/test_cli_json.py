@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import tflgpu
-from tests.cli.command import detector_model
+from tests.cli.command import MODEL as DIGITS
+from tests.cli.command import as_json, detector_model
 from tests.conftest import missing
-from tflgpu.cli import app
-from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 
-DIGITS = examples_folder() / "digits" / "digits.tflite"
 PAGE = Path(__file__).parents[2] / "docs" / "inspect.md"
 
 
@@ -65,15 +62,9 @@ def check(command: str, outputs: list[Any], opaque: tuple[str, ...] = ()) -> Non
     assert set(known) - objects - seen == set(), "documented, but never there"
 
 
-def as_json(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """``value`` with lists for tuples."""
     return json.loads(json.dumps(value))
-
-
-def run(*arguments: object) -> Any:
-    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 @pytest.fixture
@@ -105,22 +96,22 @@ def _device() -> None:
 
 
 def test_inspect(model: Path) -> None:
-    outputs = [run("inspect", model), run("inspect", model, "--device", "auto")]
-    outputs.append(as_json(tflgpu.inspect(model, tflgpu.Options(quantized="float")).as_dict()))  # which no option gives
+    outputs = [as_json("inspect", model), as_json("inspect", model, "--device", "auto")]
+    outputs.append(plain(tflgpu.inspect(model, tflgpu.Options(quantized="float")).as_dict()))  # which no option gives
     check("inspect", outputs, opaque=("model.outputs[]",))
     facts = outputs[0]["model"]
     assert facts["inputs"][0].keys() == facts["outputs"][0].keys()
-    assert outputs[0] == {"file": str(model), "bytes": model.stat().st_size} | as_json(tflgpu.inspect(model).as_dict())
+    assert outputs[0] == {"file": str(model), "bytes": model.stat().st_size} | plain(tflgpu.inspect(model).as_dict())
 
 
 def test_diff() -> None:
     pytest.importorskip("ai_edge_litert")
-    found = run("diff", DIGITS, "--runs", 2, "--bisect")
+    found = as_json("diff", DIGITS, "--runs", 2, "--bisect")
     check("diff", [found], opaque=("device", "bisection.first"))
 
 
 def test_devices() -> None:
-    check("devices", [run("devices")])
+    check("devices", [as_json("devices")])
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
@@ -129,23 +120,23 @@ def test_run(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 8, 8, 1), np.float32))
     (tmp_path / "labels.txt").write_text("\n".join("abcdefghij"))
     arguments = ("run", DIGITS, tmp_path / "x.npy", "--output", tmp_path)
-    outputs = [run(*arguments), run(*arguments, "--labels", tmp_path / "labels.txt")]
+    outputs = [as_json(*arguments), as_json(*arguments, "--labels", tmp_path / "labels.txt")]
     for name, shape in {"boxes": (1, 3, 4), "scores": (1, 3, 3)}.items():
         np.save(tmp_path / f"{name}.npy", np.full(shape, 0.5, np.float32))
     inputs = (tmp_path / "boxes.npy", tmp_path / "scores.npy")
-    outputs.append(run("run", detector_model(tmp_path / "m.tflite"), *inputs))
+    outputs.append(as_json("run", detector_model(tmp_path / "m.tflite"), *inputs))
     check("run", outputs, opaque=("device",))
 
 
 def test_benchmark() -> None:
     pytest.importorskip("ai_edge_litert")
     arguments = ("benchmark", DIGITS, "--runs", 1, "--min-seconds", 0)
-    outputs = [run(*arguments), run(*arguments, "--litert", "--profile")]
+    outputs = [as_json(*arguments), as_json(*arguments, "--litert", "--profile")]
     check("benchmark", outputs, opaque=("device", "init_seconds.cold", "init_seconds.warm"))
 
 
 def test_profile(tmp_path: Path) -> None:
-    outputs = [run("profile", DIGITS), run("profile", DIGITS, "--trace", tmp_path / "trace.json")]
+    outputs = [as_json("profile", DIGITS), as_json("profile", DIGITS, "--trace", tmp_path / "trace.json")]
     check("profile", outputs, opaque=("device", "kernels[]"))
     known = {key.split(".")[1].rstrip("[]") for key in documented("benchmark") if key.startswith("kernels[].")}
     assert outputs[0]["kernels"][0].keys() == known
@@ -162,25 +153,22 @@ SHOWN = {
 
 @pytest.mark.parametrize("stage", SHOWN)
 def test_show(stage: str) -> None:
-    check(f"show MODEL --stage {stage}", [run("show", DIGITS, "--stage", stage)], opaque=SHOWN[stage])
+    check(f"show MODEL --stage {stage}", [as_json("show", DIGITS, "--stage", stage)], opaque=SHOWN[stage])
 
 
 def test_precompile_cache(tmp_path: Path) -> None:
     again = ("precompile-cache", DIGITS, "--cache-dir", tmp_path / "cache")
-    outputs = [run(*again, "--bundle", tmp_path / "digits.bundle")]
+    outputs = [as_json(*again, "--bundle", tmp_path / "digits.bundle")]
     (tmp_path / "file").write_text("")
-    failed = CliRunner().invoke(
-        app, ["precompile-cache", str(DIGITS), str(PAGE), "--cache-dir", str(tmp_path / "file" / "x"), "--json"]
-    )
-    assert failed.exit_code == 1
-    check("precompile-cache", [*outputs, run(*again), json.loads(failed.stdout)])
+    failed = as_json("precompile-cache", DIGITS, PAGE, "--cache-dir", tmp_path / "file" / "x", exit_code=1)
+    check("precompile-cache", [*outputs, as_json(*again), failed])
 
 
 def test_cache(tmp_path: Path) -> None:
     place = ("--cache-dir", tmp_path / "cache")
     with tflgpu.compile(DIGITS, tflgpu.Options(cache_dir=tmp_path / "cache")):
         pass
-    check("cache path", [run("cache", "path")])
-    check("cache ls", [run("cache", "ls", *place)])
-    check("cache verify", [run("cache", "verify", *place)])
-    check("cache evict", [run("cache", "evict", "--all", *place)])
+    check("cache path", [as_json("cache", "path")])
+    check("cache ls", [as_json("cache", "ls", *place)])
+    check("cache verify", [as_json("cache", "verify", *place)])
+    check("cache evict", [as_json("cache", "evict", "--all", *place)])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
+from tests.support.arrays import assert_equal
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executor import Executor
 
@@ -67,12 +68,6 @@ def on_device(model: tflgpu.CompiledModel, given: dict[str, Array]) -> dict[str,
 
 def fresh_outputs(model: tflgpu.CompiledModel) -> dict[str, cl_array.Array]:
     return {info.name: cl_array.zeros(model.queue, info.shape, np.float32) for info in model.outputs}
-
-
-def assert_equal(got: dict[str, Array], expected: dict[str, Array]) -> None:
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(got[name], value, err_msg=name)
 
 
 def test_there_and_back_and_everything_between(model: tflgpu.CompiledModel) -> None:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.support.arrays import assert_equal
 from tflgpu.model.writer import ModelBuilder
 
 Array = NDArray[Any]
@@ -33,12 +34,6 @@ def negations(dtypes: tuple[str, ...], sizes: tuple[int, ...]) -> bytes:
     for x, y in zip(inputs, outputs, strict=True):
         builder.op("NEG", [x], [y])
     return builder.finish(outputs)
-
-
-def assert_equal(got: dict[str, Array], expected: dict[str, Array]) -> None:
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(got[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize("sizes", [(64, 64, 64), (0, 64, 64), (64, 0, 5)])
