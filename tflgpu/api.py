@@ -28,7 +28,7 @@ from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.session import open_session, session_on
+from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
 from tflgpu.runtime.transfer import pinned_array
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
@@ -75,11 +75,13 @@ class CompiledModel:
         clock.lap("device")
         self._session = given or open_session(self.device)
         clock.lap("context")
-        instance = self._instantiate(options, clock)
+        with DeviceFailures(self.device, "preparing the model"):
+            instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._instances[tuple(i.shape for i in self.inputs)] = instance
         self._inputs = InputCheck(self.inputs, self._session)
+        self._running = DeviceFailures(self.device, "running the model")
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
 
@@ -126,8 +128,9 @@ class CompiledModel:
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
         Raises ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the device fails.
         """
-        values = self._inputs.values(inputs)
-        with self._lock:
+        with self._running:
+            values = self._inputs.values(inputs)
+        with self._lock, self._running:
             instance = self._instance(values)
             places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
             names = instance.output_names
@@ -143,7 +146,8 @@ class CompiledModel:
         """
         for info in self.inputs:
             if info.name == name:
-                return pinned_array(self._session, info.shape, info.dtype)
+                with self._running:
+                    return pinned_array(self._session, info.shape, info.dtype)
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self.inputs]}")
 
     def reset_state(self) -> None:
@@ -153,7 +157,7 @@ class CompiledModel:
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
         Raises ValueError if the model is closed.
         """
-        with self._lock:
+        with self._lock, self._running:
             for instance in self._open_instances().values():
                 instance.reset_state()
 
@@ -163,9 +167,10 @@ class CompiledModel:
         For the model's state it is one run. Raises ValueError for inputs that do not fit or a closed model, DeviceError
         if the device has no clock for the persistent executor.
         """
-        values = self._inputs.values(inputs)
         codes = {o.index: o.code for o in self.report.operators}
-        with self._lock:
+        with self._running:
+            values = self._inputs.values(inputs)
+        with self._lock, self._running:
             partitions = self._instance(values).profile(values, runs)
         kernels: list[KernelTime] = []
         start = 0.0  # of a part: it follows the one before

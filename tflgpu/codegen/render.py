@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
@@ -59,12 +60,14 @@ class KernelSource:
         return "\n".join((self.prelude, *(f.source for f in self.functions)))
 
 
+@internal_faults("rendering the source")
 def render(plan: Plan) -> KernelSource:
     """The source of every kernel of ``plan``."""
     functions: dict[str, Function] = {}
     names = []
     for planned in plan.kernels:
-        tile, wrapper = _render_tile(planned), _render_wrapper(planned)
+        with internal_faults(f"rendering {planned.node.title}"):
+            tile, wrapper = _render_tile(planned), _render_wrapper(planned)
         digest = hashlib.blake2b((tile + wrapper).encode(), digest_size=6).hexdigest()
         name = f"{planned.kernel.template.replace('/', '_')}_{digest}"
         if name not in functions:

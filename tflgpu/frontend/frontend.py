@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
 from tflgpu.frontend.litert_shapes import shape_inference
@@ -72,6 +72,7 @@ class Frontend:
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
 
+    @internal_faults("cutting the model into partitions")
     def cut(self) -> tuple[Partition, ...]:
         """One piece for the device if all of the model can go there, else as few as possible for both sides."""
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
@@ -85,7 +86,7 @@ class Frontend:
         return {t: lowered.bound[t].shape for t in partition.inputs if t in lowered.bound and t not in lowered.open}
 
     def lower_partition(self, partition: Partition) -> Lowered:
-        """A piece for the device as a graph of its own."""
+        """A piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
         if len(partition.operators) == len(self.entry.operators):
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
@@ -99,7 +100,8 @@ class Frontend:
             missing_types=self.missing_types,
             whole=self.lowered,
         )
-        assert not part.obstacles, part.obstacles
+        if part.obstacles:  # what it lacks is known in the whole model only
+            raise UnsupportedError(part.obstacles)
         return part
 
 

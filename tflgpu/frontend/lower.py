@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tflgpu.errors import ModelError
+from tflgpu.errors import ModelError, internal_faults
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.litert_shapes import InferShapes, declared_shapes
@@ -33,6 +33,7 @@ EVALUATORS: dict[str, Callable[..., Array]] = {
 UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integers would do: it is an input of the model"
 
 
+@internal_faults("lowering the model")
 def lower(
     model: Model,
     entry: EntryPoint | None = None,
@@ -155,6 +156,11 @@ class _Lowering:
         return self.infer(operator, [self.graph.read(t) for t in operator.inputs])
 
     def _lower(self, operator: Operator) -> list[str]:
+        """Add an operator to the graph. Returns why the device cannot run it; then nothing is added."""
+        with internal_faults(f"lowering operator {operator.index} {operator.code}"):
+            return self._lowered(operator)
+
+    def _lowered(self, operator: Operator) -> list[str]:
         unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
         if unsized and (operator.code in (*VARIABLE_OPERATORS, "WHILE") or find_operator(operator.code)[0] is not None):
             return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]

@@ -27,7 +27,7 @@ from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
-from tflgpu.runtime.opencl.session import Session, open_session
+from tflgpu.runtime.opencl.session import DeviceFailures, Session, open_session
 from tflgpu.target import Target
 
 Array = NDArray[Any]
@@ -59,7 +59,8 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     for partition in frontend.partitions():
         given = [values[t] for t in partition.inputs]
         if partition.on_device:
-            results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
+            with DeviceFailures(device, "running the model"):
+                results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
         else:
             rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
             results = CpuExecutor(rest, is_open=True).run(given)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
@@ -40,10 +41,12 @@ def optimize(graph: Graph) -> Graph:
 
 def optimizing(graph: Graph) -> Iterator[tuple[str, Graph]]:
     """The graph after each pass, by the pass's name; first ``"lower"`` and the graph as it is given."""
-    verify(graph)
+    with internal_faults("verifying the lowered graph"):
+        verify(graph)
     yield "lower", graph
     for name, rewrite in PASSES.items():
-        with np.errstate(all="ignore"):  # constants may hold anything, infinities and NaN included
+        # Constants may hold anything, infinities and NaN included.
+        with internal_faults(f"running the pass {name}"), np.errstate(all="ignore"):
             graph = remove_dead(rewrite(graph))
-        verify(graph)
+            verify(graph)
         yield name, graph

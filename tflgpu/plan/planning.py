@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, Node, State, TensorId, Value
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import fuse_nodes, lower_node
@@ -18,6 +19,7 @@ from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogue
 from tflgpu.target import Target, VectorType
 
 
+@internal_faults("planning")
 def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> Plan:
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' tile configurations."""
     graph = add_conversions(graph)
@@ -37,6 +39,13 @@ def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> 
 
 
 def _plan_node(
+    node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target, chooser: Chooser
+) -> PlannedKernel:
+    with internal_faults(f"planning {node.title}"):
+        return _planned(node, graph, storage, target, chooser)
+
+
+def _planned(
     node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target, chooser: Chooser
 ) -> PlannedKernel:
     if any(graph[t].precise for t in (*node.inputs, node.output)):
@@ -63,7 +72,8 @@ def _plan_node(
         else:
             types.append(result)
         epilogue.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1], source))
-    assert types[-1] == output.vector, f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}"
+    if types[-1] != output.vector:
+        raise TypeError(f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}")
     planned = tuple(epilogue)
     destination = Destination(output, _is_dirty(kernel, planned, output))
     return PlannedKernel(node, kernel, planned, destination, tuple(arguments))

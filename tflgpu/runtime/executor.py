@@ -19,7 +19,10 @@ Interval = tuple[float, float]
 
 
 class Executor(ABC):
-    """Runs one executable, and owns its device memory. Not thread-safe: the caller serializes the calls."""
+    """Runs one executable, and owns its device memory. Not thread-safe: the caller serializes the calls.
+
+    Raises pyopencl's errors too; who calls it turns them into DeviceErrors, see :class:`DeviceFailures`.
+    """
 
     def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
@@ -60,10 +63,7 @@ class Executor(ABC):
         """Run all kernels once and wait. Returns when each launch began and ended on the device."""
 
     def warm_up(self) -> None:
-        """Run every kernel once on the current contents of the buffers, then reset the state.
-
-        Raises DeviceError if the device fails.
-        """
+        """Run every kernel once on the current contents of the buffers, then reset the state."""
         self.launch()
         self.reset_state()
 
@@ -80,19 +80,16 @@ class Executor(ABC):
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One inference. inputs: arrays in the order and element types of the inputs. Returns new arrays.
 
-        Raises DeviceError if the device fails; the variables are then undefined until :meth:`reset_state`.
+        If it fails, the variables are undefined until :meth:`reset_state`.
         """
-        try:
-            if self._moved:
-                self._settle({})
-            self._transfer.write(enumerate(inputs))
-            self._start()
-            self._keep_states()
-            results = self._transfer.read(self._output_numbers)
-            self._check()
-            return results
-        except cl.Error as error:
-            raise self._failure(error) from error
+        if self._moved:
+            self._settle({})
+        self._transfer.write(enumerate(inputs))
+        self._start()
+        self._keep_states()
+        results = self._transfer.read(self._output_numbers)
+        self._check()
+        return results
 
     def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """:meth:`run` with inputs that may be on the device.
@@ -102,24 +99,18 @@ class Executor(ABC):
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
         sources = {n: m for n, m in enumerate(inputs) if isinstance(m, DeviceMemory)}
         targets = {len(inputs) + n: m for n, m in outputs.items()}
-        try:
-            copied = self._settle(sources | targets)
-            if on_host:
-                self._transfer.write(on_host)
-            for binding in copied & sources.keys():
-                self._copy_in(binding, sources[binding])
-            self._start()
-            self._keep_states()
-            for binding in copied & targets.keys():
-                self._copy_out(binding, targets[binding])
-            results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
-            self._check()
-            return results
-        except cl.Error as error:
-            raise self._failure(error) from error
-
-    def _failure(self, error: cl.Error) -> DeviceError:
-        return DeviceError(f"{self.session.device.name} failed while running the model: {error}")
+        copied = self._settle(sources | targets)
+        if on_host:
+            self._transfer.write(on_host)
+        for binding in copied & sources.keys():
+            self._copy_in(binding, sources[binding])
+        self._start()
+        self._keep_states()
+        for binding in copied & targets.keys():
+            self._copy_out(binding, targets[binding])
+        results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
+        self._check()
+        return results
 
     def _settle(self, given: Mapping[int, DeviceMemory]) -> set[int]:
         """Let the kernels use the callers' memory, given by binding, where possible, and the model's own otherwise.

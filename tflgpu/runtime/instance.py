@@ -20,7 +20,7 @@ from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.build import build, keep
-from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
 
@@ -76,7 +76,7 @@ class Instance:
         self._programs.clear()
 
     def warm_up(self) -> None:
-        """Run the partitions on the device once. Raises DeviceError if one fails."""
+        """Run the partitions on the device once."""
         for engine in self._executors():
             engine.warm_up()
 
@@ -176,7 +176,7 @@ def open_fastest(
         return Instance(artifacts[0], session, clock, cache)
     rivals = []
     for artifact in artifacts:
-        with suppress(DeviceError):
+        with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
             instance = Instance(artifact, session, clock, cache)
             instance.warm_up()
             rivals.append(instance)
