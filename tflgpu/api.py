@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
 from types import TracebackType
 from typing import Any
 
@@ -15,10 +14,10 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
-from tflgpu.artifact.cache import Cache
-from tflgpu.errors import CacheMissError, FallbackWarning
+from tflgpu.artifact.cache import Cache, content_hash
+from tflgpu.errors import CacheMissError, FallbackWarning, ModelError
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model_source import ModelSource, read_bytes
+from tflgpu.model.model_source import ModelContent, ModelSource, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options
 from tflgpu.report.profile import KernelTime, Profile
@@ -46,7 +45,7 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
     signature or output or a queue that does not fit, CacheMissError if the cache is required to have the model and
     does not, CacheDirectoryError if other users can write to the cache.
     """
-    return CompiledModel(model, options or Options(), queue)
+    return CompiledModel(ModelContent(model), options or Options(), queue)
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
@@ -63,7 +62,7 @@ class CompiledModel:
     took.
     """
 
-    def __init__(self, model: ModelSource, options: Options, queue: Queue | None = None) -> None:
+    def __init__(self, model: ModelContent, options: Options, queue: Queue | None = None) -> None:
         self._model, self.options = model, options
         self._own_queue = queue is None
         self._lock = threading.Lock()
@@ -79,6 +78,8 @@ class CompiledModel:
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
+        if not self._artifact.has_free_axes:
+            model.release()
         self._instances[tuple(i.shape for i in self.inputs)] = instance
         self._inputs = InputCheck(self.inputs, self._session)
         self._running = DeviceFailures(self.device, "running the model")
@@ -194,11 +195,11 @@ class CompiledModel:
         cache = serializer.open_cache(options)
         if cache is None:
             instance = open_fastest(self._compile(options, clock), self._session, clock)
+            self._content_hash = content_hash(self._model.bytes)
         else:
-            key = serializer.model_key(self._model, options, self.device.identity, self._target, cache)
-            clock.lap("hash")
-            stored = serializer.load(cache, key)
-            clock.lap("load")
+            identity, target = self.device.identity, self._target
+            key, stored = serializer.find(self._model, options, identity, target, cache, clock)
+            self._content_hash = key.content
             if stored is None and options.cache == "require":
                 raise CacheMissError(
                     f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
@@ -223,7 +224,7 @@ class CompiledModel:
             from tflgpu.measure.tuner import DeviceTuner
 
             tuner = DeviceTuner(self._session, options.tuning, cache)
-        return compile_model(read_bytes(self._model), options, self._target, clock, tuner)
+        return compile_model(self._model.bytes, options, self._target, clock, tuner)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
@@ -253,13 +254,21 @@ class CompiledModel:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type[CompiledModel], tuple[ModelSource, Options]]:
+    def __reduce__(self) -> tuple[Callable[..., CompiledModel], tuple[ModelSource, str, Options]]:
         if not self._own_queue:
             raise TypeError("a model on a queue of the caller's cannot be pickled")
-        return CompiledModel, (
-            self._model if isinstance(self._model, str | PathLike) else bytes(self._model),
-            self.options,
-        )
+        return _compile_again, (self._model.path or self._model.bytes, self._content_hash, self.options)
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
+
+
+def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:
+    """The model of a pickle, which has a file's path and content hash, or the bytes.
+
+    Raises ModelError if the file has changed since, OSError if it cannot be read.
+    """
+    content = ModelContent(model)
+    if content_hash(content.bytes) != expected:
+        raise ModelError(f"{content.path} has changed since the model was compiled that this is a copy of")
+    return CompiledModel(content, options)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.api import CompiledModel, compile
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model_source import ModelSource, read_bytes
+from tflgpu.model.model_source import read_bytes
 from tflgpu.model.tensor_details import tensor_details
 from tflgpu.options import Options
 
@@ -69,8 +69,8 @@ class Interpreter:
                 raise ValueError(
                     f"Options.{name} is for tflgpu.compile; an Interpreter goes by the file and its methods"
                 )
-        self._source: ModelSource = source
-        self._model = read_model(read_bytes(source))
+        self._source = read_bytes(source)  # once: what is compiled later is what is described now
+        self._model = read_model(self._source)
         self._entry = entry_point(self._model)
         self._tensors = self._model.subgraphs[0].tensors
         self._input_shapes = {tensor.index: tensor.shape for _, tensor in self._entry.inputs}
@@ -200,7 +200,7 @@ class Interpreter:
 class SignatureRunner:
     """Runs one signature: keyword arguments by input name -> outputs by name. Made by an :class:`Interpreter`."""
 
-    def __init__(self, source: ModelSource, options: Options, entry: EntryPoint) -> None:
+    def __init__(self, source: bytes, options: Options, entry: EntryPoint) -> None:
         self._source, self._options, self._entry = source, options, entry
         self._compiled: CompiledModel | None = None
         self._shapes: dict[str, Shape] = {}
@@ -229,7 +229,7 @@ class SignatureRunner:
         return {name: tensor_details(tensor) for name, tensor in self._entry.outputs}
 
 
-def _compile(source: ModelSource, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
+def _compile(source: bytes, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
     """The model for these input shapes. The file's own shapes are not an option: so the cache finds the model."""
     as_declared = shapes == {name: tensor.shape for name, tensor in entry.inputs}
     return compile(source, options if as_declared else replace(options, input_shapes=shapes))

@@ -69,7 +69,7 @@ class Options:
         platform's cache directory.
     cache_limit: bytes that the directory may take; the entries unused for longest are deleted first.
     model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token, a
-        model file whose size and times are unchanged is not read at all.
+        model file whose size and times are unchanged is not read at all, unless it has free dimensions.
     tuning: how parameters of kernels, such as tile sizes, are chosen: ``"none"`` takes the best by a cost model of the
         device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Measurements are kept in
         the cache, also for other models with equal layers.

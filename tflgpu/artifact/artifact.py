@@ -56,6 +56,11 @@ class Artifact:
         persistent = any(isinstance(p, DevicePartition) and p.executable.persistent for p in self.partitions)
         return "persistent" if persistent else "launch"
 
+    @property
+    def has_free_axes(self) -> bool:
+        """Whether the file leaves sizes of the inputs open: then a run may need the model for other ones."""
+        return any(info.free_axes for _, info in self.inputs)
+
 
 def without_constants(artifact: Artifact) -> Artifact:
     """The artifact without weights, binaries and CPU models: the host no longer needs them once they are loaded."""

@@ -137,9 +137,8 @@ class FileStamp(NamedTuple):
     changed: int
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> FileStamp:
-        """The stamp of the file at ``path``. Raises OSError."""
-        found = os.stat(path)
+    def of(cls, found: os.stat_result) -> FileStamp:
+        """The stamp in what the system says of a file."""
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
