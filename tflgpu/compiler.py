@@ -64,7 +64,8 @@ def compile_model(
                 source: KernelSource = render(plans[partition])
                 linked: Executable = link(plans[partition], source.names, lowered[partition].output_types)
                 text, executable = assemble(source, linked, plans[partition].target)
-                compiled.append(DevicePartition(partition.inputs, partition.outputs, text, executable))
+                checks = lowered[partition].checks
+                compiled.append(DevicePartition(partition.inputs, partition.outputs, text, executable, checks))
             else:
                 rest: bytes = submodel(data, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)

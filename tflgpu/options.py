@@ -73,6 +73,9 @@ class Options:
     tuning: how parameters of kernels, such as tile sizes, are chosen: ``"none"`` takes the best by a cost model of the
         device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Measurements are kept in
         the cache, also for other models with equal layers.
+    checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range, divisors of
+        zero and negative exponents of integers, where LiteRT reports an error. Without it such an index becomes the
+        nearest in range (docs/numerics.md). Each operator to check costs a kernel or two.
     kernels: family of kernels; ``"auto"`` goes by the device's type. The other family also runs, but slower: it is
         useful for comparisons, and to test GPU kernels without a GPU.
     """
@@ -94,6 +97,7 @@ class Options:
     model_token: int | None = None
     kernels: KernelFamily = "auto"
     tuning: Tuning = "none"
+    checks: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in CHOICES.items():

@@ -14,7 +14,8 @@ from tflgpu.report.report import Report
 class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
-    inputs, outputs: tensors of the file. binaries: compiled programs of the source, the best first; empty until the
+    inputs, outputs: tensors of the file. checks: behind the outputs the executable has a truth value for each of these
+    faults, true if the run found it. binaries: compiled programs of the source, the best first; empty until the
     device's compiler has run.
     """
 
@@ -22,6 +23,7 @@ class DevicePartition:
     outputs: tuple[TensorIndex, ...]
     source: str = field(repr=False)
     executable: Executable = field(repr=False)
+    checks: tuple[str, ...] = ()
     binaries: tuple[bytes, ...] = field(default=(), repr=False)
 
 

@@ -144,6 +144,7 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "signature": options.signature,
         "quantized": options.quantized,
         "tuning": options.tuning,
+        "checks": options.checks,
         "cpu_ops": list(map(str, options.cpu_ops)),
         "batch": options.batch,
         "input_shapes": options.input_shapes,

@@ -45,9 +45,9 @@ class Frontend:
     def interface(self) -> tuple[Interface, Interface]:
         """The model's inputs and outputs, with the shapes that they were compiled for."""
         graph, entry = self.lowered.graph, self.entry
-        sides = ((entry.inputs, graph.inputs), (entry.outputs, graph.outputs))
+        sides = ((entry.inputs, [graph[t].shape for t in graph.inputs]), (entry.outputs, self.lowered.output_shapes))
         inputs, outputs = (
-            tuple(self._described(name, tensor, graph[t].shape) for (name, tensor), t in zip(*side, strict=True))
+            tuple(self._described(name, tensor, shape) for (name, tensor), shape in zip(*side, strict=True))
             for side in sides
         )
         return inputs, outputs
@@ -98,6 +98,7 @@ class Frontend:
             shapes=self.shapes,
             grids=self.grids,
             missing_types=self.missing_types,
+            checks=self.options.checks,
             whole=self.lowered,
         )
         if part.obstacles:  # what it lacks is known in the whole model only
@@ -122,6 +123,7 @@ def lower_model(model: Model, options: Options, data: Buffer, missing_types: tup
         shapes=shapes,
         grids=grids,
         missing_types=missing_types,
+        checks=options.checks,
         infer=shape_inference(data, entry.subgraph, model.subgraphs[entry.subgraph]),
     )
     lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))

@@ -42,6 +42,7 @@ def lower(
     shapes: Mapping[int, Shape] = MappingProxyType({}),
     grids: Mapping[int, Grid] = MappingProxyType({}),
     missing_types: Collection[str] = (),
+    checks: bool = False,
     infer: InferShapes | None = None,
     whole: Lowered | None = None,
 ) -> Lowered:
@@ -53,13 +54,14 @@ def lower(
         tensor's shape is then not believed.
     grids: float inputs that callers give as integers, by the file's tensor index.
     missing_types: element types that the device does not compute with.
+    checks: whether a run is to look for what LiteRT refuses at run time.
     infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
     whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
     infer = infer or declared_shapes(model.subgraphs[entry.subgraph])
-    return _Lowering(model, entry, simulate, shapes, grids, missing_types, infer, whole).run()
+    return _Lowering(model, entry, simulate, shapes, grids, missing_types, checks, infer, whole).run()
 
 
 class _Lowering:
@@ -71,6 +73,7 @@ class _Lowering:
         shapes: Mapping[int, Shape],
         grids: Mapping[int, Grid],
         missing_types: Collection[str],
+        checks: bool,
         infer: InferShapes,
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
@@ -82,6 +85,7 @@ class _Lowering:
         self.shapes = shapes
         self.grids = grids
         self.missing_types = missing_types
+        self.checks = checks
         self.believes_shapes = not shapes  # what the file declares of activations' shapes
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
         self.infer = infer
@@ -103,9 +107,11 @@ class _Lowering:
             self.graph.read(tensor.index)  # perhaps a variable tensor that no operator touches
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
-        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, outputs, states)
+        checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
+        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
         sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
-        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open))
+        faults = tuple(check.fault for check in self.graph.checks)
+        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults)
 
     def _bind_constants(self) -> None:
         for tensor in self.subgraph.tensors:
@@ -131,9 +137,7 @@ class _Lowering:
         if is_quantized(tensor):
             integers = Tensor(next(self.graph.ids), tensor.name, value.shape, tensor.dtype)
             return self.graph.add_map(value, integers, quantize_op(grid_of(tensor))).id
-        if value.is_constant:  # a graph output is written by a node, even if its value is known
-            return self.graph.add_map(value, replace(value, id=next(self.graph.ids), data=None)).id
-        return value.id
+        return self.graph.written(value).id
 
     def _entry(self, operator: Operator) -> Entry:
         names = [self.subgraph.tensors[t].name if t >= 0 else "" for t in (*operator.inputs, *operator.outputs)]
@@ -177,13 +181,16 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
-        return reasons or self._emit(operator, op.emit, site)
+        reasons = reasons or self._emit(operator, op.emit, site)
+        if self.checks and not reasons:
+            self.graph.add_checks(operator, op.checks, site)
+        return reasons
 
     def _nested(self, index: int, outer: GraphBuilder | None = None) -> _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
         subgraph = self.model.subgraphs[index]
         entry, infer = EntryPoint(index, subgraph.operators, (), ()), declared_shapes(subgraph)
-        return _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, infer, outer=outer)
+        return _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, self.checks, infer, outer=outer)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""

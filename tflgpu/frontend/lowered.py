@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, Tensor
+from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor
 from tflgpu.model.tensor_info import TensorIndex
 
@@ -45,6 +46,7 @@ class Lowered:
     tensors behind the graph's, in the same order, under the names that callers use.
     bound: what stands for each tensor of the file, with its shape, and its value if that is known before a run.
     open: tensors of the file whose shape only a run can tell.
+    checks: faults that a run must not find. Behind the outputs the graph has a truth value for each.
     """
 
     graph: Graph
@@ -53,6 +55,7 @@ class Lowered:
     outputs: tuple[tuple[str, FileTensor], ...]
     bound: Mapping[TensorIndex, Tensor]
     open: frozenset[TensorIndex]
+    checks: tuple[str, ...] = ()
 
     @property
     def obstacles(self) -> tuple[str, ...]:
@@ -60,8 +63,13 @@ class Lowered:
 
     @property
     def output_types(self) -> list[str]:
-        """The element types of the file's outputs."""
-        return [tensor.dtype for _, tensor in self.outputs]
+        """The element types of the graph's outputs, as the file has them."""
+        return [*(tensor.dtype for _, tensor in self.outputs), *("bool" for _ in self.checks)]
+
+    @property
+    def output_shapes(self) -> list[Shape]:
+        """Of the file's outputs."""
+        return [self.graph[t].shape for t in self.graph.outputs[: len(self.outputs)]]
 
     @property
     def unknown(self) -> tuple[str, ...]:

@@ -116,8 +116,10 @@ class Instance:
         if self._whole is not None:
             on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
             if not outputs and len(on_host) == len(inputs):
-                return self._whole.run(on_host)
-            return self._whole.run_on_device(inputs, outputs)
+                arrays = self._whole.run(on_host)
+            else:
+                arrays = self._whole.run_on_device(inputs, outputs)
+            return _checked(self.artifact.partitions[0], arrays)
         values = self._run_partitions(inputs)
         results = [values[tensor] for tensor, _ in self.artifact.outputs]
         for number, memory in outputs.items():
@@ -134,7 +136,7 @@ class Instance:
             if isinstance(engine, Executor):
                 for tensor, binding in zip(partition.inputs, engine.executable.inputs, strict=True):
                     _check_shape(f"tensor {tensor} of the file", binding.shape, values[tensor].shape)
-            results = engine.run([values[t] for t in partition.inputs])
+            results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
             values |= zip(partition.outputs, results, strict=True)
         return values
 
@@ -163,6 +165,16 @@ def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
     """Raises ValueError where the CPU gave another shape than there is room for on the device."""
     if computed != planned:
         raise ValueError(f"{what} has shape {list(computed)} in this run; {list(planned)} was expected")
+
+
+def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
+    """The results without those of the partition's checks. Raises ValueError for every fault that these found."""
+    if isinstance(partition, CpuPartition) or not partition.checks:
+        return results
+    split = len(results) - len(partition.checks)
+    if faults := [fault for fault, found in zip(partition.checks, results[split:], strict=True) if found.any()]:
+        raise ValueError("; ".join(faults))
+    return results[:split]
 
 
 def open_fastest(
