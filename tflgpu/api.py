@@ -19,7 +19,7 @@ from tflgpu.errors import CacheMissError, FallbackWarning, ModelError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model_source import ModelContent, ModelSource, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.options import Options
+from tflgpu.options import Options, check_options, whole_number
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
@@ -45,14 +45,14 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
     signature or output or a queue that does not fit, CacheMissError if the cache is required to have the model and
     does not, CacheDirectoryError if other users can write to the cache.
     """
-    return CompiledModel(ModelContent(model), options or Options(), queue)
+    return CompiledModel(ModelContent(model), check_options(options), queue)
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
     from tflgpu.compiler import inspect_model  # a warm start must not import the compiler
 
-    return inspect_model(read_bytes(model), options or Options())
+    return inspect_model(read_bytes(model), check_options(options))
 
 
 class CompiledModel:
@@ -127,7 +127,8 @@ class CompiledModel:
         output, in which to leave it on the device; it is not in the result then. When this returns, all is done.
 
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
-        Raises ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the device fails.
+        Raises TypeError or ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the
+        device fails.
         """
         with self._running:
             values = self._inputs.values(inputs)
@@ -165,9 +166,10 @@ class CompiledModel:
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
         """Device time of each kernel, the median of ``runs`` inferences on a queue of its own.
 
-        For the model's state it is one run. Raises ValueError for inputs that do not fit or a closed model, DeviceError
-        if the device has no clock for the persistent executor.
+        For the model's state it is one run. Raises TypeError or ValueError for inputs or a number of runs that do not
+        fit or a closed model, DeviceError if the device has no clock for the persistent executor.
         """
+        runs = whole_number("runs", runs)
         codes = {o.index: o.code for o in self.report.operators}
         with self._running:
             values = self._inputs.values(inputs)

@@ -154,11 +154,11 @@ def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]
     known = {e.code for e in entries} | {e.index for e in entries}
     indices: set[str | int] = set()
     for item in wanted:
-        each = list(item) if isinstance(item, range) else [item]
-        missing = [i for i in each if i not in known]
-        if missing:
+        each = item if isinstance(item, range) else [item]
+        missing = next((i for i in each if i not in known), None)
+        if missing is not None:
             raise ValueError(
-                f"Options.cpu_ops names {missing[0]!r}, but the model has {len(entries)} operators: "
+                f"Options.cpu_ops names {missing!r}, but the model has {len(entries)} operators: "
                 f"{', '.join(sorted({e.code for e in entries}))}"
             )
         indices.update(each)
