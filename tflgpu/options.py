@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from operator import index
@@ -157,6 +157,12 @@ def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, Hashable) or value not in (True, False):
+        raise _mistyped(name, value, "True or False")
+    return bool(value)
+
+
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _mistyped(name, value, "a text")
@@ -249,4 +255,5 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "cache_dir": _places,
     "cache_limit": _bytes,
     "model_token": _token,
+    "checks": _switch,
 }

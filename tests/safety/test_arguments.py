@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ X = np.zeros((1, 8, 8, 1), np.float32)
         ("cache_limit", "2GB"),
         ("model_token", "5"),
         ("model_token", 1 << 64),
+        ("checks", "yes"),
     ],
     ids=repr,
 )
@@ -91,6 +93,12 @@ def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: tflgpu.inspect(MODEL, {}), "^options is {}"),
         (lambda: tflgpu.Interpreter(MODEL, options="fp32"), "^options is 'fp32'"),
         (lambda: tflgpu.compile(MODEL, OFF, queue=5), "^queue is of type int"),
+        (lambda: tflgpu.compile("", OFF), "^model is an empty path"),
+        (lambda: tflgpu.compile(None, OFF), "^model is of type NoneType"),
+        (lambda: tflgpu.compile(5, OFF), "^model is of type int"),
+        (lambda: tflgpu.compile([1, 2], OFF), "^model is of type list"),
+        (lambda: tflgpu.inspect(StringIO("TFL3")), "^model is of type StringIO"),
+        (lambda: tflgpu.Interpreter(5, options=OFF), "^model is of type int"),
     ],
 )
 def test_a_wrong_argument_of_compile_is_named(call: Callable[[], object], telling: str) -> None:

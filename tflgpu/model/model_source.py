@@ -22,9 +22,16 @@ class ModelContent:
     """
 
     def __init__(self, model: ModelSource) -> None:
-        self.path = Path(model).absolute() if isinstance(model, str | PathLike) else None
+        """Raises TypeError for neither a path nor bytes, ValueError for an empty path."""
+        self.path: Path | None = None
         self.status: os.stat_result | None = None
-        self._bytes = None if isinstance(model, str | PathLike) else bytes(model)  # bytes themselves are not copied
+        self._bytes: bytes | None = None
+        if not isinstance(model, str | PathLike):
+            self._bytes = _bytes_of(model)
+        elif not os.fspath(model):
+            raise ValueError("model is an empty path")
+        else:
+            self.path = Path(model).absolute()
 
     @property
     def is_read(self) -> bool:
@@ -45,6 +52,15 @@ class ModelContent:
         """Drop the bytes of a file; they are not needed again."""
         if self.path is not None:
             self._bytes = None
+
+
+def _bytes_of(model: Buffer) -> bytes:
+    """A copy of a buffer; bytes themselves need none."""
+    try:
+        return model if isinstance(model, bytes) else bytes(memoryview(model))
+    except TypeError:
+        kind = type(model).__name__
+        raise TypeError(f"model is of type {kind}; a path, or the bytes of a .tflite file, was expected") from None
 
 
 def read_bytes(model: ModelSource) -> bytes:
