@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tflgpu.graph.ir import TensorId
@@ -20,25 +21,31 @@ def barrier_intervals(plan: Plan) -> tuple[int, ...]:
     Two kernels conflict if one writes bytes that the other uses. The bytes may be those of one tensor, or of two
     tensors to which the arena gives them one after the other. Kernels of one interval are therefore independent.
     """
-    memories: dict[TensorId, _Memory] = defaultdict(_Memory)
-    result = []
-    for planned in plan.kernels:
-        uses = [_use(plan, a.tensor, a.written) for a in planned.arguments if a.tensor is not None]
-        uses = [use for use in uses if use.begin < use.end]
-        interval = 1 + max((memories[use.memory].latest_conflict(use) for use in uses), default=NEVER)
-        for use in uses:
-            memories[use.memory].record(use, interval)
-        result.append(interval)
-    return tuple(result)
+    return intervals(
+        [_use(plan, a.tensor, a.written) for a in planned.arguments if a.tensor is not None] for planned in plan.kernels
+    )
 
 
-class _Use(NamedTuple):
+class Use(NamedTuple):
     """Bytes ``begin`` to ``end`` of the arena, or of a tensor outside of it, as a kernel uses them."""
 
     memory: TensorId
     begin: int
     end: int
     written: bool
+
+
+def intervals(kernels: Iterable[Iterable[Use]]) -> tuple[int, ...]:
+    """:func:`barrier_intervals` of kernels that use memory so."""
+    memories: dict[TensorId, _Memory] = defaultdict(_Memory)
+    result = []
+    for uses in kernels:
+        touched = [use for use in uses if use.begin < use.end]
+        interval = 1 + max((memories[use.memory].latest_conflict(use) for use in touched), default=NEVER)
+        for use in touched:
+            memories[use.memory].record(use, interval)
+        result.append(interval)
+    return tuple(result)
 
 
 class _Memory:
@@ -52,13 +59,13 @@ class _Memory:
         self._written = [NEVER]
         self._read = [NEVER]
 
-    def latest_conflict(self, use: _Use) -> int:
+    def latest_conflict(self, use: Use) -> int:
         """The latest interval with a kernel that must not run at the same time."""
         ranges = slice(bisect_right(self._begins, use.begin) - 1, bisect_left(self._begins, use.end))
         latest = max(self._written[ranges])
         return max(latest, *self._read[ranges]) if use.written else latest
 
-    def record(self, use: _Use, interval: int) -> None:
+    def record(self, use: Use, interval: int) -> None:
         ranges = slice(self._cut(use.begin), self._cut(use.end))
         if use.written:
             self._begins[ranges], self._written[ranges], self._read[ranges] = [use.begin], [interval], [NEVER]
@@ -75,9 +82,9 @@ class _Memory:
         return number
 
 
-def _use(plan: Plan, tensor: TensorId, written: bool) -> _Use:
+def _use(plan: Plan, tensor: TensorId, written: bool) -> Use:
     root = plan.roots[tensor]
     offset = plan.offsets.get(root)
     memory, begin = (root, 0) if offset is None else (ARENA, offset)
     begin += plan.shifts.get(tensor, 0)
-    return _Use(memory, begin, begin + plan.storage[tensor].content_bytes, written)
+    return Use(memory, begin, begin + plan.storage[tensor].content_bytes, written)
