@@ -196,7 +196,7 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = open_fastest(self._compile(options, clock), self._session, clock)
+            instance = open_fastest(self._compile(options, clock), self._session, clock, None, options.cpu_timeout)
             self._content_hash = content_hash(self._model.bytes)
         else:
             identity, target = self.device.identity, self._target
@@ -208,7 +208,7 @@ class CompiledModel:
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
             rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-            instance = open_fastest(rivals, self._session, clock, cache)
+            instance = open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact)

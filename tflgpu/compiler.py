@@ -20,6 +20,8 @@ from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
+from tflgpu.litert.piece import Piece, refused, try_piece
+from tflgpu.litert.trial import RefusedError, Trial
 from tflgpu.model.model import Model
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
@@ -50,9 +52,15 @@ def compile_model(
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
-    clock = clock or Stopwatch()
+    with Trial(options.cpu_timeout) as trial:
+        return _compile(data, options, target, clock or Stopwatch(), tuner, trial)
+
+
+def _compile(
+    data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None, trial: Trial
+) -> tuple[Artifact, ...]:
     model: Model = read_model(data)
-    frontend: Frontend = lower_model(model, options, data, target.missing_types)
+    frontend: Frontend = lower_model(model, options, data, trial, target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
     lowered: dict[Partition, Lowered] = {p: frontend.lower_partition(p) for p in partitions if p.on_device}
     graphs: Graphs = {p: optimize(part.graph) for p, part in lowered.items()}
@@ -69,11 +77,24 @@ def compile_model(
             else:
                 rest: bytes = submodel(data, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
-                compiled.append(CpuPartition(partition.inputs, partition.outputs, rest, is_open))
+                compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
         clock.lap("render")
         report: Report = _report(frontend, partitions, plans)
         artifacts.append(Artifact(*frontend.interface(), tuple(compiled), report))
+    _prepare_on_cpu(artifacts[0], trial)
+    clock.lap("interpreter")
     return tuple(artifacts)
+
+
+def _prepare_on_cpu(artifact: Artifact, trial: Trial) -> None:
+    """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
+    for partition in artifact.partitions:
+        if isinstance(partition, CpuPartition):
+            piece = Piece(partition.model, artifact.codes(partition), partition.is_open)
+            try:
+                try_piece(trial, "prepare", piece)
+            except RefusedError as refusal:
+                raise refused(artifact.report.reasons, refusal) from refusal
 
 
 def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None) -> Iterator[Plans]:
@@ -109,7 +130,8 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    frontend = lower_model(read_model(data), options, data, target.missing_types if target else ())
+    with Trial(options.cpu_timeout) as trial:
+        frontend = lower_model(read_model(data), options, data, trial, target.missing_types if target else ())
     partitions = frontend.cut()
     graphs = {p: optimize(frontend.lower_partition(p).graph) for p in partitions if p.on_device}
     if target is None:
@@ -122,7 +144,8 @@ def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, 
 
     Raises UnsupportedError with every reason if it does not.
     """
-    lowered = lower_model(read_model(data), options, data, target.missing_types).lowered
+    with Trial(options.cpu_timeout) as trial:
+        lowered = lower_model(read_model(data), options, data, trial, target.missing_types).lowered
     if lowered.obstacles:
         raise UnsupportedError(lowered.obstacles)
     return lowered, make_plan(optimize(lowered.graph), target)

@@ -25,6 +25,8 @@ Tuning = Literal["none", "fast", "exhaustive"]
 
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
+MAX_TIMEOUT = 86400.0  # seconds: a day
+
 CHOICES = {
     "precision": Precision,
     "executor": ExecutorChoice,
@@ -63,6 +65,9 @@ class Options:
         left of a ReLU6 in many files; ``report.operators[].notes`` name those that it does not clamp.
     cpu_ops: operators to leave to LiteRT's interpreter although the device could run them: codes (``"SOFTMAX"``),
         indices as `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
+    cpu_timeout: seconds. What LiteRT has not run before, it prepares and runs first in a process of its own, which may
+        take this long for each part of the model and 4 GiB of memory, and as much again for large parts; that it runs
+        is kept in the cache. None: no such process, also no limits.
     batch: size of the first axis of every input; replaces the file's.
     input_shapes: shapes of inputs by name; replace the file's. With ``batch`` or ``input_shapes`` the model is planned
         for these shapes. :meth:`CompiledModel.run` also plans anew for inputs whose free dimensions (-1 in the file)
@@ -95,6 +100,7 @@ class Options:
     signature: str | None = None
     quantized: Quantized = "simulate"
     cpu_ops: Sequence[str | int | range] = ()
+    cpu_timeout: float | None = 60.0
     batch: int | None = None
     input_shapes: Mapping[str, Sequence[int]] | None = field(default=None, hash=False)
     uint8_inputs: Mapping[str, tuple[float, float]] | None = field(default=None, hash=False)
@@ -182,6 +188,18 @@ def _token(name: str, value: Any) -> int:
     return whole_number(f"Options.{name}", value, 0, GREATEST_TOKEN)
 
 
+def _seconds(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise _mistyped(name, value, "a number of seconds, or None") from None
+    if not 0 < seconds <= MAX_TIMEOUT:
+        raise ValueError(f"Options.{name} is {seconds:g}; it must be more than 0 and at most {MAX_TIMEOUT:g} seconds")
+    return seconds
+
+
 def _bytes(name: str, value: Any) -> int:
     return whole_number(f"Options.{name}", value, 1, GREATEST_TOKEN)
 
@@ -249,6 +267,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "outputs": _outputs,
     "signature": _text,
     "cpu_ops": _operators,
+    "cpu_timeout": _seconds,
     "batch": _batch,
     "input_shapes": _shapes,
     "uint8_inputs": _scalings,

@@ -31,11 +31,13 @@ class DevicePartition:
 class CpuPartition:
     """Operators that LiteRT's interpreter runs on the CPU.
 
-    model: a .tflite file of their own. is_open: whether only a run can tell the shape of one of the inputs.
+    operators: their indices in the file. model: a .tflite file of their own. is_open: whether only a run can tell the
+    shape of one of the inputs.
     """
 
     inputs: tuple[TensorIndex, ...]
     outputs: tuple[TensorIndex, ...]
+    operators: tuple[int, ...]
     model: bytes = field(repr=False)
     is_open: bool = False
 
@@ -62,6 +64,11 @@ class Artifact:
     def has_free_axes(self) -> bool:
         """Whether the file leaves sizes of the inputs open: then a run may need the model for other ones."""
         return any(info.free_axes for _, info in self.inputs)
+
+    def codes(self, partition: CpuPartition) -> tuple[tuple[int, str], ...]:
+        """Index and code of each operator of one of the partitions."""
+        codes = {o.index: o.code for o in self.report.operators}
+        return tuple((index, codes[index]) for index in partition.operators)
 
 
 def without_constants(artifact: Artifact) -> Artifact:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.litert_shapes import shape_inference
+from tflgpu.frontend.litert_shapes import InferShapes, LitertShapes, declared_shapes
 from tflgpu.frontend.lower import lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.frontend.submodel import ADVICE, is_installed
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.trial import Trial
 from tflgpu.model.model import FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
 from tflgpu.model.reader import Buffer
@@ -68,6 +69,8 @@ class Frontend:
             raise UnsupportedError((*self.lowered.obstacles, reason))
         if self.options.fallback == "forbid":
             raise UnsupportedError(self.lowered.obstacles)
+        if self.lowered.nowhere:
+            raise UnsupportedError((*self.lowered.obstacles, *self.lowered.nowhere))
         if not is_installed():
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
@@ -106,10 +109,12 @@ class Frontend:
         return part
 
 
-def lower_model(model: Model, options: Options, data: Buffer, missing_types: tuple[str, ...] = ()) -> Frontend:
+def lower_model(
+    model: Model, options: Options, data: Buffer, trial: Trial, missing_types: tuple[str, ...] = ()
+) -> Frontend:
     """Lower the entry point that ``options`` name, as a whole.
 
-    data: the model's file, for LiteRT to tell the shapes of what only the CPU can compute.
+    data: the model's file, for LiteRT to tell the shapes of what only the CPU can compute. trial: where LiteRT does so.
     missing_types: element types that the device does not compute with.
     Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
     """
@@ -124,12 +129,17 @@ def lower_model(model: Model, options: Options, data: Buffer, missing_types: tup
         grids=grids,
         missing_types=missing_types,
         checks=options.checks,
-        infer=shape_inference(data, entry.subgraph, model.subgraphs[entry.subgraph]),
+        infer=_inference(model.subgraphs[entry.subgraph], options, LitertShapes(data, entry.subgraph, trial)),
     )
     lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
     if options.batch is not None and shapes and not lowered.obstacles:
         check_batch(lowered, options.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered)
+
+
+def _inference(subgraph: Subgraph, options: Options, litert: LitertShapes) -> InferShapes:
+    """Who tells the shapes of what only the CPU can compute. LiteRT is not asked where it is not to run anything."""
+    return litert.of if options.fallback == "auto" and is_installed() else declared_shapes(subgraph)
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tflgpu.errors import ModelError, internal_faults
+from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.litert_shapes import InferShapes, declared_shapes
@@ -142,8 +142,13 @@ class _Lowering:
     def _entry(self, operator: Operator) -> Entry:
         names = [self.subgraph.tensors[t].name if t >= 0 else "" for t in (*operator.inputs, *operator.outputs)]
         reasons = self._lower(operator)
+        cpu_reasons: tuple[str, ...] = ()
         if reasons:  # its results stay unknown values, so that later operators can still be judged
-            for index, shape in zip(operator.outputs, self._shapes_on_cpu(operator), strict=True):
+            try:
+                shapes = self._shapes_on_cpu(operator)
+            except UnsupportedError as error:
+                shapes, cpu_reasons = [None] * len(operator.outputs), error.reasons
+            for index, shape in zip(operator.outputs, shapes, strict=True):
                 self.open.update([index] if shape is None else ())
                 target = self.subgraph.tensors[index]
                 self.graph.bind(index, self.graph.tensor(target if shape is None else replace(target, shape=shape)))
@@ -151,11 +156,14 @@ class _Lowering:
         inputs, outputs = tuple(names[:split]), tuple(names[split:])
         code, version = operator.code, operator.version
         notes = self.notes.get(operator.index, ())
-        return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom)
+        return Entry(
+            operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom, cpu_reasons
+        )
 
     def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
         """The shapes of the results of an operator that the device cannot run; None for each that a run decides."""
-        if not self.open.isdisjoint(operator.inputs):
+        unknown = operator.is_custom and operator.code not in KNOWN_CUSTOM
+        if unknown or not self.open.isdisjoint(operator.inputs):
             return [None] * len(operator.outputs)
         return self.infer(operator, [self.graph.read(t) for t in operator.inputs])
 

@@ -25,7 +25,8 @@ KNOWN_CUSTOM = frozenset(
 class Entry:
     """What the lowering decided about one operator of the model.
 
-    reasons: why it cannot run on the device. notes: how its result may differ from that of the file's integers.
+    reasons: why it cannot run on the device. cpu_reasons: why LiteRT cannot run it either. notes: how its result may
+    differ from that of the file's integers.
     """
 
     index: int
@@ -36,6 +37,7 @@ class Entry:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     custom: bool
+    cpu_reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Lowered:
         """Obstacles that no CPU helps against: custom operators that nobody knows."""
         custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)
         return tuple(f"operator {e.index}: {reason}" for e in custom for reason in e.reasons)
+
+    @property
+    def nowhere(self) -> tuple[str, ...]:
+        """Why operators can run neither on the device nor on the CPU."""
+        return tuple(reason for e in self.entries for reason in e.cpu_reasons)
 
     @property
     def known(self) -> frozenset[TensorIndex]:

@@ -19,12 +19,14 @@ from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
+from tflgpu.litert.cpu_executor import CpuExecutor
+from tflgpu.litert.piece import Piece, try_piece
+from tflgpu.litert.trial import Trial
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import DeviceFailures, Session, open_session
@@ -53,18 +55,22 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     """
     device = choose(options.device)
     session, target = open_session(device), device.target(options)
-    frontend = lower_model(read_model(model), options, model, target.missing_types)
-    values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
     found: list[Result] = []
-    for partition in frontend.partitions():
-        given = [values[t] for t in partition.inputs]
-        if partition.on_device:
-            with DeviceFailures(device, "running the model"):
-                results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
-        else:
-            rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
-            results = CpuExecutor(rest, is_open=True).run(given)
-        values |= zip(partition.outputs, results, strict=True)
+    with Trial(options.cpu_timeout) as trial:
+        frontend = lower_model(read_model(model), options, model, trial, target.missing_types)
+        values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
+        for partition in frontend.partitions():
+            given = [values[t] for t in partition.inputs]
+            if partition.on_device:
+                with DeviceFailures(device, "running the model"):
+                    results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
+            else:
+                rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                codes = {o.index: o.code for o in frontend.lowered.entries}
+                piece = Piece(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
+                try_piece(trial, "run", piece, given)
+                results = CpuExecutor(rest, is_open=True).run(given)
+            values |= zip(partition.outputs, results, strict=True)
     return found
 
 

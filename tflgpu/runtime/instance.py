@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition, without_constants
 from tflgpu.artifact.cache import Cache
-from tflgpu.errors import DeviceError, UnsupportedError
+from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.cpu_executor import REFUSALS
+from tflgpu.litert.piece import Piece, refused
+from tflgpu.litert.trial import Trial
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.cpu_engine import CpuEngine
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.build import build, keep
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
@@ -30,13 +33,22 @@ Array = NDArray[Any]
 class Instance:
     """Runs the partitions of an artifact in order. Not thread-safe: the caller serializes the calls."""
 
-    def __init__(self, artifact: Artifact, session: Session, clock: Stopwatch, cache: Cache | None = None) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        session: Session,
+        clock: Stopwatch,
+        cache: Cache | None = None,
+        cpu_timeout: float | None = None,
+    ) -> None:
         """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
-        clock: gets the time of each stage. cache: has binaries that the artifact does not have.
+        clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
+        ``Options``.
         """
         self.artifact = artifact
         self._session = session
+        self._trial = Trial(cpu_timeout)  # what runs partitions on the CPU for the first time
         self._programs: dict[int, Any] = {}  # that had to be compiled, by the number of their partition
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
         self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
@@ -47,11 +59,11 @@ class Instance:
 
     def _start(
         self, number: int, clock: Stopwatch, cache: Cache | None
-    ) -> tuple[CompiledPartition, Executor | CpuExecutor]:
+    ) -> tuple[CompiledPartition, Executor | CpuEngine]:
         """A partition with the binaries of its program, and the engine that runs it."""
         partition = self.artifact.partitions[number]
         if isinstance(partition, CpuPartition):
-            interpreter = self._interpreter(partition)
+            interpreter = self._interpreter(partition, cache)
             clock.lap("interpreter")
             return partition, interpreter
         program, binaries = build(partition.source, self._session, partition.binaries, cache)
@@ -99,14 +111,12 @@ class Instance:
         """Drop the host's copies of weights and binaries, which the device has."""
         self.artifact = without_constants(self.artifact)
 
-    def _interpreter(self, partition: CpuPartition) -> CpuExecutor:
+    def _interpreter(self, partition: CpuPartition, cache: Cache | None) -> CpuEngine:
+        piece = Piece(partition.model, self.artifact.codes(partition), partition.is_open)
         try:
-            return CpuExecutor(partition.model, is_open=partition.is_open)
-        except (ImportError, RuntimeError, ValueError) as error:
-            refusal = " ".join(str(error).split())
-            raise UnsupportedError(
-                (*self.artifact.report.reasons, f"LiteRT's interpreter refuses them: {refusal}")
-            ) from error
+            return CpuEngine(piece, self._trial, cache)
+        except (ImportError, *REFUSALS) as error:
+            raise refused(self.artifact.report.reasons, error) from error
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """One inference. inputs: values of the model's inputs in order.
@@ -132,12 +142,13 @@ class Instance:
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
-        for partition, engine in self._partitions():
-            if isinstance(engine, Executor):
-                for tensor, binding in zip(partition.inputs, engine.executable.inputs, strict=True):
-                    _check_shape(f"tensor {tensor} of the file", binding.shape, values[tensor].shape)
-            results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
-            values |= zip(partition.outputs, results, strict=True)
+        with self._trial:
+            for partition, engine in self._partitions():
+                if isinstance(engine, Executor):
+                    for tensor, binding in zip(partition.inputs, engine.executable.inputs, strict=True):
+                        _check_shape(f"tensor {tensor} of the file", binding.shape, values[tensor].shape)
+                results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
+                values |= zip(partition.outputs, results, strict=True)
         return values
 
     def reset_state(self) -> None:
@@ -157,7 +168,7 @@ class Instance:
     def _executors(self) -> list[Executor]:
         return [engine for engine in self._engines if isinstance(engine, Executor)]
 
-    def _partitions(self) -> Iterator[tuple[CompiledPartition, Executor | CpuExecutor]]:
+    def _partitions(self) -> Iterator[tuple[CompiledPartition, Executor | CpuEngine]]:
         return zip(self.artifact.partitions, self._engines, strict=True)
 
 
@@ -178,22 +189,26 @@ def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
 
 
 def open_fastest(
-    artifacts: Sequence[Artifact], session: Session, clock: Stopwatch, cache: Cache | None = None
+    artifacts: Sequence[Artifact],
+    session: Session,
+    clock: Stopwatch,
+    cache: Cache | None = None,
+    cpu_timeout: float | None = None,
 ) -> Instance:
     """An instance of the artifact that the device runs in the least time. All artifacts are of the same model.
 
     Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped.
     """
     if len(artifacts) == 1:
-        return Instance(artifacts[0], session, clock, cache)
+        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
     rivals = []
     for artifact in artifacts:
         with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
-            instance = Instance(artifact, session, clock, cache)
+            instance = Instance(artifact, session, clock, cache, cpu_timeout)
             instance.warm_up()
             rivals.append(instance)
     if not rivals:
-        return Instance(artifacts[0], session, clock, cache)
+        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
     winner = fastest(rivals, Instance.launch)
     winner.reset_state()
     clock.lap("race")
