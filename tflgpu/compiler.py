@@ -81,12 +81,11 @@ def _compile(
         clock.lap("render")
         report: Report = _report(frontend, partitions, plans)
         artifacts.append(Artifact(*frontend.interface(), tuple(compiled), report))
-    _prepare_on_cpu(artifacts[0], trial)
-    clock.lap("interpreter")
+    _prepare_on_cpu(artifacts[0], trial, clock)
     return tuple(artifacts)
 
 
-def _prepare_on_cpu(artifact: Artifact, trial: Trial) -> None:
+def _prepare_on_cpu(artifact: Artifact, trial: Trial, clock: Stopwatch) -> None:
     """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
     for partition in artifact.partitions:
         if isinstance(partition, CpuPartition):
@@ -95,6 +94,7 @@ def _prepare_on_cpu(artifact: Artifact, trial: Trial) -> None:
                 try_piece(trial, "prepare", piece)
             except RefusedError as refusal:
                 raise refused(artifact.report.reasons, refusal) from refusal
+            clock.lap("interpreter")
 
 
 def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None) -> Iterator[Plans]:
