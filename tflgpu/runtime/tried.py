@@ -11,7 +11,14 @@ _tried: set[str] = set()  # the names of keys; for models without a cache
 
 def is_tried(model: bytes, cache: Cache | None) -> bool:
     key = _key(model)
-    return key.name in _tried or (cache is not None and cache.load(key) is not None)
+    known = key.name in _tried
+    if cache is None:
+        return known
+    if cache.load(key) is not None:
+        return True
+    if known:  # from a run with another cache, or with none
+        cache.store(key, {}, {})
+    return known
 
 
 def remember(model: bytes, cache: Cache | None) -> None:
