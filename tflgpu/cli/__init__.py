@@ -22,10 +22,11 @@ from tflgpu.cli.commands.profile import profile_model
 from tflgpu.cli.commands.run import run_model
 from tflgpu.cli.commands.show import show_model
 from tflgpu.cli.console import console, reporting_errors
+from tflgpu.cli.usage import Verbs
 
 __all__ = ["app"]
 
-app = typer.Typer(name="tflgpu", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(name="tflgpu", cls=Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 VERBS: dict[str, Callable[..., None]] = {
     "devices": list_devices,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from math import isfinite
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,16 +17,31 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tflgpu.errors import FallbackWarning, TflgpuError, UnsupportedError
+from tflgpu.errors import BuildError, FallbackWarning, TflgpuError, UnsupportedError
+from tflgpu.model.text import printable, printable_lines
+
+# Characters of a compiler's log that an error shows.
+LOG = 200
+
+
+class _Console(Console):
+    """Shows control characters, which names of files and cache entries may have; the terminal would obey them."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable_lines(text), **options)
+
 
 # Highlighting would colour every number; here colour means something.
-console = Console(highlight=False)
+console = _Console(highlight=False)
 
-_errors = Console(stderr=True, highlight=False)
+_errors = _Console(stderr=True, highlight=False)
 
 
 def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
-    """``verb``, with every error that its user can do something about as one line on stderr and exit code 1."""
+    """``verb``, with every error that its user can do something about as one line on stderr and exit code 1.
+
+    The line names the model, if the verb has one and the error names no file.
+    """
 
     @wraps(verb)
     def reported(*args: Any, **kwargs: Any) -> None:
@@ -36,24 +52,47 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
                 verb(*args, **kwargs)
         except BrokenPipeError:  # the reader of our output has had enough; typer knows what to do
             raise
-        except (TflgpuError, OSError, ValueError) as error:
-            _errors.print(Text.assemble(("error:", "bold red"), " ", _message(error)), soft_wrap=True)
+        except (TflgpuError, OSError, ValueError, MemoryError) as error:
+            message = message_of(error)
+            if not message.startswith("--") and not any(path in message for path in _paths(kwargs.values())):
+                message = ": ".join((*_paths([kwargs.get("model")]), message))
+            print_error(message)
             raise typer.Exit(1) from error
 
     return reported
 
 
+def _paths(arguments: Iterable[Any]) -> Iterator[str]:
+    for argument in arguments:
+        if isinstance(argument, Path):
+            yield str(argument)
+        elif isinstance(argument, list):
+            yield from _paths(argument)
+
+
+def print_error(message: str) -> None:
+    """One line on stderr."""
+    _errors.print(Text.assemble(("error:", "bold red"), " ", printable(message)), soft_wrap=True)
+
+
 def _warn(message: Warning | str, *_: Any) -> None:
-    _errors.print(Text.assemble(("warning:", "bold yellow"), " ", str(message)), soft_wrap=True)
+    _errors.print(Text.assemble(("warning:", "bold yellow"), " ", printable_lines(str(message))), soft_wrap=True)
 
 
-def _message(error: Exception) -> str:
-    if isinstance(error, UnsupportedError):
-        more = f" (and {len(error.reasons) - 1} more)" if len(error.reasons) > 1 else ""
-        return f"the model cannot run on the device: {error.reasons[0]}{more}; `tflgpu inspect` lists every reason"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+def message_of(error: Exception) -> str:
+    """What an error says, in one line."""
+    match error:
+        case UnsupportedError():
+            more = f" (and {len(error.reasons) - 1} more)" if len(error.reasons) > 1 else ""
+            return f"the model cannot run on the device: {error.reasons[0]}{more}; `tflgpu inspect` lists every reason"
+        case BuildError():
+            return f"{error.message}: {' '.join(error.log.split())[:LOG]}; `tflgpu show --stage source` prints it"
+        case OSError(filename=str() | Path() as name):
+            return f"{name}: {error.strerror}"
+        case MemoryError():
+            return f"the memory is not enough: {error}"
+        case _:
+            return str(error)
 
 
 def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:

@@ -61,7 +61,7 @@ def read_input(path: Path, info: TensorInfo, mean: float, std: float) -> NDArray
 def _read_array(path: Path) -> NDArray[Any]:
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError) as error:
         raise ValueError(f"{path} is not an array that numpy can read: {error}") from error
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; an .npy file with one was expected")
@@ -77,9 +77,11 @@ def _read_image(path: Path, info: TensorInfo, mean: float, std: float) -> NDArra
     try:
         with Image.open(path) as image:
             upright = _upright(image, channels)
-    except (Image.DecompressionBombError, SyntaxError) as error:  # Pillow's words for too large and for damaged
-        raise ValueError(f"{path} cannot be decoded: {error}") from error
-    except ValueError as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow raises anything for a damaged file
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
         raise ValueError(f"{path}: {error}") from error
     planes = [np.asarray(p.resize((width, height), Image.Resampling.BILINEAR), np.float32) for p in upright]
     pixels = np.dstack(planes).reshape(info.shape)

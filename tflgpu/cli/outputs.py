@@ -84,7 +84,11 @@ def _real(array: NDArray[Any], info: TensorInfo) -> NDArray[np.float64]:
 
 
 def read_labels(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+    """Raises OSError, or ValueError for what is no text in UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file in UTF-8: {error}") from error
 
 
 def check_labels(path: Path, labels: Sequence[str], infos: Sequence[TensorInfo]) -> None:

@@ -19,8 +19,9 @@ from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Operator
 from tflgpu.model.quantization import dequantized, is_quantized, view_dtype
+from tflgpu.model.text import decoded
 
-Key = tuple[str, str] | int  # a resource variable's container and name, a variable tensor's index
+Key = tuple[bytes, bytes] | int  # a resource variable's container and name, a variable tensor's index
 
 
 @dataclass
@@ -45,12 +46,11 @@ class Variables:
     def __init__(self, ids: Iterator[int]) -> None:
         self.known: dict[Key, Variable] = {}
         self._ids = ids
-        self._handles: dict[int, tuple[str, str]] = {}  # tensor of the file -> the variable that it leads to
+        self._handles: dict[int, tuple[bytes, bytes]] = {}  # tensor of the file -> the variable that it leads to
 
     def define_handle(self, operator: Operator) -> None:
         """VAR_HANDLE."""
-        names = (operator.options.get(part) or b"" for part in ("container", "shared_name"))
-        container, name = (n.decode("utf-8", "replace") for n in names)
+        container, name = (operator.options.get(part) or b"" for part in ("container", "shared_name"))
         self._handles[operator.outputs[0]] = (container, name)
 
     def read(self, handle: int, target: FileTensor) -> Tensor | str:
@@ -60,7 +60,7 @@ class Variables:
             return "its handle does not come from a VAR_HANDLE in the same subgraph"
         variable = self.known.get(key)
         if variable is None:
-            return f"it reads variable {key[1]!r}, which no CALL_ONCE initializes"
+            return f"it reads variable {decoded(key[1])!r}, which no CALL_ONCE initializes"
         return _mismatch(variable, target) or self._value(variable)
 
     def assign(self, handle: int, value: Tensor, source: FileTensor) -> str | None:
@@ -68,9 +68,11 @@ class Variables:
         key = self._handles.get(handle)
         if key is None:
             return "its handle does not come from a VAR_HANDLE in the same subgraph"
-        variable = self.known.setdefault(key, Variable(key[1], value.shape, source))
+        variable = self.known.setdefault(key, Variable(decoded(key[1]), value.shape, source))
         if value.shape != variable.shape:
-            return f"it assigns shape {list(value.shape)} to variable {key[1]!r} of shape {list(variable.shape)}"
+            return (
+                f"it assigns shape {list(value.shape)} to variable {decoded(key[1])!r} of shape {list(variable.shape)}"
+            )
         variable.value = value
         return _mismatch(variable, source)
 

@@ -22,6 +22,7 @@ from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Op
 from tflgpu.model.operator_options import read_options
 from tflgpu.model.sparsity import densify
 from tflgpu.model.tensor_info import Quantization
+from tflgpu.model.text import decoded
 
 Buffer = bytes | bytearray | memoryview
 
@@ -79,7 +80,7 @@ class _Reader:
         if not subgraphs:
             raise ModelError("the model has no subgraph, so there is nothing to run")
         signatures = tuple(self._signature(s, subgraphs) for s in self.each(self.file, "SignatureDefs"))
-        return Model(subgraphs, signatures, _text(self.file.Description()))
+        return Model(subgraphs, signatures, decoded(self.file.Description()))
 
     def _buffer(self, buffer: Any) -> NDArray[np.uint8]:
         if buffer.Offset() > 1:  # models beyond 2 GB keep their data after the flatbuffer
@@ -94,7 +95,7 @@ class _Reader:
         # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one.
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         if number == tflite.BuiltinOperator.CUSTOM:
-            return _text(code.CustomCode()) or "CUSTOM", code.Version(), True
+            return decoded(code.CustomCode()) or "CUSTOM", code.Version(), True
         name = tflite.utils.BUILTIN_OPCODE2NAME.get(number)
         if name is None:
             raise ModelError(
@@ -109,14 +110,14 @@ class _Reader:
         outputs = _indices(subgraph.OutputsAsNumpy(), len(tensors), f"outputs of subgraph {index}")
         given = frozenset(inputs)  # what the file has for an input, the caller replaces
         tensors = tuple(replace(t, data=None) if t.index in given else t for t in tensors)
-        result = Subgraph(_text(subgraph.Name()), tensors, operators, inputs, outputs)
+        result = Subgraph(decoded(subgraph.Name()), tensors, operators, inputs, outputs)
         _check_order(index, result)
         return result
 
     def _tensor(self, index: int, tensor: Any) -> FileTensor:
         shape = _ints(tensor.ShapeAsNumpy())
         dtype = DTYPES.get(tensor.Type())
-        where = f"tensor {index} {_text(tensor.Name())!r}"
+        where = f"tensor {index} {decoded(tensor.Name())!r}"
         if dtype is None:
             raise ModelError(f"{where} has element type {tensor.Type()}, which the schema does not know")
         if len(shape) > MAX_RANK or any(d < 0 for d in shape):
@@ -129,7 +130,7 @@ class _Reader:
             raise ModelError(f"{where} refers to buffer {tensor.Buffer()} of {len(self.buffers)}")
         return FileTensor(
             index,
-            _text(tensor.Name()),
+            decoded(tensor.Name()),
             shape,
             _ints(tensor.ShapeSignatureAsNumpy()) or shape,
             dtype,
@@ -169,12 +170,12 @@ class _Reader:
         )
 
     def _signature(self, signature: Any, subgraphs: tuple[Subgraph, ...]) -> Signature:
-        key, index = _text(signature.SignatureKey()), signature.SubgraphIndex()
+        key, index = decoded(signature.SignatureKey()), signature.SubgraphIndex()
         if index >= len(subgraphs):
             raise ModelError(f"signature {key!r} refers to subgraph {index} of {len(subgraphs)}")
         names: list[dict[str, int]] = []
         for side in ("Inputs", "Outputs"):
-            arguments = {_text(m.Name()): int(m.TensorIndex()) for m in self.each(signature, side)}
+            arguments = {decoded(m.Name()): int(m.TensorIndex()) for m in self.each(signature, side)}
             _indices(np.array(list(arguments.values()), np.int64), len(subgraphs[index].tensors), f"signature {key!r}")
             names.append(arguments)
         return Signature(key, index, *names)
@@ -221,10 +222,6 @@ def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
             f"along axis {axis}"
         )
     return Quantization(scale, zero_point, axis)
-
-
-def _text(raw: bytes | None) -> str:
-    return (raw or b"").decode("utf-8", "replace")
 
 
 def _ints(array: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.model.text import printable
 from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, device_memory, is_device_array
 from tflgpu.runtime.opencl.session import Session
 
@@ -39,6 +40,8 @@ class InputCheck:
         if isinstance(inputs, np.ndarray) or is_device_array(inputs):
             inputs = [inputs]
         elif isinstance(inputs, Mapping):
+            if inputs.keys() != set(names):  # perhaps as the file has them
+                inputs = {printable(str(name)): given for name, given in inputs.items()}
             if inputs.keys() != set(names):
                 raise ValueError(f"inputs named {sorted(map(str, inputs))} were given; the model has {names}")
             return [inputs[name] for name in names]

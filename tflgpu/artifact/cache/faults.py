@@ -10,6 +10,7 @@ import threading
 import warnings
 
 from tflgpu.errors import CacheWarning
+from tflgpu.model.text import printable
 
 _reported: set[str] = set()
 
@@ -22,4 +23,5 @@ def warn_once(cause: str, message: str) -> None:
         if cause in _reported:
             return
         _reported.add(cause)
-    warnings.warn(f"{message} (further faults of this kind are not reported)", CacheWarning, stacklevel=3)
+    shown = printable(message)  # it may quote names in a cache or bundle
+    warnings.warn(f"{shown} (further faults of this kind are not reported)", CacheWarning, stacklevel=3)

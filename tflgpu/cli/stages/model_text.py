@@ -8,6 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
+from tflgpu.model.text import decoded
 
 
 def model_lines(model: Model) -> list[str]:
@@ -67,7 +68,7 @@ def _options(operator: Operator) -> Mapping[str, Any]:
     """The options as JSON takes them: texts for bytes, in hexadecimal those of a custom operator."""
     if operator.is_custom:
         return {"custom_options": operator.custom_options.hex()}
-    return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in operator.options.items()}
+    return {k: decoded(v) if isinstance(v, bytes) else v for k, v in operator.options.items()}
 
 
 def _operator_lines(operator: Operator, subgraph: Subgraph) -> Iterator[str]:

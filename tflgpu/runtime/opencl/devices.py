@@ -160,8 +160,8 @@ def choose(request: str | int) -> Device:
         wanted = request.lower()
         matching = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
     if not matching:
-        listing = "\n".join(f"  {d.index}: {d.name} ({d.platform})" for d in found)
+        listing = ", ".join(f"{d.index}: {d.name} ({d.platform})" for d in found)
         raise DeviceError(
-            f"no OpenCL device matches {request!r}; found:\n{listing}\nGive an index or a part of a name, or {ADVICE}"
+            f"no OpenCL device matches {request!r}; found {listing}; give an index or a part of a name, or {ADVICE}"
         )
     return matching[0]

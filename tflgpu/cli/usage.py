@@ -1,0 +1,40 @@
+"""Wrong commands as one line on stderr, like all other errors, not as a box of several."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tflgpu.cli.console import print_error
+
+
+class Verbs(TyperGroup):
+    """A group of verbs. Exit code 2 for a command that cannot be understood."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = args, prog_name, complete_var, False, windows_expand_args
+        if not standalone_mode:
+            return super().main(*given, **extra)
+        try:
+            code = super().main(*given, **extra)
+        except typer.TyperException as error:
+            if message := error.format_message():  # without a verb the help is printed already
+                context = getattr(error, "ctx", None)
+                advice = f"; see `{context.command_path} --help`" if context else ""
+                print_error(message.rstrip(".") + advice)
+            sys.exit(error.exit_code)
+        except typer.Abort:
+            sys.exit(1)
+        sys.exit(code or 0)

@@ -1,0 +1,24 @@
+"""Text of strangers as it may be shown: a terminal obeys control characters, whoever wrote them."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters, those that turn the direction of what follows, line separators, and halves of characters, which
+# nothing can print.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """``text`` with each character that is no sign of a script as an escape: ``\\x1b``, ``\\n``, ``\\u202e``."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def decoded(raw: bytes | None) -> str:
+    """A text of a model's file, printable. All names go through here, so that nothing later has to think of it."""
+    return printable((raw or b"").decode("utf-8", "replace"))
