@@ -1,1 +1,0 @@
-"""Hostile models and files: nothing in them ends, hangs or fools the process."""
