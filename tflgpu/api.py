@@ -5,22 +5,21 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
 from types import TracebackType
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tflgpu.artifact import serializer
-from tflgpu.artifact.artifact import Artifact, CpuPartition
-from tflgpu.artifact.cache import Cache
-from tflgpu.errors import CacheMissError, FallbackWarning
+from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
+from tflgpu.artifact.cache import Cache, content_hash
+from tflgpu.errors import CacheMissError, FallbackWarning, ModelError
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model_source import ModelSource, read_bytes
+from tflgpu.model.model_source import ModelContent, ModelSource, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.options import Options
+from tflgpu.options import Options, check_options, whole_number
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
@@ -28,7 +27,7 @@ from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.session import open_session, session_on
+from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
 from tflgpu.runtime.transfer import pinned_array
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
@@ -46,14 +45,14 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
     signature or output or a queue that does not fit, CacheMissError if the cache is required to have the model and
     does not, CacheDirectoryError if other users can write to the cache.
     """
-    return CompiledModel(model, options or Options(), queue)
+    return CompiledModel(ModelContent(model), check_options(options), queue)
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
     from tflgpu.compiler import inspect_model  # a warm start must not import the compiler
 
-    return inspect_model(read_bytes(model), options or Options())
+    return inspect_model(read_bytes(model), check_options(options))
 
 
 class CompiledModel:
@@ -63,7 +62,7 @@ class CompiledModel:
     took.
     """
 
-    def __init__(self, model: ModelSource, options: Options, queue: Queue | None = None) -> None:
+    def __init__(self, model: ModelContent, options: Options, queue: Queue | None = None) -> None:
         self._model, self.options = model, options
         self._own_queue = queue is None
         self._lock = threading.Lock()
@@ -75,11 +74,15 @@ class CompiledModel:
         clock.lap("device")
         self._session = given or open_session(self.device)
         clock.lap("context")
-        instance = self._instantiate(options, clock)
+        with DeviceFailures(self.device, "preparing the model"):
+            instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
+        if not self._artifact.has_free_axes:
+            model.release()
         self._instances[tuple(i.shape for i in self.inputs)] = instance
         self._inputs = InputCheck(self.inputs, self._session)
+        self._running = DeviceFailures(self.device, "running the model")
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
 
@@ -107,8 +110,10 @@ class CompiledModel:
 
     @property
     def source(self) -> str:
-        """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators or loops split it."""
-        return "\n".join(piece.source for piece in self._artifact.pieces)
+        """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators split it."""
+        return "\n".join(
+            partition.source for partition in self._artifact.partitions if isinstance(partition, DevicePartition)
+        )
 
     @property
     def queue(self) -> Queue:
@@ -122,10 +127,12 @@ class CompiledModel:
         output, in which to leave it on the device; it is not in the result then. When this returns, all is done.
 
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
-        Raises ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the device fails.
+        Raises TypeError or ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the
+        device fails.
         """
-        values = self._inputs.values(inputs)
-        with self._lock:
+        with self._running:
+            values = self._inputs.values(inputs)
+        with self._lock, self._running:
             instance = self._instance(values)
             places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
             names = instance.output_names
@@ -141,7 +148,8 @@ class CompiledModel:
         """
         for info in self.inputs:
             if info.name == name:
-                return pinned_array(self._session, info.shape, info.dtype)
+                with self._running:
+                    return pinned_array(self._session, info.shape, info.dtype)
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self.inputs]}")
 
     def reset_state(self) -> None:
@@ -151,19 +159,21 @@ class CompiledModel:
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
         Raises ValueError if the model is closed.
         """
-        with self._lock:
+        with self._lock, self._running:
             for instance in self._open_instances().values():
                 instance.reset_state()
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
         """Device time of each kernel, the median of ``runs`` inferences on a queue of its own.
 
-        For the model's state it is one run. Raises ValueError for inputs that do not fit or a closed model, DeviceError
-        if the device has no clock for the persistent executor.
+        For the model's state it is one run. Raises TypeError or ValueError for inputs or a number of runs that do not
+        fit or a closed model, DeviceError if the device has no clock for the persistent executor.
         """
-        values = self._inputs.values(inputs)
+        runs = whole_number("runs", runs)
         codes = {o.index: o.code for o in self.report.operators}
-        with self._lock:
+        with self._running:
+            values = self._inputs.values(inputs)
+        with self._lock, self._running:
             partitions = self._instance(values).profile(values, runs)
         kernels: list[KernelTime] = []
         start = 0.0  # of a part: it follows the one before
@@ -186,19 +196,19 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = open_fastest(self._compile(options, clock), self._session, clock)
+            instance = open_fastest(self._compile(options, clock), self._session, clock, None, options.cpu_timeout)
+            self._content_hash = content_hash(self._model.bytes)
         else:
-            key = serializer.model_key(self._model, options, self.device.identity, self._target, cache)
-            clock.lap("hash")
-            stored = serializer.load(cache, key)
-            clock.lap("load")
+            identity, target = self.device.identity, self._target
+            key, stored = serializer.find(self._model, options, identity, target, cache, clock)
+            self._content_hash = key.content
             if stored is None and options.cache == "require":
                 raise CacheMissError(
                     f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
             rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-            instance = open_fastest(rivals, self._session, clock, cache)
+            instance = open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact)
@@ -216,7 +226,7 @@ class CompiledModel:
             from tflgpu.measure.tuner import DeviceTuner
 
             tuner = DeviceTuner(self._session, options.tuning, cache)
-        return compile_model(read_bytes(self._model), options, self._target, clock, tuner)
+        return compile_model(self._model.bytes, options, self._target, clock, tuner)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
@@ -246,13 +256,21 @@ class CompiledModel:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type[CompiledModel], tuple[ModelSource, Options]]:
+    def __reduce__(self) -> tuple[Callable[..., CompiledModel], tuple[ModelSource, str, Options]]:
         if not self._own_queue:
             raise TypeError("a model on a queue of the caller's cannot be pickled")
-        return CompiledModel, (
-            self._model if isinstance(self._model, str | PathLike) else bytes(self._model),
-            self.options,
-        )
+        return _compile_again, (self._model.path or self._model.bytes, self._content_hash, self.options)
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
+
+
+def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:
+    """The model of a pickle, which has a file's path and content hash, or the bytes.
+
+    Raises ModelError if the file has changed since, OSError if it cannot be read.
+    """
+    content = ModelContent(model)
+    if content_hash(content.bytes) != expected:
+        raise ModelError(f"{content.path} has changed since the model was compiled that this is a copy of")
+    return CompiledModel(content, options)

@@ -8,27 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tflgpu.artifact.artifact import (
-    Artifact,
-    BranchPartition,
-    CompiledPartition,
-    CpuPartition,
-    DevicePartition,
-    LoopPartition,
-    LoopState,
-)
+from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.assemble import assemble
-from tflgpu.codegen.link import link, state_bindings
+from tflgpu.codegen.link import link
 from tflgpu.codegen.render import KernelSource, render
 from tflgpu.errors import UnsupportedError
-from tflgpu.frontend.control_flow.piece import Branch, Call, Loop, Piece
 from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
+from tflgpu.litert.piece import Piece, refused, try_piece
+from tflgpu.litert.trial import RefusedError, Trial
 from tflgpu.model.model import Model
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
@@ -44,9 +37,9 @@ from tflgpu.target import Target
 # Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
 Tuner = Callable[[Graph, Target], Chooser]
 
-Graphs = dict[Partition, tuple[Graph, ...]]  # of all partitions; the CPU's have none
+Graphs = dict[Partition, Graph]  # those of the partitions on the device
 
-Plans = dict[Partition, tuple[Plan, ...]]
+Plans = dict[Partition, Plan]
 
 
 def compile_model(
@@ -59,58 +52,49 @@ def compile_model(
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
-    clock = clock or Stopwatch()
+    with Trial(options.cpu_timeout) as trial:
+        return _compile(data, options, target, clock or Stopwatch(), tuner, trial)
+
+
+def _compile(
+    data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None, trial: Trial
+) -> tuple[Artifact, ...]:
     model: Model = read_model(data)
-    frontend: Frontend = lower_model(model, options, data, target.missing_types)
+    frontend: Frontend = lower_model(model, options, data, trial, target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
-    pieces = {p: frontend.pieces(p) for p in partitions}
-    graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
+    lowered: dict[Partition, Lowered] = {p: frontend.lower_partition(p) for p in partitions if p.on_device}
+    graphs: Graphs = {p: optimize(part.graph) for p, part in lowered.items()}
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(graphs, target, clock, tuner):
         compiled: list[CompiledPartition] = []
         for partition in partitions:
             if partition.on_device:
-                compiled.append(
-                    device_partition(partition, frontend.call(partition), pieces[partition], plans[partition])
-                )
+                source: KernelSource = render(plans[partition])
+                linked: Executable = link(plans[partition], source.names, lowered[partition].output_types)
+                text, executable = assemble(source, linked, plans[partition].target)
+                checks = lowered[partition].checks
+                compiled.append(DevicePartition(partition.inputs, partition.outputs, text, executable, checks))
             else:
                 rest: bytes = submodel(data, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
-                compiled.append(CpuPartition(partition.inputs, partition.outputs, rest, is_open))
+                compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
         clock.lap("render")
         report: Report = _report(frontend, partitions, plans)
         artifacts.append(Artifact(*frontend.interface(), tuple(compiled), report))
+    _prepare_on_cpu(artifacts[0], trial, clock)
     return tuple(artifacts)
 
 
-def _compiled(piece: Piece, plan: Plan) -> DevicePartition:
-    """What the device runs of a piece."""
-    source: KernelSource = render(plan)
-    linked: Executable = link(plan, source.names, piece.output_types)
-    text, executable = assemble(source, linked, plan.target)
-    return DevicePartition(piece.inputs, piece.outputs, text, executable)
-
-
-def device_partition(
-    partition: Partition, call: Call | None, pieces: Sequence[Piece], plans: Sequence[Plan]
-) -> CompiledPartition:
-    """A partition on the device, of its pieces. call: the loop or branch that it is, if it is one."""
-    compiled = list(map(_compiled, pieces, plans))
-    sides = partition.inputs, partition.outputs
-    match call:
-        case Loop():
-            return LoopPartition(
-                *sides,
-                compiled[0],
-                compiled[1] if len(compiled) > 1 else None,
-                call.bounds,
-                tuple(map(LoopState, state_bindings(plans[0], compiled[0].executable), call.starts, call.results)),
-                tuple(call.passed.items()),
-                tuple((constant.tensor, constant.value) for constant in call.known),
-            )
-        case Branch():
-            return BranchPartition(*sides, call.condition, *compiled)
-    return compiled[0]
+def _prepare_on_cpu(artifact: Artifact, trial: Trial, clock: Stopwatch) -> None:
+    """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
+    for partition in artifact.partitions:
+        if isinstance(partition, CpuPartition):
+            piece = Piece(partition.model, artifact.codes(partition), partition.is_open)
+            try:
+                try_piece(trial, "prepare", piece)
+            except RefusedError as refusal:
+                raise refused(artifact.report.reasons, refusal) from refusal
+            clock.lap("interpreter")
 
 
 def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None) -> Iterator[Plans]:
@@ -120,7 +104,7 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
         return
     persistent, launch = replace(target, executor="persistent"), replace(target, executor="launch")
     untuned = _plans(graphs, persistent, clock)
-    choice = clear_choice([plan for each in untuned.values() for plan in each])
+    choice = clear_choice(list(untuned.values()))
     if choice != "launch":
         yield _plans(graphs, persistent, clock, tuner) if tuner else untuned
     if choice != "persistent":
@@ -129,20 +113,16 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
 
 def _plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
     clock.lap("plan")
-    choosers = {p: [tuner(g, target) if tuner else first_ranked for g in each] for p, each in graphs.items()}
+    choosers = {p: tuner(graph, target) if tuner else first_ranked for p, graph in graphs.items()}
     if tuner:
         clock.lap("tune")
-    plans = {
-        p: tuple(make_plan(g, target, chooser) for g, chooser in zip(each, choosers[p], strict=True))
-        for p, each in graphs.items()
-    }
+    plans = {p: make_plan(graph, target, choosers[p]) for p, graph in graphs.items()}
     clock.lap("plan")
     return plans
 
 
 def _report(frontend: Frontend, partitions: Sequence[Partition], plans: Plans) -> Report:
-    each = [plan for partition in partitions for plan in plans[partition]]
-    return make_report(frontend, partitions, [plan.graph for plan in each], each)
+    return make_report(frontend, partitions, [plan.graph for plan in plans.values()], list(plans.values()))
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
@@ -150,22 +130,22 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    frontend = lower_model(read_model(data), options, data, target.missing_types if target else ())
+    with Trial(options.cpu_timeout) as trial:
+        frontend = lower_model(read_model(data), options, data, trial, target.missing_types if target else ())
     partitions = frontend.cut()
-    graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in frontend.pieces(p)) for p in partitions}
+    graphs = {p: optimize(frontend.lower_partition(p).graph) for p in partitions if p.on_device}
     if target is None:
-        each = [add_conversions(graph) for graphs_of in graphs.values() for graph in graphs_of]
-        return make_report(frontend, partitions, each)
-    plans = {p: tuple(make_plan(graph, target) for graph in graphs_of) for p, graphs_of in graphs.items()}
-    return _report(frontend, partitions, plans)
+        return make_report(frontend, partitions, [add_conversions(graph) for graph in graphs.values()])
+    return _report(frontend, partitions, {p: make_plan(graph, target) for p, graph in graphs.items()})
 
 
 def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:
-    """The stages before code generation for a model that runs on the device as one piece.
+    """The stages before code generation for a model that runs wholly on the device.
 
     Raises UnsupportedError with every reason if it does not.
     """
-    lowered = lower_model(read_model(data), options, data, target.missing_types).lowered
-    if not lowered.is_whole:
-        raise UnsupportedError(lowered.cuts)
+    with Trial(options.cpu_timeout) as trial:
+        lowered = lower_model(read_model(data), options, data, trial, target.missing_types).lowered
+    if lowered.obstacles:
+        raise UnsupportedError(lowered.obstacles)
     return lowered, make_plan(optimize(lowered.graph), target)

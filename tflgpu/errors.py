@@ -5,6 +5,7 @@
     ├── UnsupportedError    the model is fine, but some operator cannot run on the device (.reasons)
     ├── DeviceError         no usable OpenCL device, or the device failed
     ├── BuildError          the device compiler refused generated source (.source, .log)
+    ├── InternalError       a fault of tflgpu itself, to be reported
     ├── CacheMissError      Options(cache="require"), and the cache does not have the model
     └── CacheDirectoryError other users can write to the cache directory
 
@@ -12,12 +13,14 @@
     CacheWarning            the disk cache is damaged or cannot be written; this costs time only
     PluginWarning           a package that adds operators cannot be imported
 
-Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``.
+Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``, files that cannot be read an
+``OSError``. ``MemoryError`` and ``KeyboardInterrupt`` pass as they are: they concern the process, not the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 __all__ = [
     "BuildError",
@@ -26,6 +29,7 @@ __all__ = [
     "CacheWarning",
     "DeviceError",
     "FallbackWarning",
+    "InternalError",
     "ModelError",
     "PluginWarning",
     "TflgpuError",
@@ -71,6 +75,38 @@ class BuildError(TflgpuError):
 
     def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, str]]:
         return type(self), (self.message, self.source, self.log)
+
+
+class InternalError(TflgpuError):
+    """tflgpu contradicts itself: a bug, whatever the model is. ``__cause__`` is the error that shows it.
+
+    where: what it was doing, for which operator or pass. what: the error in words.
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        self.where, self.what = where, what
+        super().__init__(
+            f"internal error while {where}: {what}; please report it with the output of "
+            "`tflgpu show MODEL --stage model`, which has no weights"
+        )
+
+    def __reduce__(self) -> tuple[type[InternalError], tuple[str, str]]:
+        return type(self), (self.where, self.what)
+
+
+@contextmanager
+def internal_faults(where: str) -> Iterator[None]:
+    """Turn what nobody foresaw here, or in the function that this decorates, into an InternalError.
+
+    where: what is being done, as in "while ...". tflgpu's own errors pass, so the innermost place is named; and so do
+    warnings that the user has made errors.
+    """
+    try:
+        yield
+    except (TflgpuError, MemoryError, Warning):
+        raise
+    except Exception as error:
+        raise InternalError(where, f"{type(error).__name__}: {error}") from error
 
 
 class CacheMissError(TflgpuError):

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.api import CompiledModel, compile
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model_source import ModelSource, read_bytes
+from tflgpu.model.model_source import read_bytes
 from tflgpu.model.tensor_details import tensor_details
-from tflgpu.options import Options
+from tflgpu.options import Options, check_options, whole_number
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint
@@ -63,14 +63,14 @@ class Interpreter:
             raise ValueError("one of model_path and model_content must be given, and not both")
         if experimental_preserve_all_tensors:
             raise ValueError("intermediate tensors are not kept; name them in Options.outputs of tflgpu.compile")
-        self._options = options or Options()
+        self._options = check_options(options)
         for name in DECIDED_BY_FILE_OR_METHODS:
             if getattr(self._options, name) is not None:
                 raise ValueError(
                     f"Options.{name} is for tflgpu.compile; an Interpreter goes by the file and its methods"
                 )
-        self._source: ModelSource = source
-        self._model = read_model(read_bytes(source))
+        self._source = read_bytes(source)  # once: what is compiled later is what is described now
+        self._model = read_model(self._source)
         self._entry = entry_point(self._model)
         self._tensors = self._model.subgraphs[0].tensors
         self._input_shapes = {tensor.index: tensor.shape for _, tensor in self._entry.inputs}
@@ -115,7 +115,7 @@ class Interpreter:
 
         strict: change only sizes that the file leaves open. Raises ValueError for others, or if it is not an input.
         """
-        tensor, shape = self._input(input_index), tuple(map(int, tensor_size))
+        tensor, shape = self._input(input_index), tuple(whole_number("tensor_size", size, 0) for size in tensor_size)
         fits = len(shape) == len(tensor.signature) and all(
             wanted in (-1, size) for size, wanted in zip(shape, tensor.signature, strict=True)
         )
@@ -146,7 +146,7 @@ class Interpreter:
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
         """LiteRT's description of every tensor of a subgraph. Raises ValueError for an unknown subgraph."""
-        if not 0 <= subgraph_index < self.num_subgraphs():
+        if whole_number("subgraph_index", subgraph_index, 0) >= self.num_subgraphs():
             raise ValueError(f"subgraph {subgraph_index} was asked for; the model has {self.num_subgraphs()}")
         return [tensor_details(tensor) for tensor in self._model.subgraphs[subgraph_index].tensors]
 
@@ -173,15 +173,15 @@ class Interpreter:
         options = replace(self._options, signature=signature_key)
         return SignatureRunner(self._source, options, entry_point(self._model, signature_key))
 
-    def _known(self, index: int) -> FileTensor:
-        if not 0 <= index < len(self._tensors):
-            raise ValueError(f"tensor {index} was asked for; the model has {len(self._tensors)}")
-        return self._tensors[index]
+    def _known(self, number: int) -> FileTensor:
+        if whole_number("tensor_index", number, 0) >= len(self._tensors):
+            raise ValueError(f"tensor {number} was asked for; the model has {len(self._tensors)}")
+        return self._tensors[number]
 
-    def _input(self, index: int) -> FileTensor:
-        if index not in self._input_shapes:
-            raise ValueError(f"tensor {index} is no input; the inputs are {list(self._input_shapes)}")
-        return self._tensors[index]
+    def _input(self, number: int) -> FileTensor:
+        if whole_number("tensor_index", number, 0) not in self._input_shapes:
+            raise ValueError(f"tensor {number} is no input; the inputs are {list(self._input_shapes)}")
+        return self._tensors[number]
 
     def _value(self, tensor: FileTensor) -> Array:
         if tensor.data is not None:
@@ -200,7 +200,7 @@ class Interpreter:
 class SignatureRunner:
     """Runs one signature: keyword arguments by input name -> outputs by name. Made by an :class:`Interpreter`."""
 
-    def __init__(self, source: ModelSource, options: Options, entry: EntryPoint) -> None:
+    def __init__(self, source: bytes, options: Options, entry: EntryPoint) -> None:
         self._source, self._options, self._entry = source, options, entry
         self._compiled: CompiledModel | None = None
         self._shapes: dict[str, Shape] = {}
@@ -229,7 +229,7 @@ class SignatureRunner:
         return {name: tensor_details(tensor) for name, tensor in self._entry.outputs}
 
 
-def _compile(source: ModelSource, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
+def _compile(source: bytes, options: Options, entry: EntryPoint, shapes: Mapping[str, Shape]) -> CompiledModel:
     """The model for these input shapes. The file's own shapes are not an option: so the cache finds the model."""
     as_declared = shapes == {name: tensor.shape for name, tensor in entry.inputs}
     return compile(source, options if as_declared else replace(options, input_shapes=shapes))

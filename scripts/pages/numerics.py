@@ -117,12 +117,22 @@ def _interpret(corner: Corner, kernels: str) -> Outcome:
     return Outcome(tuple(interpreter.get_tensor(d["index"]).copy() for d in interpreter.get_output_details()))
 
 
-def run_tflgpu(corner: Corner, device: str | int = 0, kernels: str = "gpu") -> Outcome:
-    options = tflgpu.Options(device=device, kernels=kernels, fallback="forbid", cache="off")  # type: ignore[arg-type]
+def run_tflgpu(corner: Corner, device: str | int = 0, kernels: str = "gpu", checks: bool = False) -> Outcome:
+    options = tflgpu.Options(
+        device=device,
+        kernels=kernels,
+        checks=checks,
+        fallback="forbid",
+        cache="off",  # type: ignore[arg-type]
+    )
     try:
-        outputs = tflgpu.compile(corner.model, options).run(list(corner.inputs))
+        model = tflgpu.compile(corner.model, options)
     except tflgpu.UnsupportedError:
         return Outcome(refusal="refused")
+    try:
+        outputs = model.run(list(corner.inputs))
+    except ValueError:
+        return Outcome(refusal="an error")
     return Outcome(tuple(map(np.asarray, outputs.values())))
 
 
@@ -147,26 +157,31 @@ PAIRS = {
 }
 
 
+# What a kernel cannot report, a check can.
+UNCHECKED = "; an error with `Options(checks=True)`"
+
 # Where LiteRT's plain and reference kernels agree and tflgpu gives something else: why, by operator.
 EXPLAINED = {
     **dict.fromkeys(
         PAIRS,
         "the plain kernels clamp to finite numbers, the default ones do not",
     ),
-    "FLOOR_DIV": "a kernel cannot report an error: the quotient is NaN, of integers the dividend",
-    "FLOOR_MOD": "a kernel cannot report an error: the remainder is that of a division by 1",
-    "POW": "LiteRT computes in double and converts what 32 bits cannot hold; on the device products wrap around",
+    "FLOOR_DIV": "the quotient is NaN, of integers the dividend" + UNCHECKED,
+    "FLOOR_MOD": "the remainder is that of a division by 1" + UNCHECKED,
+    "POW": "LiteRT computes in double and converts what 32 bits cannot hold, on the device products wrap around; "
+    "a negative exponent becomes 0" + UNCHECKED,
     "MAX_POOL_2D": "LiteRT begins with the lowest finite number, tflgpu with minus infinity",
     "REDUCE_MAX": "a reduction begins with minus infinity, and NaN is no maximum",
     "REDUCE_MIN": "a reduction begins with infinity, and NaN is no minimum",
-    "GATHER": "a kernel cannot report an error: the index becomes the nearest in range",
-    "GATHER_ND": "a kernel cannot report an error: the index becomes the nearest in range",
+    **dict.fromkeys(
+        ("GATHER", "GATHER_ND", "EMBEDDING_LOOKUP", "SLICE"), "the index becomes the nearest in range" + UNCHECKED
+    ),
 }
 NOTHING_BUT_NAN = "MAX_POOL_2D", "REDUCE_MAX", "REDUCE_MIN"  # differ where there is nothing else
 
 # The same, where the operator computes with integers.
 EXPLAINED_INTEGERS = {
-    "DIV": "a kernel cannot report an error: the divisor 0 becomes 1; the least number over -1 wraps around",
+    "DIV": "the least number over -1 wraps around; the divisor 0 becomes 1" + UNCHECKED,
 }
 
 
@@ -178,6 +193,9 @@ def explanation(corner: Corner) -> str:
     if corner.code in NOTHING_BUT_NAN and not np.isnan(corner.inputs[0]).all():
         return ""
     return EXPLAINED.get(corner.code, "")
+
+
+TABLE = f(1, 2, 3, 4).reshape(2, 2)
 
 
 def sections() -> Mapping[str, Sequence[Corner]]:
@@ -219,6 +237,7 @@ def sections() -> Mapping[str, Sequence[Corner]]:
             *(Corner(code, (i(LEAST),)) for code in ("NEG", "ABS")),
             Corner("SQUARED_DIFFERENCE", (i(2**16), i(0))),
             Corner("POW", (i(2, 3), i(33, 40))),
+            Corner("POW", (i(2), i(-1))),
             Corner("SUM", (i(2**31 - 1, 1),), None, (i(0),), ()),
             Corner("CUMSUM", (i(2**31 - 1, 1),), None, (np.int32(0),)),
         ],
@@ -262,6 +281,8 @@ def sections() -> Mapping[str, Sequence[Corner]]:
         "Indices out of range": [
             *(Corner("GATHER", (f(1, 2, 3), i(place)), {"axis": 0}, shape=(1,)) for place in (3, -1)),
             *(Corner("GATHER_ND", (f(1, 2, 3), i((place,))), shape=(1,)) for place in (3, -1)),
+            *(Corner("EMBEDDING_LOOKUP", (i(place), TABLE), None, (), (1, 2), "float32") for place in (2, -1)),
+            *(Corner("SLICE", (f(1, 2, 3), i(place)), None, (i(2),), (2,)) for place in (2, -1)),
             Corner(
                 "ONE_HOT", (i(0, 3, -1),), {"axis": -1}, (np.int32(3), np.float32(1), np.float32(0)), (3, 3), "float32"
             ),

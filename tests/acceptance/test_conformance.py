@@ -17,8 +17,9 @@ import tflgpu
 from tests.conformance.cases import Entry, index
 from tests.conformance.exceptions import Exceptions
 from tests.conformance.judge import Precision
-from tests.conformance.worker import Job, Worker
+from tests.conformance.worker import Job, outcome_of, worker
 from tests.conftest import missing
+from tests.safety.sandbox import Sandbox
 
 DEVICE = "Intel"
 EVERY = 25  # one case in so many of each zip and kind
@@ -39,16 +40,16 @@ def jobs() -> list[Job]:
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
+def process() -> Iterator[Sandbox[Job]]:
     if not any(DEVICE in device.platform for device in tflgpu.devices()):
         missing(f"the OpenCL runtime of {DEVICE}")
-    with Worker(DEVICE) as worker:
-        yield worker
+    with worker(DEVICE) as process:
+        yield process
 
 
 @pytest.mark.parametrize(("entry", "precision"), jobs(), ids=str)
-def test_case(entry: Entry, precision: Precision, worker: Worker) -> None:
-    outcome = worker.run(entry, precision)
+def test_case(entry: Entry, precision: Precision, process: Sandbox[Job]) -> None:
+    outcome = outcome_of(process.run((entry, precision)))
     expected = EXCEPTIONS.expected(entry, precision)
     if outcome.verdict == "pass":
         assert expected == "pass", f"it passes now: remove it from the list, `{REGENERATE} {entry.zip}`"

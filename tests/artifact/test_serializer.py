@@ -18,6 +18,7 @@ import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.artifact import serializer
 from tflgpu.errors import CacheMissError, CacheWarning
+from tflgpu.model.model_source import ModelContent
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.runtime.opencl import program
@@ -156,7 +157,7 @@ def test_with_a_token_an_unchanged_file_is_not_read(
     options = Options(device=device_name, precision="fp32", cache_dir=cache, model_token=7)
     tflgpu.compile(path, options)
     with monkeypatch.context() as patch:
-        patch.setattr(serializer, "read_bytes", lambda _: pytest.fail("the model file was read"))
+        patch.setattr(ModelContent, "bytes", property(lambda _: pytest.fail("the model file was read")))
         assert "plan" not in stages(tflgpu.compile(path, options))
     path.write_bytes(scaled(3.0))
     x = np.ones((1, 2, 2, 4), np.float32)
@@ -245,7 +246,7 @@ def test_an_entry_of_another_shape_is_a_miss(tmp_path: Path, device_name: str) -
     cache = serializer.open_cache(options)
     device = tflgpu.compile(scaled(2.0), replace(options, cache="off")).device
     assert cache is not None
-    key = serializer.model_key(scaled(2.0), options, device.identity, device.target(options), cache)
+    key = serializer.model_key(ModelContent(scaled(2.0)), options, device.identity, device.target(options))
     cache.store(key, {}, {"artifact": {"inputs": "none"}})
     with pytest.warns(CacheWarning, match="no compiled model"):
         model = tflgpu.compile(scaled(2.0), options)

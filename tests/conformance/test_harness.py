@@ -13,7 +13,8 @@ from tests.conformance.cases import Entry, Kind, index, load
 from tests.conformance.exceptions import Exceptions, Key, Results, Row
 from tests.conformance.judge import Precision
 from tests.conformance.outcome import Outcome, Verdict
-from tests.conformance.worker import Worker
+from tests.conformance.worker import Job, outcome_of, worker
+from tests.safety.sandbox import Sandbox
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 
@@ -28,26 +29,27 @@ def _behave(entry: Entry, precision: Precision, device: str) -> Outcome:
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker("device", limit=10.0, runner=_behave) as worker:
-        yield worker
+def behaving() -> Iterator[Sandbox[Job]]:
+    with worker("device", limit=10.0, runner=_behave) as process:
+        yield process
 
 
 def _named(name: str) -> Entry:
     return Entry("a.zip", name, "float")
 
 
-def test_worker_survives_a_crash(worker: Worker) -> None:
-    assert worker.run(_named("crash"), "fp32").reason == "the process died with exit code 3"
-    assert worker.run(_named("next"), "fp16").reason == "next fp16 device"
+def test_a_crash_costs_one_case(behaving: Sandbox[Job]) -> None:
+    assert outcome_of(behaving.run((_named("crash"), "fp32"))).reason == "the process died with exit code 3"
+    assert outcome_of(behaving.run((_named("next"), "fp16"))).reason == "next fp16 device"
 
 
-def test_worker_survives_a_hang(worker: Worker) -> None:
-    assert worker.run(_named("first"), "fp32").verdict == "pass"  # the process has started
-    worker.limit = 0.2
-    assert worker.run(_named("hang"), "fp32") == Outcome("error", "no answer after 0.2 s", 0.2)
-    worker.limit = 10.0
-    assert worker.run(_named("next"), "fp32").verdict == "pass"
+def test_a_hang_costs_one_case(behaving: Sandbox[Job]) -> None:
+    assert outcome_of(behaving.run((_named("first"), "fp32"))).verdict == "pass"  # the process has started
+    behaving.seconds = 0.2
+    hang = outcome_of(behaving.run((_named("hang"), "fp32")))
+    assert hang == Outcome("error", "no answer after 0.2 s", 0.2)
+    behaving.seconds = 10.0
+    assert outcome_of(behaving.run((_named("next"), "fp32"))).verdict == "pass"
 
 
 def results_of(*rows: tuple[str, str, Kind, Verdict, Verdict]) -> Results:

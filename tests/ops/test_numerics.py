@@ -9,6 +9,7 @@ from tests.ops.test_ops import FAMILIES
 numerics = pytest.importorskip("scripts.pages.numerics", reason="LiteRT is missing")  # judges each corner
 
 CORNERS = [corner for corners in numerics.sections().values() for corner in corners]
+CHECKED = [corner for corner in CORNERS if numerics.UNCHECKED in numerics.explanation(corner)]
 
 
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: f"{corner.code}-{corner.description}")
@@ -18,3 +19,9 @@ def test_equals_litert_where_its_kernels_agree(corner: numerics.Corner, device_n
     for family in FAMILIES:
         outcome = numerics.run_tflgpu(corner, device_name, family)
         assert outcome.equals(plain) or not agreed, f"{family}: {outcome}, LiteRT: {plain}"
+
+
+@pytest.mark.parametrize("corner", CHECKED, ids=lambda corner: f"{corner.code}-{corner.description}")
+def test_checks_find_what_litert_refuses(corner: numerics.Corner, device_name: str) -> None:
+    refused = numerics.run_litert(corner, "plain").refusal == "an error"
+    assert (numerics.run_tflgpu(corner, device_name, checks=True).refusal == "an error") == refused

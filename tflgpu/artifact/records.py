@@ -40,7 +40,8 @@ def encode(value: object, blobs: list[Blob]) -> Any:
     if isinstance(value, str) and len(value) >= LONG:
         blobs.append(np.frombuffer(value.encode(), np.uint8))
         return {"blob": len(blobs) - 1}
-    assert value is None or isinstance(value, str | int | float), f"{type(value).__name__} has no place in a record"
+    if not (value is None or isinstance(value, str | int | float)):
+        raise TypeError(f"{type(value).__name__} has no place in a record")
     return value
 
 

@@ -6,11 +6,16 @@ it. Beside these the key holds all that an artifact depends on: the options, the
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
+
+import xxhash
 
 from tflgpu import plugins
 from tflgpu.artifact.artifact import Artifact
@@ -25,12 +30,18 @@ from tflgpu.artifact.cache import (
     warn_once,
 )
 from tflgpu.artifact.records import Blob, decode, encode
-from tflgpu.model.model_source import ModelSource, mapped, read_bytes
+from tflgpu.model.model_source import ModelContent
 from tflgpu.options import Options
+from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Target
 from tflgpu.version import __version__
 
 T = TypeVar("T")
+
+_PACKAGE = Path(__file__).parents[1]
+
+# Templates lie in the package, or beside it where it is run from the repository.
+SOURCES = (_PACKAGE, _PACKAGE.parent / "templates")
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError)  # what decoding other data than an artifact raises
 
@@ -46,10 +57,38 @@ def open_cache(options: Options) -> Cache | None:
     return Cache(found, limit=options.cache_limit, writable=options.cache == "readwrite")
 
 
-def model_key(model: ModelSource, options: Options, device: DeviceIdentity, target: Target, cache: Cache) -> ModelKey:
-    """What a model compiled with ``options`` for ``device`` goes by."""
-    token, content = _identify(model, options.model_token, cache)
-    return ModelKey(token, content, _that_matter(options, target), device, _versions())
+def model_key(model: ModelContent, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:
+    """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read."""
+    given = options.model_token
+    token = model_token(model.bytes) if given is None else given
+    return _key(token, content_hash(model.bytes), options, device, target)
+
+
+def find(
+    model: ModelContent, options: Options, device: DeviceIdentity, target: Target, cache: Cache, clock: Stopwatch
+) -> tuple[ModelKey, Artifact | None]:
+    """What a model goes by, and its artifact; None if the cache has no sound one.
+
+    With a token of the caller's, a file that has not changed since it was last hashed is not read, unless other input
+    shapes may need it later. Raises OSError if its file cannot be read.
+    """
+    token, path = options.model_token, model.path
+    if token is not None and path is not None and not model.is_read:
+        content = cache.known_content(token, path)
+        clock.lap("hash")
+        if content is not None:
+            key = _key(token, content, options, device, target)
+            found = load(cache, key)
+            clock.lap("load")
+            if found is not None and not found.has_free_axes:
+                return key, found
+    key = model_key(model, options, device, target)
+    if token is not None and model.status is not None:
+        cache.remember_content(token, FileStamp.of(model.status), key.content)
+    clock.lap("hash")
+    found = load(cache, key)
+    clock.lap("load")
+    return key, found
 
 
 def load(cache: Cache, key: ModelKey) -> Artifact | None:
@@ -92,22 +131,8 @@ def _decoded(cache: Cache, key: ModelKey | TuningKey, kind: type[T], field: str,
         return None
 
 
-def _identify(model: ModelSource, given: int | None, cache: Cache) -> tuple[int, str]:
-    """Token and content hash of a model; one that was seen before, under a token, is not read for it."""
-    if not isinstance(model, str | PathLike):
-        data = read_bytes(model)
-        return model_token(data) if given is None else given, content_hash(data)
-    path = Path(model)
-    if given is None:
-        with mapped(path) as content:
-            return model_token(content), content_hash(content)
-    known = cache.known_content(given, path)
-    if known is None:
-        stamp = FileStamp.of(path)
-        with mapped(path) as content:
-            known = content_hash(content)
-        cache.remember_content(given, stamp, known)
-    return given, known
+def _key(token: int, content: str, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:
+    return ModelKey(token, content, _that_matter(options, target), device, _versions())
 
 
 def _that_matter(options: Options, target: Target) -> dict[str, Any]:
@@ -119,6 +144,7 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "signature": options.signature,
         "quantized": options.quantized,
         "tuning": options.tuning,
+        "checks": options.checks,
         "cpu_ops": list(map(str, options.cpu_ops)),
         "batch": options.batch,
         "input_shapes": options.input_shapes,
@@ -133,10 +159,30 @@ def _versions() -> str:
 
 @cache
 def _version() -> str:
-    """Of tflgpu; while it is under development, also of its files."""
-    if "dev" not in __version__:
-        return __version__
-    package = Path(__file__).parents[1]
-    folders = [package, package / "templates", package.parent / "templates"]
-    files = (f for folder in folders for f in folder.rglob("*") if f.suffix in (".py", ".j2"))
-    return f"{__version__}+{max(f.stat().st_mtime_ns for f in files)}"
+    """Of tflgpu; while it is under development, also of its sources."""
+    return f"{__version__}+{source_hash(SOURCES)}" if "dev" in __version__ else __version__
+
+
+def source_hash(folders: Sequence[Path]) -> str:
+    """The xxh3-128 of the names and contents of all modules and templates in some folders; missing ones are empty.
+
+    Time stamps would not do: two trees can have the same, and a checkout makes old sources new.
+    """
+    hashes = xxhash.xxh3_128()
+    for folder in folders:
+        for name in sorted(_sources(str(folder))):
+            with open(name, "rb", buffering=0) as file:
+                content = file.read()
+            hashes.update(f"{name.removeprefix(str(folder))} {len(content)}\n".encode())
+            hashes.update(content)
+    return str(hashes.hexdigest())
+
+
+def _sources(folder: str) -> Iterator[str]:
+    """The paths of modules and templates below a folder. With os.scandir, which takes a third of pathlib's time."""
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _sources(entry.path)
+            elif entry.name.endswith((".py", ".j2")):
+                yield entry.path

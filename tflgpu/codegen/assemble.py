@@ -7,9 +7,11 @@ from dataclasses import replace
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import KernelSource
+from tflgpu.errors import internal_faults
 from tflgpu.target import Target
 
 
+@internal_faults("rendering the program")
 def assemble(source: KernelSource, executable: Executable, target: Target) -> tuple[str, Executable]:
     """The program of linked kernels for the target's executor, and how it is launched."""
     if target.executor == "launch" or not executable.launches:

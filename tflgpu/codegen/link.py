@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.artifact.executable import HEADER, Binding, DeviceBuffer, Executable, Launch, Slot, StateBuffer
+from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Array, State, TensorId
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.kernel import Argument
@@ -20,6 +21,7 @@ from tflgpu.target import HOST_DTYPES, ITEM_BYTES
 HALF_MAX = float(np.finfo(np.float16).max)
 
 
+@internal_faults("giving kernels their memory")
 def link(
     plan: Plan, functions: Sequence[str], output_types: Sequence[str] | None = None, *, separate: bool = False
 ) -> Executable:
@@ -49,13 +51,6 @@ def link(
     outputs = tuple(map(memory.binding, plan.graph.outputs, types))
     states = tuple(map(memory.state, plan.graph.states))
     return Executable(tuple(memory.buffers), launches, inputs, outputs, states, memory.results)
-
-
-def state_bindings(plan: Plan, executable: Executable) -> tuple[Binding, ...]:
-    """Where the values of a plan's states lie, in PHWC4 and in the element types of the device."""
-    states = zip(plan.graph.states, executable.states, strict=True)
-    tensors = ((plan.graph[state.read], buffer.buffer) for state, buffer in states)
-    return tuple(Binding(buffer, 0, t.shape, plan.storage[t.id].type, t.dtype) for t, buffer in tensors)
 
 
 class _Memory:
@@ -103,7 +98,8 @@ class _Memory:
     def state(self, state: State) -> StateBuffer:
         buffer, offset = self._place(state.read)
         next_buffer, next_offset = self._place(state.written)
-        assert offset == next_offset == 0, "states are not in the arena"
+        if (offset, next_offset) != (0, 0):
+            raise ValueError("a state is in the arena")
         initial = None if state.initial is None else self._stored(state)
         return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial)
 

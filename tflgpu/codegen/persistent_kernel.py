@@ -23,7 +23,8 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     launches = executable.launches
     bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     local_size = max((launch.local_size for launch in launches), default=1)
-    assert all(launch.local_size == local_size for launch in launches), "kernels of one family share their local size"
+    if any(launch.local_size != local_size for launch in launches):
+        raise ValueError("kernels of one family share their local size")
     order = sorted(range(len(launches)), key=lambda number: launches[number].interval)
     kernel = (
         environment()

@@ -11,11 +11,15 @@ No text of a model reaches the source: templates see only shapes, numbers and na
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan import Plan, PlannedKernel
@@ -59,17 +63,25 @@ class KernelSource:
         return "\n".join((self.prelude, *(f.source for f in self.functions)))
 
 
+@internal_faults("rendering the source")
 def render(plan: Plan) -> KernelSource:
     """The source of every kernel of ``plan``."""
     functions: dict[str, Function] = {}
+    rendered: dict[str, str] = {}  # names by what the text is made of: deep models repeat their layers
     names = []
     for planned in plan.kernels:
-        tile, wrapper = _render_tile(planned), _render_wrapper(planned)
+        made_of = _made_of(planned)
+        if made_of in rendered:
+            names.append(rendered[made_of])
+            continue
+        with internal_faults(f"rendering {planned.node.title}"):
+            tile, wrapper = _render_tile(planned), _render_wrapper(planned)
         digest = hashlib.blake2b((tile + wrapper).encode(), digest_size=6).hexdigest()
         name = f"{planned.kernel.template.replace('/', '_')}_{digest}"
         if name not in functions:
             texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
             functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.workspace)
+        rendered[made_of] = name
         names.append(name)
     types = {vector_type(a.type) for k in plan.kernels for a in k.arguments}
     wide = WIDE & (types | {op.type for k in plan.kernels for op in k.epilogue})
@@ -88,6 +100,15 @@ def prelude(target: Target) -> str:
 def _wide_prelude(types: frozenset[VectorType]) -> str:
     """Access to elements of these types, which few programs need and not every device has."""
     return "\n" + environment().get_template("access/wide_storage.cl.j2").render(types=sorted(types))
+
+
+def _made_of(planned: PlannedKernel) -> str:
+    """All that a kernel's text depends on. As text, because there 1, 1.0 and True are not equal."""
+    kernel = planned.kernel
+    launch = kernel.template, kernel.local_size, kernel.workspace, kernel.value_type
+    arguments = [(a.name, _pointer(a)) for a in planned.arguments]
+    with np.printoptions(threshold=sys.maxsize):
+        return repr((launch, kernel.parameters, arguments, planned.destination, planned.epilogue))
 
 
 def _render_tile(planned: PlannedKernel) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tflgpu.errors import ModelError, UnsupportedError
-from tflgpu.frontend.control_flow.piece import Call, Piece
+from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.litert_shapes import shape_inference
+from tflgpu.frontend.litert_shapes import InferShapes, LitertShapes, declared_shapes
 from tflgpu.frontend.lower import lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.frontend.submodel import ADVICE, is_installed
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.trial import Trial
 from tflgpu.model.model import FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
 from tflgpu.model.reader import Buffer
@@ -46,9 +46,9 @@ class Frontend:
     def interface(self) -> tuple[Interface, Interface]:
         """The model's inputs and outputs, with the shapes that they were compiled for."""
         graph, entry = self.lowered.graph, self.entry
-        sides = ((entry.inputs, graph.inputs), (entry.outputs, graph.outputs))
+        sides = ((entry.inputs, [graph[t].shape for t in graph.inputs]), (entry.outputs, self.lowered.output_shapes))
         inputs, outputs = (
-            tuple(self._described(name, tensor, graph[t].shape) for (name, tensor), t in zip(*side, strict=True))
+            tuple(self._described(name, tensor, shape) for (name, tensor), shape in zip(*side, strict=True))
             for side in sides
         )
         return inputs, outputs
@@ -60,48 +60,37 @@ class Frontend:
 
     def partitions(self) -> tuple[Partition, ...]:
         """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
-        if self.lowered.unknown:
-            raise ModelError("; ".join(self.lowered.unknown))
-        if self.grids and not self.lowered.is_whole:
-            reason = "Options.uint8_inputs is for models that run on the device as one piece"
-            raise UnsupportedError((*self.lowered.cuts, reason))
         if not self.lowered.obstacles:
             return self.cut()
+        if self.lowered.unknown:
+            raise ModelError("; ".join(self.lowered.unknown))
+        if self.grids:
+            reason = "Options.uint8_inputs is for models that run wholly on the device"
+            raise UnsupportedError((*self.lowered.obstacles, reason))
         if self.options.fallback == "forbid":
             raise UnsupportedError(self.lowered.obstacles)
+        if self.lowered.nowhere:
+            raise UnsupportedError((*self.lowered.obstacles, *self.lowered.nowhere))
         if not is_installed():
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
 
+    @internal_faults("cutting the model into partitions")
     def cut(self) -> tuple[Partition, ...]:
         """One piece for the device if all of the model can go there, else as few as possible for both sides."""
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
-        if self.lowered.is_whole:
+        if not self.lowered.obstacles:
             return (Partition(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
-        return partition(self.subgraph, self.lowered.capable, inputs, outputs, self.lowered.known, self.lowered.calls)
+        return partition(self.subgraph, self.lowered.capable, inputs, outputs, self.lowered.known)
 
     def sizes(self, partition: Partition) -> dict[TensorIndex, Shape]:
         """The shapes of a piece's inputs, those left out that only a run can tell."""
         lowered = self.lowered
         return {t: lowered.bound[t].shape for t in partition.inputs if t in lowered.bound and t not in lowered.open}
 
-    def call(self, partition: Partition) -> Call | None:
-        """The loop or branch that a piece is; None for other pieces."""
-        return self.lowered.calls.get(partition.operators[0]) if partition.on_device else None
-
-    def pieces(self, partition: Partition) -> tuple[Piece, ...]:
-        """The graphs that the device runs of a piece: one of most, several of a loop or branch."""
-        call = self.call(partition)
-        if call is not None:
-            return call.pieces
-        if not partition.on_device:
-            return ()
-        lowered = self.lower_partition(partition)
-        return (Piece(lowered.graph, partition.inputs, partition.outputs, tuple(lowered.output_types)),)
-
     def lower_partition(self, partition: Partition) -> Lowered:
-        """A piece for the device as a graph of its own."""
-        if self.lowered.is_whole:
+        """A piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
+        if len(partition.operators) == len(self.entry.operators):
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
         simulate = self.options.quantized == "simulate"
@@ -112,16 +101,20 @@ class Frontend:
             shapes=self.shapes,
             grids=self.grids,
             missing_types=self.missing_types,
+            checks=self.options.checks,
             whole=self.lowered,
         )
-        assert not part.obstacles, part.obstacles
+        if part.obstacles:  # what it lacks is known in the whole model only
+            raise UnsupportedError(part.obstacles)
         return part
 
 
-def lower_model(model: Model, options: Options, data: Buffer, missing_types: tuple[str, ...] = ()) -> Frontend:
+def lower_model(
+    model: Model, options: Options, data: Buffer, trial: Trial, missing_types: tuple[str, ...] = ()
+) -> Frontend:
     """Lower the entry point that ``options`` name, as a whole.
 
-    data: the model's file, for LiteRT to tell the shapes of what only the CPU can compute.
+    data: the model's file, for LiteRT to tell the shapes of what only the CPU can compute. trial: where LiteRT does so.
     missing_types: element types that the device does not compute with.
     Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
     """
@@ -135,12 +128,18 @@ def lower_model(model: Model, options: Options, data: Buffer, missing_types: tup
         shapes=shapes,
         grids=grids,
         missing_types=missing_types,
-        infer=shape_inference(data, entry.subgraph, model.subgraphs[entry.subgraph]),
+        checks=options.checks,
+        infer=_inference(model.subgraphs[entry.subgraph], options, LitertShapes(data, entry.subgraph, trial)),
     )
     lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
     if options.batch is not None and shapes and not lowered.obstacles:
         check_batch(lowered, options.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered)
+
+
+def _inference(subgraph: Subgraph, options: Options, litert: LitertShapes) -> InferShapes:
+    """Who tells the shapes of what only the CPU can compute. LiteRT is not asked where it is not to run anything."""
+    return litert.of if options.fallback == "auto" and is_installed() else declared_shapes(subgraph)
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:
@@ -165,11 +164,11 @@ def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]
     known = {e.code for e in entries} | {e.index for e in entries}
     indices: set[str | int] = set()
     for item in wanted:
-        each = list(item) if isinstance(item, range) else [item]
-        missing = [i for i in each if i not in known]
-        if missing:
+        each = item if isinstance(item, range) else [item]
+        missing = next((i for i in each if i not in known), None)
+        if missing is not None:
             raise ValueError(
-                f"Options.cpu_ops names {missing[0]!r}, but the model has {len(entries)} operators: "
+                f"Options.cpu_ops names {missing!r}, but the model has {len(entries)} operators: "
                 f"{', '.join(sorted({e.code for e in entries}))}"
             )
         indices.update(each)

@@ -12,7 +12,9 @@ from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
 from tflgpu.model.model import FileTensor, Operator, Subgraph
 from tflgpu.model.quantization import dequantized, grid_of, is_quantized, view_dtype
-from tflgpu.ops import Emitter
+from tflgpu.ops import Check, Emitter, Site
+from tflgpu.ops.arithmetic.reduction import reduce_node
+from tflgpu.ops.declaration import Checks
 from tflgpu.ops.evaluate import value_of
 
 
@@ -20,6 +22,7 @@ class GraphBuilder:
     """Tensors and nodes so far, and the variables.
 
     bound: tensor of the file -> tensor of the graph that holds its value now.
+    checks: what the operators of the entry point and of what it calls must not find.
     caller: the operator of the entry point that calls this subgraph; None for the entry point's own.
     """
 
@@ -32,6 +35,7 @@ class GraphBuilder:
         self.variables = Variables(self.ids)
         self.tensors: dict[int, Tensor] = outer.tensors if outer else {}
         self.nodes: list[Node] = outer.nodes if outer else []
+        self.checks: list[Check] = outer.checks if outer else []
 
     def source_of(self, operator: Operator) -> int:
         """The operator of the entry point that ``operator`` is a part of."""
@@ -83,3 +87,16 @@ class GraphBuilder:
                 self.nodes.append(node)
             else:
                 self.tensors[output.id] = replace(output, data=value)
+
+    def add_checks(self, operator: Operator, checks: Checks, site: Site) -> None:
+        """Add what finds faults in the numbers that an operator reads."""
+        emitter, name = Emitter(self.ids, self.source_of(operator)), self.subgraph.tensors[operator.outputs[0]].name
+        for check in checks(site, emitter):
+            found = reduce_node(emitter, check.found, "any", tuple(range(len(check.found.shape))))
+            self.checks.append(Check(found, f"operator {operator.index} {operator.code} ({name!r}): {check.fault}"))
+        self.add_nodes(emitter, precise=False)
+
+    def written(self, output: Tensor) -> Tensor:
+        """``output`` as an output of the graph: a node writes it, even if its value is known."""
+        value = self.tensors[output.id]
+        return self.add_map(value, replace(value, id=next(self.ids), data=None)) if value.is_constant else value

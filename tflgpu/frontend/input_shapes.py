@@ -44,8 +44,7 @@ def check_batch(lowered: Lowered, batch: int) -> None:
     Some files have a batch of 1 written into the constants of an operator; what such a model computes of a larger one
     is not a batch of results.
     """
-    for (name, tensor), output in zip(lowered.outputs, lowered.graph.outputs, strict=True):
-        shape = lowered.graph[output].shape
+    for (name, tensor), shape in zip(lowered.outputs, lowered.output_shapes, strict=True):
         declared = tensor.shape[:1]
         if not shape or not declared or shape[0] != batch * max(1, declared[0] // _batch_of(lowered)):
             raise ValueError(

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-import flatbuffers
 import numpy as np
 
-from tflgpu.frontend.submodel import IDENTIFIER, is_installed
+from tflgpu.errors import UnsupportedError
 from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.piece import verdict
+from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.litert.trial import DiedError, RefusedError, Trial
 from tflgpu.model.model import Operator, Subgraph
 from tflgpu.model.reader import Buffer
 
 # The shapes of an operator's outputs; None for each that only a run can tell. Given: its inputs, None where absent.
 InferShapes = Callable[[Operator, Sequence[Tensor | None]], Sequence[Shape | None]]
 
-REFUSALS = (RuntimeError, ValueError)  # what LiteRT raises for an operator that it cannot run
-
 
 def declared_shapes(subgraph: Subgraph) -> InferShapes:
     """The shapes in the file, for when there is nobody to ask."""
     return lambda operator, _: [subgraph.tensors[t].shape for t in operator.outputs]
-
-
-def shape_inference(data: Buffer, number: int, subgraph: Subgraph) -> InferShapes:
-    """Asks LiteRT about operators of one subgraph. Without LiteRT the answer is what the file declares."""
-    return LitertShapes(data, number).of if is_installed() else declared_shapes(subgraph)
 
 
 class LitertShapes:
@@ -38,30 +33,26 @@ class LitertShapes:
     depends on all that its body does.
     """
 
-    def __init__(self, data: Buffer, subgraph: int) -> None:
-        self._data, self._number = data, subgraph
+    def __init__(self, data: Buffer, subgraph: int, trial: Trial) -> None:
+        self._data, self._number, self._trial = data, subgraph, trial
         self._file: Any = None  # read when it is asked for first: most models run wholly on the device
 
     def of(self, operator: Operator, inputs: Sequence[Tensor | None]) -> list[Shape | None]:
-        # An extra of the package, see is_installed().
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
+        """Raises UnsupportedError if LiteRT does not survive the question."""
         try:
-            interpreter = Interpreter(
-                model_content=self._model(operator, inputs),
-                experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            )
-            interpreter.allocate_tensors()
-        except REFUSALS:
+            answer = self._trial.ask("shapes", self._model(operator, inputs))
+        except RefusedError:
             return [None] * len(operator.outputs)
-        return [_shape(interpreter, detail) for detail in interpreter.get_output_details()]
+        except DiedError as end:
+            raise UnsupportedError((verdict("shapes", [(operator.index, operator.code)], end),)) from end
+        return [None if shape is None else tuple(shape) for shape in answer]
 
     def _model(self, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:
         """A file of one operator, whose inputs have the shapes, and where they are known the values, of ``inputs``."""
-        from ai_edge_litert import schema_py_generated as schema
+        from ai_edge_litert import schema_py_generated as schema  # an extra of the package
 
         if self._file is None:
-            self._file = schema.ModelT.InitFromObj(schema.Model.GetRootAs(self._data, 0))
+            self._file = unpacked(self._data)
         own = self._file.subgraphs[self._number]
         kept = _Buffers(self._file.buffers, schema.BufferT)
         indices = [t for t in dict.fromkeys((*operator.inputs, *operator.outputs)) if t >= 0]
@@ -84,9 +75,7 @@ class LitertShapes:
             others[self._number] = others[0]
         model.version, model.operatorCodes = self._file.version, self._file.operatorCodes
         model.subgraphs, model.buffers = [graph, *others[1:]], kept.buffers
-        builder: Any = flatbuffers.Builder(1 << 16)
-        builder.Finish(model.Pack(builder), IDENTIFIER)
-        return bytes(builder.Output())
+        return packed(model)
 
 
 class _Buffers:
@@ -120,12 +109,3 @@ class _Buffers:
 def _calls_subgraphs(operator: Any) -> bool:
     options = [vars(o) for o in (operator.builtinOptions, operator.builtinOptions2) if o is not None]
     return any("subgraph" in name.lower() for fields in options for name in fields)
-
-
-def _shape(interpreter: Any, detail: Mapping[str, Any]) -> Shape | None:
-    """The shape of an output; None if LiteRT waits for a run to decide it."""
-    try:
-        interpreter.get_tensor(detail["index"])
-    except REFUSALS:
-        return None
-    return tuple(map(int, detail["shape"]))

@@ -8,19 +8,17 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tflgpu.errors import ModelError
-from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
-from tflgpu.frontend.control_flow.callee import Callee
-from tflgpu.frontend.control_flow.piece import Call
+from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.litert_shapes import InferShapes, declared_shapes
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
+from tflgpu.frontend.unroll import Callee, unroll
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Array, Graph, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
+from tflgpu.model.model import FileTensor, Model, Operator
 from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
 from tflgpu.ops.limits import result_reasons, site_reasons
@@ -35,6 +33,7 @@ EVALUATORS: dict[str, Callable[..., Array]] = {
 UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integers would do: it is an input of the model"
 
 
+@internal_faults("lowering the model")
 def lower(
     model: Model,
     entry: EntryPoint | None = None,
@@ -43,6 +42,7 @@ def lower(
     shapes: Mapping[int, Shape] = MappingProxyType({}),
     grids: Mapping[int, Grid] = MappingProxyType({}),
     missing_types: Collection[str] = (),
+    checks: bool = False,
     infer: InferShapes | None = None,
     whole: Lowered | None = None,
 ) -> Lowered:
@@ -54,13 +54,14 @@ def lower(
         tensor's shape is then not believed.
     grids: float inputs that callers give as integers, by the file's tensor index.
     missing_types: element types that the device does not compute with.
+    checks: whether a run is to look for what LiteRT refuses at run time.
     infer: shapes of what operators give that only the CPU can run; by default those that the file declares.
     whole: the lowered model of which ``entry`` is a part, which knows the shapes and some of the values that it reads.
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
     infer = infer or declared_shapes(model.subgraphs[entry.subgraph])
-    return _Lowering(model, entry, simulate, shapes, grids, missing_types, infer, whole).run()
+    return _Lowering(model, entry, simulate, shapes, grids, missing_types, checks, infer, whole).run()
 
 
 class _Lowering:
@@ -72,11 +73,10 @@ class _Lowering:
         shapes: Mapping[int, Shape],
         grids: Mapping[int, Grid],
         missing_types: Collection[str],
+        checks: bool,
         infer: InferShapes,
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
-        *,
-        is_called: bool = False,
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
@@ -85,14 +85,13 @@ class _Lowering:
         self.shapes = shapes
         self.grids = grids
         self.missing_types = missing_types
+        self.checks = checks
         self.believes_shapes = not shapes  # what the file declares of activations' shapes
         self.notes: dict[int, tuple[str, ...]] = {}  # by operator
         self.infer = infer
         self.whole = whole
         self.graph = GraphBuilder(self.subgraph, outer)
-        self.is_called = is_called  # by an operator of another subgraph
-        self.called: dict[int, Callee] = {}  # the subgraphs that operators call
-        self.calls: dict[int, Call] = {}  # operators that are pieces of their own
+        self.called: dict[int, _Lowering] = {}  # the subgraphs that operators call
         self.open: set[int] = set()  # tensors whose shape only a run can tell
 
     def run(self) -> Lowered:
@@ -108,9 +107,11 @@ class _Lowering:
             self.graph.read(tensor.index)  # perhaps a variable tensor that no operator touches
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
-        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, outputs, states)
+        checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
+        graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
         sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
-        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), self.calls)
+        faults = tuple(check.fault for check in self.graph.checks)
+        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults)
 
     def _bind_constants(self) -> None:
         for tensor in self.subgraph.tensors:
@@ -136,15 +137,18 @@ class _Lowering:
         if is_quantized(tensor):
             integers = Tensor(next(self.graph.ids), tensor.name, value.shape, tensor.dtype)
             return self.graph.add_map(value, integers, quantize_op(grid_of(tensor))).id
-        if value.is_constant:  # a graph output is written by a node, even if its value is known
-            return self.graph.add_map(value, replace(value, id=next(self.graph.ids), data=None)).id
-        return value.id
+        return self.graph.written(value).id
 
     def _entry(self, operator: Operator) -> Entry:
         names = [self.subgraph.tensors[t].name if t >= 0 else "" for t in (*operator.inputs, *operator.outputs)]
         reasons = self._lower(operator)
+        cpu_reasons: tuple[str, ...] = ()
         if reasons:  # its results stay unknown values, so that later operators can still be judged
-            for index, shape in zip(operator.outputs, self._shapes_on_cpu(operator), strict=True):
+            try:
+                shapes = self._shapes_on_cpu(operator)
+            except UnsupportedError as error:
+                shapes, cpu_reasons = [None] * len(operator.outputs), error.reasons
+            for index, shape in zip(operator.outputs, shapes, strict=True):
                 self.open.update([index] if shape is None else ())
                 target = self.subgraph.tensors[index]
                 self.graph.bind(index, self.graph.tensor(target if shape is None else replace(target, shape=shape)))
@@ -152,24 +156,30 @@ class _Lowering:
         inputs, outputs = tuple(names[:split]), tuple(names[split:])
         code, version = operator.code, operator.version
         notes = self.notes.get(operator.index, ())
-        return Entry(operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom)
+        return Entry(
+            operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom, cpu_reasons
+        )
 
     def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
         """The shapes of the results of an operator that the device cannot run; None for each that a run decides."""
-        if not self.open.isdisjoint(operator.inputs):
+        unknown = operator.is_custom and operator.code not in KNOWN_CUSTOM
+        if unknown or not self.open.isdisjoint(operator.inputs):
             return [None] * len(operator.outputs)
         return self.infer(operator, [self.graph.read(t) for t in operator.inputs])
 
     def _lower(self, operator: Operator) -> list[str]:
+        """Add an operator to the graph. Returns why the device cannot run it; then nothing is added."""
+        with internal_faults(f"lowering operator {operator.index} {operator.code}"):
+            return self._lowered(operator)
+
+    def _lowered(self, operator: Operator) -> list[str]:
         unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
-        if unsized and (
-            operator.code in (*VARIABLE_OPERATORS, *CONTROL_FLOW) or find_operator(operator.code)[0] is not None
-        ):
+        if unsized and (operator.code in (*VARIABLE_OPERATORS, "WHILE") or find_operator(operator.code)[0] is not None):
             return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]
         if operator.code in VARIABLE_OPERATORS:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
-        if operator.code in CONTROL_FLOW:
-            return self._call(operator)
+        if operator.code == "WHILE":
+            return list(unroll(operator, self.graph, self.model, self._callee))
         site = self._site(operator)
         if self._evaluate(operator, site):
             return []
@@ -179,44 +189,29 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
-        return reasons or self._emit(operator, op.emit, site)
+        reasons = reasons or self._emit(operator, op.emit, site)
+        if self.checks and not reasons:
+            self.graph.add_checks(operator, op.checks, site)
+        return reasons
 
-    def _call(self, operator: Operator) -> list[str]:
-        """Lower a WHILE or an IF, into this graph or as a piece of its own; returns the obstacle."""
-        wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
-        context = self.graph, self.model, self._callee, self._separate
-        found = lower_call(operator, *context, wanted, can_be_apart=not self.is_called)
-        if found is None or isinstance(found, str):
-            return [] if found is None else [found]
-        self.calls[operator.index] = found
-        for index, shape in zip(operator.outputs, found.shapes, strict=True):
-            self.graph.bind(index, self.graph.tensor(replace(self.subgraph.tensors[index], shape=shape)))
-        return []
-
-    def _separate(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> Callee:
-        """What lowers a subgraph into a graph of its own, or into that of ``outer``."""
-        nested = self._nested(subgraph, outer)
-        nested._bind_constants()
-        return Callee(subgraph, nested.graph, nested._lower)
-
-    def _nested(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> _Lowering:
+    def _nested(self, index: int, outer: GraphBuilder | None = None) -> _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
-        model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
-        entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
-        infer = declared_shapes(subgraph)
-        return _Lowering(model, entry, self.simulate, {}, {}, self.missing_types, infer, outer=outer, is_called=True)
+        subgraph = self.model.subgraphs[index]
+        entry, infer = EntryPoint(index, subgraph.operators, (), ()), declared_shapes(subgraph)
+        return _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, self.checks, infer, outer=outer)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
-        first = self._nested(self.model.subgraphs[index])
+        first = self._nested(index)
         obstacles = first.run().obstacles
         return first.graph.variables, obstacles
 
     def _callee(self, index: int) -> Callee:
         """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
         if index not in self.called:
-            self.called[index] = self._separate(self.model.subgraphs[index], self.graph)
-        return self.called[index]
+            self.called[index] = self._nested(index, self.graph)
+            self.called[index]._bind_constants()
+        return Callee(self.called[index].graph, self.called[index]._lower)
 
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tflgpu.frontend.control_flow.piece import Call
 from tflgpu.graph.ir import Graph, Tensor
+from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor
 from tflgpu.model.tensor_info import TensorIndex
 
@@ -25,7 +25,8 @@ KNOWN_CUSTOM = frozenset(
 class Entry:
     """What the lowering decided about one operator of the model.
 
-    reasons: why it cannot run on the device. notes: how its result may differ from that of the file's integers.
+    reasons: why it cannot run on the device. cpu_reasons: why LiteRT cannot run it either. notes: how its result may
+    differ from that of the file's integers.
     """
 
     index: int
@@ -36,17 +37,18 @@ class Entry:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     custom: bool
+    cpu_reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Lowered:
     """The graph of all operators that can run, and an entry for each operator whether it can or not.
 
-    ``graph`` is complete, and fit to run, only if :attr:`is_whole`. ``inputs`` and ``outputs`` are the file's
+    ``graph`` is complete, and fit to run, only if no entry has reasons. ``inputs`` and ``outputs`` are the file's
     tensors behind the graph's, in the same order, under the names that callers use.
     bound: what stands for each tensor of the file, with its shape, and its value if that is known before a run.
-    open: tensors of the file whose shape only a run can tell. calls: operators that the device runs apart from the
-        others, by index.
+    open: tensors of the file whose shape only a run can tell.
+    checks: faults that a run must not find. Behind the outputs the graph has a truth value for each.
     """
 
     graph: Graph
@@ -55,36 +57,32 @@ class Lowered:
     outputs: tuple[tuple[str, FileTensor], ...]
     bound: Mapping[TensorIndex, Tensor]
     open: frozenset[TensorIndex]
-    calls: Mapping[int, Call]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether one piece on the device is all of it."""
-        return not self.obstacles and not self.calls
+    checks: tuple[str, ...] = ()
 
     @property
     def obstacles(self) -> tuple[str, ...]:
         return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
 
     @property
-    def cuts(self) -> tuple[str, ...]:
-        """Why it is not one piece on the device."""
-        calls = (e for e in self.entries if e.index in self.calls)
-        return (
-            *self.obstacles,
-            *(f"operator {e.index} {e.code}: it is a piece of its own on the device" for e in calls),
-        )
+    def output_types(self) -> list[str]:
+        """The element types of the graph's outputs, as the file has them."""
+        return [*(tensor.dtype for _, tensor in self.outputs), *("bool" for _ in self.checks)]
 
     @property
-    def output_types(self) -> list[str]:
-        """The element types of the file's outputs."""
-        return [tensor.dtype for _, tensor in self.outputs]
+    def output_shapes(self) -> list[Shape]:
+        """Of the file's outputs."""
+        return [self.graph[t].shape for t in self.graph.outputs[: len(self.outputs)]]
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Obstacles that no CPU helps against: custom operators that nobody knows."""
         custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)
         return tuple(f"operator {e.index}: {reason}" for e in custom for reason in e.reasons)
+
+    @property
+    def nowhere(self) -> tuple[str, ...]:
+        """Why operators can run neither on the device nor on the CPU."""
+        return tuple(reason for e in self.entries for reason in e.cpu_reasons)
 
     @property
     def known(self) -> frozenset[TensorIndex]:

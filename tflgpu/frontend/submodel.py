@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
-
-import flatbuffers
 
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.tensor_info import TensorIndex
 
 ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
@@ -19,19 +17,13 @@ def is_installed() -> bool:
     return find_spec("ai_edge_litert") is not None
 
 
-IDENTIFIER = b"TFL3"
-
-
 def submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[TensorIndex, Shape]) -> bytes:
     """The model with one subgraph reduced to a piece; the subgraphs that control flow calls stay.
 
     shapes: of the piece's inputs, where they are known; the file does not always have them.
     Buffers that nothing refers to any more are emptied, not removed, so that no index changes.
     """
-    # An extra of the package, see is_installed().
-    from ai_edge_litert import schema_py_generated as schema
-
-    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    model = unpacked(data)
     graph = model.subgraphs[subgraph]
     graph.operators = [graph.operators[i] for i in partition.operators]
     graph.inputs, graph.outputs = list(partition.inputs), list(partition.outputs)
@@ -46,6 +38,4 @@ def submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[T
     for i, buffer in enumerate(model.buffers):
         if i not in kept:
             buffer.data = None
-    builder: Any = flatbuffers.Builder(1 << 20)
-    builder.Finish(model.Pack(builder), IDENTIFIER)
-    return bytes(builder.Output())
+    return packed(model)

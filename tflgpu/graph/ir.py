@@ -90,6 +90,12 @@ class Node:
     sources: tuple[int, ...] = ()
 
     @property
+    def title(self) -> str:
+        """Its kind and the model's operators that it computes, for messages."""
+        operators = ", ".join(map(str, self.sources))
+        return f"the {self.kind} of operator {operators}" if operators else f"a {self.kind} of no operator"
+
+    @property
     def epilogue_inputs(self) -> frozenset[int]:
         """Positions of the inputs that epilogue ops read."""
         return frozenset(o.index for op in self.epilogue for o in op.operands if isinstance(o, Input))
@@ -188,35 +194,60 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 
 def verify(graph: Graph) -> None:
-    """Check the rules that every pass must keep. An AssertionError is a bug in the pass before, never in the model."""
+    """Check the rules that every pass must keep. An AssertionError is a bug in the pass before, never in the model.
+
+    It is raised under ``python -O``, too.
+    """
+    for broken in _broken_rules(graph):
+        raise AssertionError(broken)
+
+
+def _broken_rules(graph: Graph) -> Iterator[str]:
     constants = {t.id for t in graph.tensors.values() if t.is_constant}
-    assert len(graph.given) == len(graph.inputs) + len(graph.states), "two of inputs and states are one tensor"
-    assert not graph.given & constants, "an input or a state's value is a constant"
+    if len(graph.given) != len(graph.inputs) + len(graph.states):
+        yield "two of inputs and states are one tensor"
+    if graph.given & constants:
+        yield "an input or a state's value is a constant"
     defined = {*graph.given, *constants}
     for tensor in graph.tensors.values():
-        assert tensor.data is None or tensor.data.shape == tensor.shape, f"constant {tensor} has data of another shape"
+        if tensor.data is not None and tensor.data.shape != tensor.shape:
+            yield f"constant {tensor} has data of another shape"
     for node in graph.nodes:
         missing = [i for i in node.inputs if i not in defined]
-        assert not missing, f"{node.kind} reads tensors {missing} before anything writes them"
-        assert node.output not in defined, f"tensor {node.output} is written twice"
+        if missing:
+            yield f"{node.kind} reads tensors {missing} before anything writes them"
+        if node.output in defined:
+            yield f"tensor {node.output} is written twice"
         for k, op in enumerate(node.epilogue):
-            for operand in op.operands:
-                if isinstance(operand, Value):
-                    assert operand.index <= k, f"epilogue op {k} of {node.kind} reads a later value"
-                else:
-                    assert operand.index < len(node.inputs), f"epilogue op {k} of {node.kind} reads an absent input"
-                    shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
-                    assert broadcasts_to(*shapes), f"epilogue op {k} of {node.kind} cannot broadcast {shapes}"
+            yield from (f"epilogue op {k} of {node.kind} {fault}" for fault in _operand_faults(graph, node, k, op))
         defined.add(node.output)
-    assert all(t in defined for t in graph.outputs), "an output of the graph is never written"
+    if not all(t in defined for t in graph.outputs):
+        yield "an output of the graph is never written"
     for state in graph.states:
-        _verify_state(graph, state)
+        yield from _state_faults(graph, state)
 
 
-def _verify_state(graph: Graph, state: State) -> None:
+def _operand_faults(graph: Graph, node: Node, position: int, op: EpilogueOp) -> Iterator[str]:
+    for operand in op.operands:
+        if isinstance(operand, Value):
+            if operand.index > position:
+                yield "reads a later value"
+        elif operand.index >= len(node.inputs):
+            yield "reads an absent input"
+        else:
+            shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
+            if not broadcasts_to(*shapes):
+                yield f"cannot broadcast {shapes}"
+
+
+def _state_faults(graph: Graph, state: State) -> Iterator[str]:
     read, written = graph[state.read], graph[state.written]
-    assert (read.shape, read.dtype) == (written.shape, written.dtype), f"state {state.name} becomes another type"
-    assert state.initial is None or state.initial.shape == read.shape, f"state {state.name} begins in another shape"
-    assert state.written in graph.producer, f"no node computes the next value of state {state.name}"
+    if (read.shape, read.dtype) != (written.shape, written.dtype):
+        yield f"state {state.name} becomes another type"
+    if state.initial is not None and state.initial.shape != read.shape:
+        yield f"state {state.name} begins in another shape"
+    if state.written not in graph.producer:
+        yield f"no node computes the next value of state {state.name}"
     uses = [s.written for s in graph.states].count(state.written) + graph.outputs.count(state.written)
-    assert uses == 1 and state.written not in graph.consumers, f"the next value of state {state.name} is not its alone"
+    if uses != 1 or state.written in graph.consumers:
+        yield f"the next value of state {state.name} is not its alone"

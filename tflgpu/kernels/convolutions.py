@@ -60,7 +60,8 @@ def packed_weights(request: Request, block: int) -> PackedWeights:
 
 def runtime_weights(request: Request) -> Argument:
     """Weights that the pass :mod:`tflgpu.passes.pack_weights` had packed."""
-    assert request.shape(1).shape[1:] == (RUNTIME_BLOCK,), f"the weights of {request.node.kind} are not packed"
+    if request.shape(1).shape[1:] != (RUNTIME_BLOCK,):
+        raise ValueError(f"the weights of {request.node.kind} are not packed")
     return request.activation("weights", 1)
 
 

@@ -8,32 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import pieces_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.compiler import device_partition
-from tflgpu.frontend.control_flow.piece import Call
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lowered import Lowered
-from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
+from tflgpu.litert.cpu_executor import CpuExecutor
+from tflgpu.litert.piece import Piece, try_piece
+from tflgpu.litert.trial import Trial
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
-from tflgpu.runtime.engine import engine_of
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
-from tflgpu.runtime.opencl.session import Session, open_session
+from tflgpu.runtime.opencl.session import DeviceFailures, Session, open_session
 from tflgpu.target import Target
 
 Array = NDArray[Any]
@@ -55,42 +51,27 @@ class Result:
 def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Result]:
     """Run a model once on arrays in the order of its inputs; one entry a kernel, in order of execution.
 
-    A loop or a branch that is a piece of its own has one entry for each of its results.
-
     Raises what :func:`tflgpu.compile` raises.
     """
     device = choose(options.device)
     session, target = open_session(device), device.target(options)
-    frontend = lower_model(read_model(model), options, model, target.missing_types)
-    values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
     found: list[Result] = []
-    for partition in frontend.partitions():
-        given = [values[t] for t in partition.inputs]
-        call = frontend.call(partition)
-        if call is not None:
-            results = _run_call(partition, call, given, target, session)
-            names = [frontend.subgraph.tensors[t].name for t in partition.outputs]
-            found += (Result(*each) for each in zip(names, repeat(partition.operators), results, strict=False))
-        elif partition.on_device:
-            results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
-        else:
-            rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
-            results = CpuExecutor(rest, is_open=True).run(given)
-        values |= zip(partition.outputs, results, strict=True)
+    with Trial(options.cpu_timeout) as trial:
+        frontend = lower_model(read_model(model), options, model, trial, target.missing_types)
+        values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
+        for partition in frontend.partitions():
+            given = [values[t] for t in partition.inputs]
+            if partition.on_device:
+                with DeviceFailures(device, "running the model"):
+                    results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
+            else:
+                rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                codes = {o.index: o.code for o in frontend.lowered.entries}
+                piece = Piece(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
+                try_piece(trial, "run", piece, given)
+                results = CpuExecutor(rest, is_open=True).run(given)
+            values |= zip(partition.outputs, results, strict=True)
     return found
-
-
-def _run_call(
-    partition: Partition, call: Call, inputs: Sequence[Array], target: Target, session: Session
-) -> list[Array]:
-    """Run a loop or a branch, whose kernels are not observed. Returns its outputs."""
-    plans = [make_plan(optimize(piece.graph), target) for piece in call.pieces]
-    compiled = device_partition(partition, call, call.pieces, plans)
-    executors = [
-        LaunchExecutor(piece.executable, compile_program(session.context, piece.source), session)
-        for piece in pieces_of(compiled)
-    ]
-    return engine_of(compiled, executors).run(inputs)
 
 
 def _run_partition(

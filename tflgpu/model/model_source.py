@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
 from os import PathLike
 from pathlib import Path
 
@@ -13,19 +11,58 @@ Buffer = bytes | bytearray | memoryview
 ModelSource = str | PathLike[str] | Buffer
 
 
+class ModelContent:
+    """A model's bytes. A file is read when they are first needed, and only once: what is hashed is what is compiled.
+
+    The bytes are a copy in memory, so that nothing that happens to the file or the caller's buffer can reach them. A
+    mapped file would change under its reader, and kill the process if it was truncated.
+
+    path: of the file, absolute because the working directory can change; None for a model given as bytes.
+    status: of the file that was read, taken before; None until then.
+    """
+
+    def __init__(self, model: ModelSource) -> None:
+        """Raises TypeError for neither a path nor bytes, ValueError for an empty path."""
+        self.path: Path | None = None
+        self.status: os.stat_result | None = None
+        self._bytes: bytes | None = None
+        if not isinstance(model, str | PathLike):
+            self._bytes = _bytes_of(model)
+        elif not os.fspath(model):
+            raise ValueError("model is an empty path")
+        else:
+            self.path = Path(model).absolute()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the bytes are in memory."""
+        return self._bytes is not None
+
+    @property
+    def bytes(self) -> bytes:
+        """Raises OSError if the file cannot be read."""
+        if self._bytes is None:
+            assert self.path is not None
+            with open(self.path, "rb", buffering=0) as file:
+                self.status = os.fstat(file.fileno())  # of the open file: the path may already name another one
+                self._bytes = file.read()
+        return self._bytes
+
+    def release(self) -> None:
+        """Drop the bytes of a file; they are not needed again."""
+        if self.path is not None:
+            self._bytes = None
+
+
+def _bytes_of(model: Buffer) -> bytes:
+    """A copy of a buffer; bytes themselves need none."""
+    try:
+        return model if isinstance(model, bytes) else bytes(memoryview(model))
+    except TypeError:
+        kind = type(model).__name__
+        raise TypeError(f"model is of type {kind}; a path, or the bytes of a .tflite file, was expected") from None
+
+
 def read_bytes(model: ModelSource) -> bytes:
     """The bytes of a model. Raises OSError."""
-    if isinstance(model, str | PathLike):
-        return Path(model).read_bytes()
-    return bytes(model)
-
-
-@contextmanager
-def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """A file's bytes, mapped and not copied. Raises OSError."""
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:  # an empty file cannot be mapped
-            yield b""
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield data
+    return ModelContent(model).bytes

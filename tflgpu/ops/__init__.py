@@ -7,10 +7,11 @@ is computed is the business of :mod:`tflgpu.kernels`.
 from __future__ import annotations
 
 from tflgpu.ops import arithmetic, image, movement, sequence
-from tflgpu.ops.declaration import REGISTRY, Emit, Emitter, Op, Site, declare, find_operator
+from tflgpu.ops.declaration import REGISTRY, Check, Emit, Emitter, Op, Site, declare, find_operator
 
 __all__ = [
     "REGISTRY",
+    "Check",
     "Emit",
     "Emitter",
     "Op",

@@ -1,7 +1,8 @@
 """How an operator is declared: what a family module registers, and what lowering hands to it.
 
 A declaration has two functions. ``reasons`` says why the operator cannot run on the device, one sentence an obstacle;
-``emit`` builds nodes and is called only when there was none, so it cannot fail.
+``emit`` builds nodes and is called only when there was none, so it cannot fail. ``checks`` adds what finds faults that
+only a run can tell.
 """
 
 from __future__ import annotations
@@ -111,6 +112,17 @@ Emit = Callable[[Site, Emitter], Tensor | Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
+class Check:
+    """What a run must not find. found: true for each element that is at fault. fault: what is wrong with them."""
+
+    found: Tensor
+    fault: str
+
+
+Checks = Callable[[Site, Emitter], Iterable[Check]]
+
+
+@dataclass(frozen=True)
 class Op:
     """The declaration of one TFLite operator.
 
@@ -119,6 +131,7 @@ class Op:
     integers: positions of inputs that are integers (shapes, axes).
     types: the element types that all other inputs may have.
     empty: whether inputs may be without elements; else such an input is an obstacle.
+    checks: what a run with ``Options(checks=True)`` looks for.
     """
 
     code: str
@@ -129,6 +142,7 @@ class Op:
     empty: bool
     emit: Emit
     reasons: Callable[[Site], Iterable[str]]
+    checks: Checks
 
     def obstacles(self, site: Site) -> list[str]:
         """Every reason why this operator cannot run on the device; empty if it can."""
@@ -183,6 +197,11 @@ def nothing(_: Site) -> Iterable[str]:
     return ()
 
 
+def unchecked(_: Site, __: Emitter) -> Iterable[Check]:
+    """The ``checks`` of an operator that takes all numbers."""
+    return ()
+
+
 def declare(
     code: str,
     *,
@@ -192,6 +211,7 @@ def declare(
     types: frozenset[str] = FLOATS,
     empty: bool = True,
     reasons: Callable[[Site], Iterable[str]] = nothing,
+    checks: Checks = unchecked,
 ) -> Callable[[Emit], Emit]:
     """Register the decorated function as the ``emit`` of operator ``code``; it returns the output, or all of them.
 
@@ -203,7 +223,7 @@ def declare(
     def register(emit: Emit) -> Emit:
         if code in REGISTRY:
             raise ValueError(f"operator {code} is declared already")
-        REGISTRY[code] = Op(code, versions, arity, integers, types, empty, emit, reasons)
+        REGISTRY[code] = Op(code, versions, arity, integers, types, empty, emit, reasons, checks)
         return emit
 
     return register

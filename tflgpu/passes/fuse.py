@@ -9,6 +9,10 @@ from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
 MAX_INPUTS = 16
 
+# Epilogue ops of a kernel at most: the time of drivers' compilers grows with the square of their number. The longest
+# epilogue of the shared models has 10.
+MAX_EPILOGUE = 32
+
 
 def inline_shared_source(graph: Graph) -> Graph:
     """``f(x, g(x))`` becomes one map node, so that x has one reader (swish is ``mul(x, logistic(x))``)."""
@@ -25,6 +29,7 @@ def inline_shared_source(graph: Graph) -> Graph:
                 and inner.inputs == (node.inputs[0],)
                 and graph[tensor].shape == graph[node.output].shape == graph[node.inputs[0]].shape
                 and graph.sole_consumer(tensor) is not None
+                and len(inner.epilogue) + len(node.epilogue) <= MAX_EPILOGUE
             ):
                 nodes[node.output] = _inlined(node, position, inner)
                 del nodes[tensor]
@@ -75,6 +80,7 @@ def _fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) 
         and graph.sole_consumer(tensor) is not None
         and graph[tensor].shape == graph[node.output].shape
         and len(producer.inputs) + len(node.inputs) - 1 <= MAX_INPUTS
+        and len(producer.epilogue) + len(node.epilogue) <= MAX_EPILOGUE
     )
 
 

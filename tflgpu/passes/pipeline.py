@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
-from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
 from tflgpu.passes.slice_concatenations import slice_concatenations
@@ -23,7 +23,6 @@ Pass = Callable[[Graph], Graph]
 PASSES: Mapping[str, Pass] = {
     "fold_constants": fold_constants,
     "slice_concatenations": slice_concatenations,
-    "shorten_lookups": shorten_lookups,
     "simplify": simplify,
     "sink_transposes": sink_transposes,
     "merge_padding": merge_padding,
@@ -42,10 +41,12 @@ def optimize(graph: Graph) -> Graph:
 
 def optimizing(graph: Graph) -> Iterator[tuple[str, Graph]]:
     """The graph after each pass, by the pass's name; first ``"lower"`` and the graph as it is given."""
-    verify(graph)
+    with internal_faults("verifying the lowered graph"):
+        verify(graph)
     yield "lower", graph
     for name, rewrite in PASSES.items():
-        with np.errstate(all="ignore"):  # constants may hold anything, infinities and NaN included
+        # Constants may hold anything, infinities and NaN included.
+        with internal_faults(f"running the pass {name}"), np.errstate(all="ignore"):
             graph = remove_dead(rewrite(graph))
-        verify(graph)
+            verify(graph)
         yield name, graph

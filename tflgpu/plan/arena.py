@@ -6,10 +6,15 @@ Neural Net Inference" (2020), arXiv:2001.03288.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 ALIGNMENT = 256  # at least the base address alignment of every OpenCL device known
+
+Bytes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -20,9 +25,6 @@ class Lifetime:
     first: int
     last: int
 
-    def overlaps(self, other: Lifetime) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
 
 def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
@@ -30,26 +32,28 @@ def aligned(size: int) -> int:
 
 def place(lifetimes: Mapping[int, Lifetime]) -> tuple[dict[int, int], int]:
     """Offsets at which no two that live at the same time overlap; and the size of the arena in bytes."""
-    offsets: dict[int, int] = {}
-    placed: list[tuple[int, int, Lifetime]] = []  # (begin, end, lifetime), by begin
-    for key, life in sorted(lifetimes.items(), key=lambda item: -item[1].size):
-        offset = _lowest_gap([(b, e) for b, e, other in placed if life.overlaps(other)], aligned(life.size))
-        offsets[key] = offset
-        placed.append((offset, offset + aligned(life.size), life))
-        placed.sort(key=lambda entry: entry[0])
-    return offsets, max((end for _, end, _ in placed), default=0)
+    order = sorted(lifetimes.items(), key=lambda item: -item[1].size)
+    first, last = (np.array([getattr(life, name) for _, life in order], np.int64) for name in ("first", "last"))
+    begins, ends = np.zeros((2, len(order)), np.int64)
+    for number, (_, life) in enumerate(order):
+        together = np.flatnonzero((first[:number] <= life.last) & (life.first <= last[:number]))
+        begins[number] = _lowest_gap(begins[together], ends[together], aligned(life.size))
+        ends[number] = begins[number] + aligned(life.size)
+    return {key: int(begin) for (key, _), begin in zip(order, begins, strict=True)}, int(max(ends, default=0))
 
 
-def _lowest_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    offset = 0
-    for begin, end in taken:
-        if begin - offset >= size:
-            break
-        offset = max(offset, end)
-    return offset
+def _lowest_gap(begins: Bytes, ends: Bytes, size: int) -> int:
+    """The lowest offset at which ``size`` bytes overlap none of these ranges."""
+    order = np.argsort(begins)
+    free_from = np.maximum.accumulate(np.append(0, ends[order]))
+    gaps = np.flatnonzero(begins[order] - free_from[:-1] >= size)
+    return int(free_from[gaps[0] if gaps.size else -1])
 
 
 def lower_bound(lifetimes: Mapping[int, Lifetime]) -> int:
     """The largest sum of bytes alive at one kernel: no placement can be smaller."""
-    times = {life.first for life in lifetimes.values()}
-    return max((sum(aligned(o.size) for o in lifetimes.values() if o.first <= t <= o.last) for t in times), default=0)
+    changes = np.zeros(2 + max((life.last for life in lifetimes.values()), default=0), np.int64)
+    for life in lifetimes.values():
+        changes[life.first] += aligned(life.size)
+        changes[life.last + 1] -= aligned(life.size)
+    return int(np.cumsum(changes).max())

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from tflgpu.graph.ir import TensorId
 from tflgpu.plan.plan import Plan
 
 ARENA: TensorId = -1
 
-
-@dataclass(frozen=True)
-class _Use:
-    """Bytes ``begin`` to ``end`` of the arena, or of a tensor outside of it, as a kernel of ``interval`` uses them."""
-
-    memory: TensorId
-    begin: int
-    end: int
-    written: bool
-    interval: int
-
-    def excludes(self, other: _Use) -> bool:
-        """Whether the two uses must not be at the same time."""
-        overlap = self.memory == other.memory and self.begin < other.end and other.begin < self.end
-        return overlap and (self.written or other.written)
+NEVER = -1  # an interval before all
 
 
 def barrier_intervals(plan: Plan) -> tuple[int, ...]:
@@ -32,19 +21,70 @@ def barrier_intervals(plan: Plan) -> tuple[int, ...]:
     Two kernels conflict if one writes bytes that the other uses. The bytes may be those of one tensor, or of two
     tensors to which the arena gives them one after the other. Kernels of one interval are therefore independent.
     """
-    uses: list[_Use] = []
+    return intervals(
+        [_use(plan, a.tensor, a.written) for a in planned.arguments if a.tensor is not None] for planned in plan.kernels
+    )
+
+
+class Use(NamedTuple):
+    """Bytes ``begin`` to ``end`` of the arena, or of a tensor outside of it, as a kernel uses them."""
+
+    memory: TensorId
+    begin: int
+    end: int
+    written: bool
+
+
+def intervals(kernels: Iterable[Iterable[Use]]) -> tuple[int, ...]:
+    """:func:`barrier_intervals` of kernels that use memory so."""
+    memories: dict[TensorId, _Memory] = defaultdict(_Memory)
     result = []
-    for planned in plan.kernels:
-        own = [_use(plan, a.tensor, a.written) for a in planned.arguments if a.tensor is not None]
-        interval = max((1 + earlier.interval for earlier in uses if any(map(earlier.excludes, own))), default=0)
-        uses += [_Use(u.memory, u.begin, u.end, u.written, interval) for u in own]
+    for uses in kernels:
+        touched = [use for use in uses if use.begin < use.end]
+        interval = 1 + max((memories[use.memory].latest_conflict(use) for use in touched), default=NEVER)
+        for use in touched:
+            memories[use.memory].record(use, interval)
         result.append(interval)
     return tuple(result)
 
 
-def _use(plan: Plan, tensor: TensorId, written: bool) -> _Use:
+class _Memory:
+    """Ranges of bytes one behind the other, and in which intervals kernels used each.
+
+    A write comes after all other uses of its bytes, so that nobody needs to know of these any more.
+    """
+
+    def __init__(self) -> None:
+        self._begins = [0]  # a range ends where the next one begins
+        self._written = [NEVER]
+        self._read = [NEVER]
+
+    def latest_conflict(self, use: Use) -> int:
+        """The latest interval with a kernel that must not run at the same time."""
+        ranges = slice(bisect_right(self._begins, use.begin) - 1, bisect_left(self._begins, use.end))
+        latest = max(self._written[ranges])
+        return max(latest, *self._read[ranges]) if use.written else latest
+
+    def record(self, use: Use, interval: int) -> None:
+        ranges = slice(self._cut(use.begin), self._cut(use.end))
+        if use.written:
+            self._begins[ranges], self._written[ranges], self._read[ranges] = [use.begin], [interval], [NEVER]
+        else:
+            self._read[ranges] = [max(interval, earlier) for earlier in self._read[ranges]]
+
+    def _cut(self, place: int) -> int:
+        """The number of the range that begins at ``place``; afterwards there is one."""
+        number = bisect_left(self._begins, place)
+        if number == len(self._begins) or self._begins[number] != place:
+            for values in (self._written, self._read):
+                values.insert(number, values[number - 1])
+            self._begins.insert(number, place)
+        return number
+
+
+def _use(plan: Plan, tensor: TensorId, written: bool) -> Use:
     root = plan.roots[tensor]
     offset = plan.offsets.get(root)
     memory, begin = (root, 0) if offset is None else (ARENA, offset)
     begin += plan.shifts.get(tensor, 0)
-    return _Use(memory, begin, begin + plan.storage[tensor].content_bytes, written, interval=0)
+    return Use(memory, begin, begin + plan.storage[tensor].content_bytes, written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from tflgpu.errors import internal_faults
 from tflgpu.frontend.entry_point import EntryPoint
 from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry
@@ -18,6 +19,7 @@ from tflgpu.report.advice import advise
 from tflgpu.report.report import ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
 
 
+@internal_faults("describing what became of the model")
 def make_report(
     frontend: Frontend, partitions: Sequence[Partition], graphs: Sequence[Graph], plans: Sequence[Plan] = ()
 ) -> Report:

@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.executable import Array, Binding, DeviceBuffer, Executable
+from tflgpu.artifact.executable import Array, DeviceBuffer, Executable
 from tflgpu.errors import DeviceError
-from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import Transfer
-from tflgpu.target import HOST_DTYPES
 
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
 
 
 class Executor(ABC):
-    """Runs one executable, and owns its device memory. Not thread-safe: the caller serializes the calls."""
+    """Runs one executable, and owns its device memory. Not thread-safe: the caller serializes the calls.
+
+    Raises pyopencl's errors too; who calls it turns them into DeviceErrors, see :class:`DeviceFailures`.
+    """
 
     def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
@@ -62,10 +63,7 @@ class Executor(ABC):
         """Run all kernels once and wait. Returns when each launch began and ended on the device."""
 
     def warm_up(self) -> None:
-        """Run every kernel once on the current contents of the buffers, then reset the state.
-
-        Raises DeviceError if the device fails.
-        """
+        """Run every kernel once on the current contents of the buffers, then reset the state."""
         self.launch()
         self.reset_state()
 
@@ -82,42 +80,16 @@ class Executor(ABC):
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One inference. inputs: arrays in the order and element types of the inputs. Returns new arrays.
 
-        Raises DeviceError if the device fails; the variables are then undefined until :meth:`reset_state`.
+        If it fails, the variables are undefined until :meth:`reset_state`.
         """
-        try:
-            self.write(inputs)
-            self.step()
-            return self.results()
-        except cl.Error as error:
-            raise self.failure(error) from error
-
-    def write(self, inputs: Sequence[Array]) -> None:
-        """Start to copy the inputs to the device."""
         if self._moved:
             self._settle({})
         self._transfer.write(enumerate(inputs))
-
-    def step(self) -> None:
-        """Enqueue all kernels of one inference, on the inputs that are there."""
         self._start()
         self._keep_states()
-
-    def results(self) -> list[Array]:
-        """Wait for the queue. Returns new arrays of the outputs. Raises DeviceError if the kernels report a failure."""
         results = self._transfer.read(self._output_numbers)
         self._check()
         return results
-
-    def set_state(self, binding: Binding, value: Array) -> None:
-        """Give a state a value of its shape. It is copied before this returns."""
-        elements = pack(np.asarray(value, HOST_DTYPES[binding.element]))
-        cl.enqueue_copy(self.session.queue, self._buffers[binding.buffer], elements)
-
-    def state(self, binding: Binding) -> Array:
-        """Wait for the queue. Returns the value of a state as a new array."""
-        elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
-        cl.enqueue_copy(self.session.queue, elements, self._buffers[binding.buffer])
-        return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
 
     def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """:meth:`run` with inputs that may be on the device.
@@ -127,24 +99,18 @@ class Executor(ABC):
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
         sources = {n: m for n, m in enumerate(inputs) if isinstance(m, DeviceMemory)}
         targets = {len(inputs) + n: m for n, m in outputs.items()}
-        try:
-            copied = self._settle(sources | targets)
-            if on_host:
-                self._transfer.write(on_host)
-            for binding in copied & sources.keys():
-                self._copy_in(binding, sources[binding])
-            self.step()
-            for binding in copied & targets.keys():
-                self._copy_out(binding, targets[binding])
-            results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
-            self._check()
-            return results
-        except cl.Error as error:
-            raise self.failure(error) from error
-
-    def failure(self, error: cl.Error) -> DeviceError:
-        """The error for one of OpenCL's."""
-        return DeviceError(f"{self.session.device.name} failed while running the model: {error}")
+        copied = self._settle(sources | targets)
+        if on_host:
+            self._transfer.write(on_host)
+        for binding in copied & sources.keys():
+            self._copy_in(binding, sources[binding])
+        self._start()
+        self._keep_states()
+        for binding in copied & targets.keys():
+            self._copy_out(binding, targets[binding])
+        results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
+        self._check()
+        return results
 
     def _settle(self, given: Mapping[int, DeviceMemory]) -> set[int]:
         """Let the kernels use the callers' memory, given by binding, where possible, and the model's own otherwise.

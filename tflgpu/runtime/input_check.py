@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,10 @@ class InputCheck:
         self._wanted = [(info, np.dtype(info.dtype)) for info in infos]
 
     def values(self, inputs: Inputs) -> list[Value]:
-        """Inputs by name, in order, or a single one -> values in order. Raises ValueError if one does not fit."""
+        """Inputs by name, in order, or a single one -> values in order.
+
+        Raises ValueError if one does not fit, TypeError for what holds no inputs.
+        """
         ordered = self._ordered(inputs)
         return [self._value(info, dtype, v) for (info, dtype), v in zip(self._wanted, ordered, strict=True)]
 
@@ -42,10 +45,14 @@ class InputCheck:
             if inputs.keys() != set(names):
                 raise ValueError(f"inputs named {sorted(map(str, inputs))} were given; the model has {names}")
             return [inputs[name] for name in names]
-        ordered = cast(Sequence[Given], inputs)
-        if len(ordered) != len(names):
-            raise ValueError(f"{len(ordered)} inputs were given; the model has {len(names)}: {names}")
-        return ordered
+        if not isinstance(inputs, Collection) or isinstance(inputs, Set | str | bytes):
+            raise TypeError(
+                f"inputs is of type {type(inputs).__name__}; a dictionary of arrays by name, a list of arrays or one "
+                "array was expected"
+            )
+        if len(inputs) != len(names):
+            raise ValueError(f"{len(inputs)} inputs were given; the model has {len(names)}: {names}")
+        return inputs
 
     def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
         # The common case comes first, with as few operations as possible.
@@ -55,7 +62,10 @@ class InputCheck:
             memory = device_memory("input", info, given, self._session)
             _check_shape("input", info, memory.shape, info.free_axes)
             return memory
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise ValueError(f"input {info.name!r} is no array: {error}") from error
         _check_shape("input", info, array.shape, info.free_axes)
         if array.dtype != dtype and not (array.dtype.kind == "f" and dtype == np.float32):
             raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
@@ -65,7 +75,14 @@ class InputCheck:
 def check_outputs(
     given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], session: Session
 ) -> dict[int, DeviceMemory]:
-    """Device arrays by name of output -> their memory by its number. Raises ValueError if one does not fit."""
+    """Device arrays by name of output -> their memory by its number.
+
+    Raises ValueError if one does not fit, TypeError for anything but a dictionary.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"outputs is of type {type(given).__name__}; a dictionary of device arrays by name was expected"
+        )
     names = [info.name for info in infos]
     if not given.keys() <= set(names):
         raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")

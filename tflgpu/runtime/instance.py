@@ -9,47 +9,47 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import (
-    Artifact,
-    CompiledPartition,
-    CpuPartition,
-    DevicePartition,
-    pieces_of,
-    planned_shapes,
-    with_pieces,
-    without_constants,
-)
+from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition, without_constants
 from tflgpu.artifact.cache import Cache
-from tflgpu.errors import DeviceError, UnsupportedError
+from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.cpu_executor import REFUSALS
+from tflgpu.litert.piece import Piece, refused
+from tflgpu.litert.trial import Trial
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.cpu_engine import CpuEngine
 from tflgpu.runtime.device_memory import DeviceMemory, Value
-from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.litert import CpuExecutor
 from tflgpu.runtime.opencl.build import build, keep
-from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
 
 Array = NDArray[Any]
 
-Engine = Executor | CpuExecutor | PieceEngine
-
 
 class Instance:
     """Runs the partitions of an artifact in order. Not thread-safe: the caller serializes the calls."""
 
-    def __init__(self, artifact: Artifact, session: Session, clock: Stopwatch, cache: Cache | None = None) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        session: Session,
+        clock: Stopwatch,
+        cache: Cache | None = None,
+        cpu_timeout: float | None = None,
+    ) -> None:
         """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
-        clock: gets the time of each stage. cache: has binaries that the artifact does not have.
+        clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
+        ``Options``.
         """
         self.artifact = artifact
         self._session = session
-        self._programs: dict[tuple[int, int], Any] = {}  # that had to be compiled, by partition and piece
+        self._trial = Trial(cpu_timeout)  # what runs partitions on the CPU for the first time
+        self._programs: dict[int, Any] = {}  # that had to be compiled, by the number of their partition
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
         self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
         self._engines = [engine for _, engine in started]
@@ -57,40 +57,38 @@ class Instance:
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
 
-    def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
-        """A partition with the binaries of its programs, and the engine that runs it."""
+    def _start(
+        self, number: int, clock: Stopwatch, cache: Cache | None
+    ) -> tuple[CompiledPartition, Executor | CpuEngine]:
+        """A partition with the binaries of its program, and the engine that runs it."""
         partition = self.artifact.partitions[number]
         if isinstance(partition, CpuPartition):
-            interpreter = self._interpreter(partition)
+            interpreter = self._interpreter(partition, cache)
             clock.lap("interpreter")
             return partition, interpreter
-        pieces, executors = [], list[Executor]()
-        for place, piece in enumerate(pieces_of(partition)):
-            program, binaries = build(piece.source, self._session, piece.binaries, cache)
-            if not binaries:
-                self._programs[number, place] = program
-            clock.lap("build")
-            executors.append(open_executor(piece, program, self._session))
-            pieces.append(replace(piece, binaries=binaries))
-            clock.lap("upload")
-        return with_pieces(partition, pieces), engine_of(partition, executors)
+        program, binaries = build(partition.source, self._session, partition.binaries, cache)
+        if not binaries:
+            self._programs[number] = program
+        clock.lap("build")
+        executor = open_executor(partition, program, self._session)
+        clock.lap("upload")
+        return replace(partition, binaries=binaries), executor
 
     def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
         """Store the binaries of programs that had to be compiled in the artifact and in the cache."""
         partitions = list(self.artifact.partitions)
-        for (number, place), program in self._programs.items():
-            pieces = list(pieces_of(partitions[number]))
-            _executors_of(self._engines[number])[place].warm_up()
+        for number, program in self._programs.items():
+            partition, engine = partitions[number], self._engines[number]
+            assert isinstance(partition, DevicePartition) and isinstance(engine, Executor)
+            engine.warm_up()
             clock.lap("build")
-            binaries = keep(program, pieces[place].source, self._session, cache)
-            pieces[place] = replace(pieces[place], binaries=binaries)
-            partitions[number] = with_pieces(partitions[number], pieces)
+            partitions[number] = replace(partition, binaries=keep(program, partition.source, self._session, cache))
             clock.lap("store")
         self.artifact = replace(self.artifact, partitions=tuple(partitions))
         self._programs.clear()
 
     def warm_up(self) -> None:
-        """Run the partitions on the device once. Raises DeviceError if one fails."""
+        """Run the partitions on the device once."""
         for engine in self._executors():
             engine.warm_up()
 
@@ -113,14 +111,12 @@ class Instance:
         """Drop the host's copies of weights and binaries, which the device has."""
         self.artifact = without_constants(self.artifact)
 
-    def _interpreter(self, partition: CpuPartition) -> CpuExecutor:
+    def _interpreter(self, partition: CpuPartition, cache: Cache | None) -> CpuEngine:
+        piece = Piece(partition.model, self.artifact.codes(partition), partition.is_open)
         try:
-            return CpuExecutor(partition.model, is_open=partition.is_open)
-        except (ImportError, RuntimeError, ValueError) as error:
-            refusal = " ".join(str(error).split())
-            raise UnsupportedError(
-                (*self.artifact.report.reasons, f"LiteRT's interpreter refuses them: {refusal}")
-            ) from error
+            return CpuEngine(piece, self._trial, cache)
+        except (ImportError, *REFUSALS) as error:
+            raise refused(self.artifact.report.reasons, error) from error
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """One inference. inputs: values of the model's inputs in order.
@@ -130,8 +126,10 @@ class Instance:
         if self._whole is not None:
             on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
             if not outputs and len(on_host) == len(inputs):
-                return self._whole.run(on_host)
-            return self._whole.run_on_device(inputs, outputs)
+                arrays = self._whole.run(on_host)
+            else:
+                arrays = self._whole.run_on_device(inputs, outputs)
+            return _checked(self.artifact.partitions[0], arrays)
         values = self._run_partitions(inputs)
         results = [values[tensor] for tensor, _ in self.artifact.outputs]
         for number, memory in outputs.items():
@@ -144,11 +142,13 @@ class Instance:
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
-        for partition, engine in self._partitions():
-            for tensor, shape in planned_shapes(partition).items():
-                _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
-            results = engine.run([values[t] for t in partition.inputs])
-            values |= zip(partition.outputs, results, strict=True)
+        with self._trial:
+            for partition, engine in self._partitions():
+                if isinstance(engine, Executor):
+                    for tensor, binding in zip(partition.inputs, engine.executable.inputs, strict=True):
+                        _check_shape(f"tensor {tensor} of the file", binding.shape, values[tensor].shape)
+                results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
+                values |= zip(partition.outputs, results, strict=True)
         return values
 
     def reset_state(self) -> None:
@@ -159,26 +159,17 @@ class Instance:
     def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
         """For each partition on the device, when its launches began and ended. The state changes as by one run."""
         values = self._run_partitions(inputs)
-        found: list[tuple[DevicePartition, list[Interval]]] = []
-        for partition, engine in self._partitions():
-            given = [values[t] for t in partition.inputs]
-            if isinstance(partition, DevicePartition) and isinstance(engine, Executor):
-                found.append((partition, engine.profile(given, runs)))
-            elif isinstance(engine, PieceEngine):
-                found += engine.profile(given, runs)
-        return found
+        return [
+            (partition, engine.profile([values[t] for t in partition.inputs], runs))
+            for partition, engine in self._partitions()
+            if isinstance(partition, DevicePartition) and isinstance(engine, Executor)
+        ]
 
     def _executors(self) -> list[Executor]:
-        return [executor for engine in self._engines for executor in _executors_of(engine)]
+        return [engine for engine in self._engines if isinstance(engine, Executor)]
 
-    def _partitions(self) -> Iterator[tuple[CompiledPartition, Engine]]:
+    def _partitions(self) -> Iterator[tuple[CompiledPartition, Executor | CpuEngine]]:
         return zip(self.artifact.partitions, self._engines, strict=True)
-
-
-def _executors_of(engine: Engine) -> tuple[Executor, ...]:
-    if isinstance(engine, PieceEngine):
-        return engine.executors
-    return (engine,) if isinstance(engine, Executor) else ()
 
 
 def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
@@ -187,23 +178,37 @@ def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
         raise ValueError(f"{what} has shape {list(computed)} in this run; {list(planned)} was expected")
 
 
+def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
+    """The results without those of the partition's checks. Raises ValueError for every fault that these found."""
+    if isinstance(partition, CpuPartition) or not partition.checks:
+        return results
+    split = len(results) - len(partition.checks)
+    if faults := [fault for fault, found in zip(partition.checks, results[split:], strict=True) if found.any()]:
+        raise ValueError("; ".join(faults))
+    return results[:split]
+
+
 def open_fastest(
-    artifacts: Sequence[Artifact], session: Session, clock: Stopwatch, cache: Cache | None = None
+    artifacts: Sequence[Artifact],
+    session: Session,
+    clock: Stopwatch,
+    cache: Cache | None = None,
+    cpu_timeout: float | None = None,
 ) -> Instance:
     """An instance of the artifact that the device runs in the least time. All artifacts are of the same model.
 
     Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped.
     """
     if len(artifacts) == 1:
-        return Instance(artifacts[0], session, clock, cache)
+        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
     rivals = []
     for artifact in artifacts:
-        with suppress(DeviceError):
-            instance = Instance(artifact, session, clock, cache)
+        with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
+            instance = Instance(artifact, session, clock, cache, cpu_timeout)
             instance.warm_up()
             rivals.append(instance)
     if not rivals:
-        return Instance(artifacts[0], session, clock, cache)
+        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
     winner = fastest(rivals, Instance.launch)
     winner.reset_state()
     clock.lap("race")

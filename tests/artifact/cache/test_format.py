@@ -63,7 +63,7 @@ def test_entries_are_as_the_schema_says(folder: Path) -> None:
     cache = Cache([folder])
     fill(cache, range(1))
     cache.store(KernelKey("source", "-O", DEVICE), {}, {})
-    cache.store(SourceKey(7, FileStamp.of(FORMAT / "schema.json")), {}, {"content": "c" * 32})
+    cache.store(SourceKey(7, FileStamp.of((FORMAT / "schema.json").stat())), {}, {"content": "c" * 32})
     cache.store(TuningKey("a kernel", "fast", DEVICE, "0.1.0"), {}, {"choice": [1, 2]})
     schema = json.loads((FORMAT / "schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -99,12 +99,12 @@ def test_a_file_is_not_hashed_again_while_it_is_unchanged(folder: Path, tmp_path
     model.write_bytes(b"weights")
     old = time.time_ns() - 2 * RACY_NANOSECONDS
     os.utime(model, ns=(old, old))
-    stamp = FileStamp.of(model)._replace(changed=old)  # no one can set the time of change, so it is told here
+    stamp = FileStamp.of(model.stat())._replace(changed=old)  # no one can set the time of change, so it is told here
     cache.remember_content(7, stamp, "c" * 32)
     found = cache.load(SourceKey(7, stamp))
     assert found is not None and found.metadata == {"content": "c" * 32}
     assert cache.known_content(7, model) is None, "the time of change is not the one that was remembered"
-    cache.store(SourceKey(7, FileStamp.of(model)), {}, {"content": "c" * 32})
+    cache.store(SourceKey(7, FileStamp.of(model.stat())), {}, {"content": "c" * 32})
     assert cache.known_content(7, model) == "c" * 32
     assert cache.known_content(8, model) is None, "another token"
     model.write_bytes(b"changed")
@@ -117,5 +117,5 @@ def test_a_file_is_not_hashed_again_while_it_is_unchanged(folder: Path, tmp_path
 def test_a_file_that_was_just_changed_is_not_remembered(folder: Path, tmp_path: Path) -> None:
     cache, model = Cache([folder]), tmp_path / "model.tflite"
     model.write_bytes(b"weights")
-    cache.remember_content(7, FileStamp.of(model), "c" * 32)
+    cache.remember_content(7, FileStamp.of(model.stat()), "c" * 32)
     assert cache.known_content(7, model) is None

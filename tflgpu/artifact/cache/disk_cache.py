@@ -86,14 +86,14 @@ class Cache:
     def known_content(self, token: int, model: Path) -> str | None:
         """The content hash from :meth:`remember_content`; None if there is none, or the file has changed since."""
         try:
-            key = SourceKey(token, FileStamp.of(model))
+            key = SourceKey(token, FileStamp.of(model.stat()))
         except OSError:
             return None
         found = self.load(key)
         return None if found is None else str(found.metadata["content"])
 
     def remember_content(self, token: int, stamp: FileStamp, content: str) -> None:
-        """Store the content hash of a model file. stamp: taken before the file was read."""
+        """Store the content hash of a model file. stamp: of the open file, taken before it was read."""
         if time.time_ns() - max(stamp.modified, stamp.changed) > RACY_NANOSECONDS:
             self.store(SourceKey(token, stamp), {}, {"content": content})
 

@@ -19,7 +19,7 @@ FORMAT_FOLDER = f"v{FORMAT_VERSION}"
 SUFFIX = ".safetensors"
 
 # <kind>s/<key hash>, or <kind>s/<token>-<key hash> for the kinds with a token.
-NAME = re.compile(r"((kernels|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors")
+NAME = re.compile(r"((kernels|trials|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors")
 
 
 def canonical_json(value: object) -> str:
@@ -44,7 +44,7 @@ def entry_name(key: str) -> str:
 
 
 class Key(ABC):
-    """Base of the four kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
+    """Base of the five kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -137,9 +137,8 @@ class FileStamp(NamedTuple):
     changed: int
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> FileStamp:
-        """The stamp of the file at ``path``. Raises OSError."""
-        found = os.stat(path)
+    def of(cls, found: os.stat_result) -> FileStamp:
+        """The stamp in what the system says of a file."""
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -152,3 +151,17 @@ class SourceKey(Key):
 
     def fields(self) -> dict[str, Any]:
         return {"kind": "source", "token": f"{self.token:016x}", "stamp": self.stamp._asdict()}
+
+
+@dataclass(frozen=True)
+class TrialKey(Key):
+    """Key of the fact that LiteRT has run a partition without harm.
+
+    piece: the partition's model. litert: version of LiteRT.
+    """
+
+    piece: bytes
+    litert: str
+
+    def fields(self) -> dict[str, Any]:
+        return {"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(self.piece), "litert": self.litert}

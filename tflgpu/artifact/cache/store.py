@@ -149,7 +149,7 @@ class Directory:
         self.shrink(self.limit, [entry for entry in self.entries() if entry.name != newest])
 
     def _files(self) -> Iterator[Entry]:
-        for kind in ("kernels", "models", "sources", "tunings"):
+        for kind in ("kernels", "models", "sources", "trials", "tunings"):
             with suppress(OSError), os.scandir(self._entries / kind) as files:
                 for file in files:
                     with suppress(OSError):

@@ -173,7 +173,7 @@ def _location(entry: Entry) -> str:
 
 
 def _kind(entry: Entry) -> str:
-    """``"model"``, ``"kernel"``, ``"source"`` or ``"tuning"``: the folder that it lies in, without the s."""
+    """``"model"``, ``"kernel"``, ``"source"``, ``"trial"`` or ``"tuning"``: its folder, without the s."""
     return entry.name.partition("/")[0].removesuffix("s")
 
 

@@ -23,6 +23,7 @@ from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.processes import in_own_process
 from tflgpu.cli.tables import is_cold
+from tflgpu.model.model_source import ModelContent
 
 T = TypeVar("T")
 
@@ -105,11 +106,12 @@ def precompile_models(
 
 def start_and_run(model: Path, options: tflgpu.Options) -> Start:
     """Compile a model and run it once on zeros. Called in a process of its own."""
-    with tflgpu.compile(model, options) as compiled:
+    content = ModelContent(model)
+    with tflgpu.compile(content.bytes, options) as compiled:
         compiled.run([np.zeros(info.shape, info.dtype) for info in compiled.inputs])
         cache = serializer.open_cache(options)
         assert cache is not None
-        key = serializer.model_key(model, options, compiled.device.identity, compiled.device.target(options), cache)
+        key = serializer.model_key(content, options, compiled.device.identity, compiled.device.target(options))
         sizes = (e.bytes for place in cache.places for e in place.entries() if e.name == key.name)
         return Start(
             device=compiled.device.name,

@@ -45,6 +45,9 @@ def run_model(
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
     tuning: TuningName = "none",
+    checks: Annotated[
+        bool, typer.Option("--checks", help="Fail for indices out of range and for divisors of zero, as LiteRT does.")
+    ] = False,
     cache_dir: CacheDirs = None,
     cache: CacheModeName = None,
     as_json: AsJson = False,
@@ -55,7 +58,12 @@ def run_model(
     What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
     """
     options = tflgpu.Options(
-        device=device, precision=precision, tuning=tuning, cache_dir=cache_dir, cache=cache or "readwrite"
+        device=device,
+        precision=precision,
+        tuning=tuning,
+        checks=checks,
+        cache_dir=cache_dir,
+        cache=cache or "readwrite",
     )
     with tflgpu.compile(model, options) as compiled:
         arrays = read_inputs(inputs, compiled.inputs, mean, std)

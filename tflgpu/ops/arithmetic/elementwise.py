@@ -8,7 +8,8 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value, broadcasts_to
 from tflgpu.ops.arithmetic.lookup import TABULATED, lookup_node
-from tflgpu.ops.declaration import FLOATS, Emit, Emitter, Site, declare, operands_of
+from tflgpu.ops.checks import sign_check, zero_check
+from tflgpu.ops.declaration import FLOATS, Check, Emit, Emitter, Site, declare, operands_of
 
 UNARY = {
     "RELU": "relu",
@@ -150,6 +151,20 @@ def _binary_reasons(site: Site) -> Iterator[str]:
             yield "it raises integers to negative powers"
 
 
+def _binary_checks(site: Site, emit: Emitter) -> Iterator[Check]:
+    """LiteRT takes a zero among the divisors of floats, but not in FLOOR_DIV."""
+    whole = site.input(1).dtype not in FLOATS
+    quantized = site.input_grids[1] is not None
+    if (
+        site.code == "FLOOR_DIV"
+        or (whole and site.code == "FLOOR_MOD")
+        or (site.code == "DIV" and (whole or quantized))
+    ):
+        yield from zero_check(emit, site, 1)
+    elif site.code == "POW" and whole:
+        yield from sign_check(emit, site, 1)
+
+
 def _unary(code: str, function: str) -> Emit:
     def emit_unary(site: Site, emit: Emitter) -> Tensor:
         x, grid, result = site.input(0), site.input_grids[0], site.output_grids[0]
@@ -174,7 +189,9 @@ for _code, _function in UNARY.items():
 
 for _code, _function in BINARY.items():
     _most = VERSIONS.get(_code, 1)
-    declare(_code, versions=_most, inputs=2, types=_types_of(_code), reasons=_binary_reasons)(_binary(_function))
+    declare(_code, versions=_most, inputs=2, types=_types_of(_code), reasons=_binary_reasons, checks=_binary_checks)(
+        _binary(_function)
+    )
 
 
 @declare("QUANTIZE", versions=6, inputs=1)

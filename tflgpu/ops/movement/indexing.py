@@ -1,7 +1,7 @@
 """Operators that look elements up by tensors of indices.
 
 An index that is known only at run time is clamped to its axis. TFLite reports an error for an index out of range; a
-kernel cannot report one, and must not read outside of the tensor.
+kernel cannot report one, and must not read outside of the tensor. ``Options(checks=True)`` finds it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tflgpu.graph.ir import Array, Tensor
-from tflgpu.ops.declaration import ANY, INTEGERS, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.checks import index_check
+from tflgpu.ops.declaration import ANY, INTEGERS, Check, Emitter, Site, declare, normal_axis, static
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, reshape_node
 
@@ -47,7 +48,13 @@ def _gather_reasons(site: Site) -> Iterator[str]:
         yield from _range_reasons(site.constant(1), np.array(x[axes[0]] - 1))
 
 
-@declare("GATHER", versions=8, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons)
+def _gather_checks(site: Site, emit: Emitter) -> Iterator[Check]:
+    axes = _gather_axes(site)
+    assert axes is not None
+    return index_check(emit, site, 1, np.array(site.input(0).shape[axes[0]] - 1))
+
+
+@declare("GATHER", versions=8, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons, checks=_gather_checks)
 def gather(site: Site, emit: Emitter) -> Tensor:
     axes = _gather_axes(site)
     assert axes is not None
@@ -73,7 +80,19 @@ def _embedding_reasons(site: Site) -> Iterator[str]:
         yield from _range_reasons(site.constant(0), np.array(table[0] - 1))
 
 
-@declare("EMBEDDING_LOOKUP", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_embedding_reasons)
+def _embedding_checks(site: Site, emit: Emitter) -> Iterator[Check]:
+    return index_check(emit, site, 0, np.array(site.input(1).shape[0] - 1))
+
+
+@declare(
+    "EMBEDDING_LOOKUP",
+    versions=5,
+    inputs=2,
+    integers=(0,),
+    types=ANY,
+    reasons=_embedding_reasons,
+    checks=_embedding_checks,
+)
 def embedding_lookup(site: Site, emit: Emitter) -> Tensor:
     return _gather_node(emit, site.input(1), site.input(0), 0, 0)
 
@@ -87,7 +106,13 @@ def _gather_nd_reasons(site: Site) -> Iterator[str]:
         yield from _range_reasons(site.constant(1), np.array(x[: indices[-1]]) - 1)
 
 
-@declare("GATHER_ND", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_gather_nd_reasons)
+def _gather_nd_checks(site: Site, emit: Emitter) -> Iterator[Check]:
+    return index_check(emit, site, 1, np.array(site.input(0).shape[: site.input(1).shape[-1]]) - 1)
+
+
+@declare(
+    "GATHER_ND", versions=6, inputs=2, integers=(1,), types=ANY, reasons=_gather_nd_reasons, checks=_gather_nd_checks
+)
 def gather_nd(site: Site, emit: Emitter) -> Tensor:
     """The last axis of the indices holds coordinates along the first axes of ``x``."""
     x, indices = site.input(0), site.input(1)

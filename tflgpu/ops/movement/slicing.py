@@ -3,7 +3,8 @@
 The shape that the file declares is no help: where the bounds give another, LiteRT takes that, or refuses the run.
 
 A start that is known only at run time is clamped so that the result lies inside the input. TFLite reports an error for
-a start out of range; a kernel cannot report one, and must not read outside of the tensor.
+a start of SLICE out of range; a kernel cannot report one, and must not read outside of the tensor.
+``Options(checks=True)`` finds it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
-from tflgpu.ops.declaration import ANY, Emitter, Site, declare, numbers
+from tflgpu.ops.checks import index_check
+from tflgpu.ops.declaration import ANY, Check, Emitter, Site, declare, numbers
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
@@ -43,7 +45,12 @@ def _slice_reasons(site: Site) -> Iterator[str]:
         yield f"its range begins at {begin} with size {sizes} in an input of shape {list(shape)}"
 
 
-@declare("SLICE", versions=8, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons)
+def _slice_checks(site: Site, emit: Emitter) -> Iterator[Check]:
+    rooms = (size - (taken or 0) for size, taken in zip(site.input(0).shape, _slice_shape(site), strict=True))
+    return index_check(emit, site, 1, np.array([*rooms]))
+
+
+@declare("SLICE", versions=8, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons, checks=_slice_checks)
 def slice_(site: Site, emit: Emitter) -> Tensor:
     x, begin = site.input(0), site.input(1)
     shape = tuple(s for s in _slice_shape(site) if s is not None)

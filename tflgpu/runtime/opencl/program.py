@@ -23,7 +23,7 @@ def compile_program(context: cl.Context, text: str) -> cl.Program:
     program = cl.Program(context, text)
     try:
         _built(program, build_options(device))
-    except cl.RuntimeError as error:
+    except cl.Error as error:
         log: str = program.get_build_info(device, cl.program_build_info.LOG)  # type: ignore[no-untyped-call]
         message = f"{device.name} could not compile generated source ({error.routine})"
         raise BuildError(with_advice(message, Driver.of(device)), text, log) from error

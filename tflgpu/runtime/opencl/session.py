@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import TracebackType
 
 import pyopencl as cl
 
@@ -20,21 +21,39 @@ class Session:
     queue: cl.CommandQueue
 
 
+class DeviceFailures:
+    """Entered with ``with``: an error of OpenCL there becomes a DeviceError. As cheap as a run needs it."""
+
+    def __init__(self, device: Device, doing: str) -> None:
+        self._device, self._doing = device, doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, cl.Error):
+            device = self._device
+            message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
+            raise DeviceError(with_advice(message, Driver.of(device.handle))) from error
+
+
 def open_session(device: Device) -> Session:
     """Raises DeviceError if the driver refuses a context."""
-    try:
+    with DeviceFailures(device, "being opened"):
         context = cl.Context([device.handle])
         return Session(device, context, cl.CommandQueue(context))
-    except cl.Error as error:
-        message = f"{device.name} ({device.platform}) could not be opened: {error}"
-        raise DeviceError(with_advice(message, Driver.of(device.handle))) from error
 
 
 def session_on(queue: cl.CommandQueue) -> Session:
     """A session on a caller's queue.
 
-    Raises ValueError if it may run out of order, or is not on one of :func:`tflgpu.devices` alone.
+    Raises TypeError for anything else, ValueError if it may run out of order, or is not on one of
+    :func:`tflgpu.devices` alone.
     """
+    if not isinstance(queue, cl.CommandQueue):
+        raise TypeError(f"queue is of type {type(queue).__name__}; a pyopencl.CommandQueue was expected")
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         raise ValueError("the queue may run commands out of order; a model needs one that does not")
     device = next((d for d in devices() if d.handle == queue.device), None)

@@ -1,1 +1,0 @@
-"""WHILE and IF."""

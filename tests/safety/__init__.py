@@ -1,0 +1,1 @@
+"""Hostile models and files: nothing in them ends, hangs or fools the process."""

@@ -1,0 +1,127 @@
+"""What LiteRT has not run before is tried in a process of its own: a crash or a hang ends that one."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.conftest import missing
+from tflgpu.litert import cpu_executor, trial
+from tflgpu.litert.piece import Piece, try_piece
+from tflgpu.litert.trial import RefusedError, Trial
+from tflgpu.model.writer import ModelBuilder
+
+pytest.importorskip("ai_edge_litert")
+
+pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+
+
+@pytest.fixture(scope="module")
+def glass() -> Iterator[Trial]:
+    with Trial(60.0) as glass:
+        yield glass
+
+
+@pytest.fixture
+def _device() -> None:
+    if not tflgpu.devices():
+        missing("an OpenCL device")
+
+
+def crashing(place: int) -> Piece:
+    """Four operators, of which one reads an input that is not there."""
+    builder = ModelBuilder()
+    x = builder.input((4,))
+    for number in range(4):
+        last, x = x, builder.tensor((4,))
+        builder.op("ADD", [last, -1 if number == place else last], [x])
+    return Piece(builder.finish([x]), tuple((10 + i, "ADD") for i in range(4)))
+
+
+def counting_down() -> bytes:
+    """Subtracts 1 until nothing is left: for ever, from a number that is not whole."""
+    builder, condition, body = ModelBuilder(), ModelBuilder(), ModelBuilder()
+    given, again = condition.input((1,)), condition.tensor((1,), "bool")
+    condition.op("NOT_EQUAL", [given, condition.constant(np.zeros(1, np.float32))], [again])
+    given, less = body.input((1,)), body.tensor((1,))
+    body.op("ADD", [given, body.constant(np.full(1, -1, np.float32))], [less])
+    x, left, y = builder.input((1,), name="x"), builder.tensor((1,), name="left"), builder.tensor((1,), name="y")
+    numbers = {"cond_subgraph_index": builder.subgraph(condition, [again])}
+    numbers["body_subgraph_index"] = builder.subgraph(body, [less])
+    builder.op("WHILE", [x], [left], numbers)
+    builder.op("COS", [left], [y])
+    return builder.finish([y])
+
+
+@pytest.mark.parametrize("place", [0, 2, 3])
+def test_a_crash_names_the_operator(glass: Trial, place: int) -> None:
+    with pytest.raises(tflgpu.UnsupportedError, match=rf"operator 1{place} ADD: preparing it on the CPU crashed \(SIG"):
+        try_piece(glass, "prepare", crashing(place))
+
+
+def test_a_process_answers_again_and_again(glass: Trial) -> None:
+    """Shapes, a refusal, and what it tells after another one crashed."""
+    builder = ModelBuilder()
+    x, y = builder.input((4,)), builder.tensor((4,))
+    builder.op("ABS", [x], [y])
+    sound = builder.finish([y])
+    with pytest.raises(RefusedError, match="expected type FLOAT32"):
+        glass.ask("run", sound, [np.zeros(4, np.int8)])
+    with pytest.raises(tflgpu.UnsupportedError):
+        try_piece(glass, "prepare", crashing(1))
+    assert glass.ask("shapes", sound) == [[4]]
+    assert glass.ask("run", sound, [np.zeros(4, np.float32)]) is None
+
+
+def test_memory_is_limited(glass: Trial) -> None:
+    """6 GB of numbers: LiteRT takes memory without a look at what it was given."""
+    builder = ModelBuilder()
+    size, y = builder.input((1,), "int32"), builder.tensor((1,))
+    builder.op("FILL", [size, builder.constant(np.float32(1))], [y])
+    piece = Piece(builder.finish([y]), ((0, "FILL"),))
+    with pytest.raises((tflgpu.UnsupportedError, RefusedError)):
+        try_piece(glass, "run", piece, [np.array([1_500_000_000], np.int32)])
+
+
+@pytest.mark.usefixtures("_device")
+def test_a_loop_without_end_is_unsupported() -> None:
+    """With the caller's own numbers: zeros would end it, or not, where these do the contrary."""
+    options = tflgpu.Options(cache="off", cpu_ops=["WHILE"], cpu_timeout=1.0)
+    model = tflgpu.compile(counting_down(), options)
+    with pytest.raises(tflgpu.UnsupportedError, match="operator 0 WHILE: running it on the CPU did not end within 1 s"):
+        model.run(np.full(1, 2.5, np.float32))
+    assert model.run(np.full(1, 3.0, np.float32)) == {"y": 1.0}
+
+
+@pytest.mark.usefixtures("_device")
+def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = tflgpu.Options(cache_dir=tmp_path, cpu_ops=["WHILE"])
+    x = np.full(1, 2.0, np.float32)
+    assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
+    monkeypatch.setattr("tflgpu.runtime.tried._tried", set())  # as in a new process
+    monkeypatch.setattr(trial, "_start", lambda: pytest.fail("another process was started"))
+    assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
+
+
+@pytest.mark.usefixtures("_device")
+@pytest.mark.parametrize(("executable", "seconds"), [("", 60.0), (sys.executable, None)])
+def test_without_a_process(executable: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a program without a Python interpreter of its own, and if the caller wants none."""
+    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a process was started"))
+    options = tflgpu.Options(cache="off", cpu_ops=["WHILE"], cpu_timeout=seconds)
+    assert tflgpu.compile(counting_down(), options).run(np.full(1, 2.0, np.float32)) == {"y": 1.0}
+
+
+def test_the_process_imports_nothing_of_tflgpu() -> None:
+    """It would take seconds to start, and open every OpenCL driver."""
+    tree = ast.parse(Path(cpu_executor.__file__).read_text())
+    imported = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    imported += [alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names]
+    assert not [name for name in imported if name and name.startswith("tflgpu")]

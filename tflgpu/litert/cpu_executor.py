@@ -1,0 +1,167 @@
+"""LiteRT's interpreter on one model; as a program, a server that does the same for another process.
+
+Run as a program, this file imports numpy and LiteRT and nothing of tflgpu: it is there in a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+REFUSALS = (RuntimeError, ValueError)  # what LiteRT raises for an operator that it cannot run
+
+# A process may take this much address space, and this many times the bytes of a model and its inputs.
+MEMORY, MEMORY_FACTOR = 4 << 30, 8
+
+# An abandoned process ends itself, this many seconds after whoever asked it should have ended it.
+GRACE = 5.0
+
+
+class CpuExecutor:
+    """Runs the operators of one partition on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
+
+    def __init__(self, model: bytes, *, is_open: bool = False) -> None:
+        """``model`` is what :func:`tflgpu.frontend.submodel.submodel` returns.
+
+        is_open: whether only a run can tell the shape of an input; until then LiteRT cannot judge the operators.
+        Raises RuntimeError or ValueError if LiteRT also refuses the operators.
+        """
+        self._model, self._is_open = model, is_open
+        self.reset_state()
+
+    def reset_state(self) -> None:
+        """Make a new interpreter: LiteRT's ``reset_all_variables`` does not reset resource variables."""
+        from ai_edge_litert.interpreter import Interpreter  # an extra of the package
+
+        self._interpreter: Any = Interpreter(model_content=self._model)
+        self._allocated = not self._is_open
+        if self._allocated:
+            self._interpreter.allocate_tensors()
+        self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Arrays of any shapes in the order of the partition's inputs -> new arrays in the order of its outputs.
+
+        Raises ValueError for shapes or values that the operators cannot take.
+        """
+        self._resize([a.shape for a in inputs])
+        for index, array in zip(self._inputs, inputs, strict=True):
+            if array.size:  # LiteRT has no memory for an empty tensor, and refuses to copy nothing to it
+                self._interpreter.set_tensor(index, np.asarray(array, order="C"))
+        try:
+            self._interpreter.invoke()
+        except RuntimeError as refusal:
+            raise ValueError(f"the model cannot take these inputs; LiteRT says: {refusal}") from refusal
+        return [self._result(detail) for detail in self._interpreter.get_output_details()]
+
+    def _result(self, detail: Mapping[str, Any]) -> Array:
+        shape = tuple(map(int, detail["shape"]))  # that of this run: the sizes may depend on the inputs' values
+        return self._interpreter.get_tensor(detail["index"]) if 0 not in shape else np.empty(shape, detail["dtype"])
+
+    def _resize(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        details = self._interpreter.get_input_details()
+        if any(tuple(d["shape"]) != shape for d, shape in zip(details, shapes, strict=True)):
+            for index, shape in zip(self._inputs, shapes, strict=True):
+                self._interpreter.resize_tensor_input(index, shape)
+            self._allocated = False
+        if not self._allocated:
+            try:
+                self._interpreter.allocate_tensors()
+            except RuntimeError as refusal:
+                given = ", ".join(str(list(shape)) for shape in shapes)
+                raise ValueError(f"the model cannot take inputs of shapes {given}; LiteRT says: {refusal}") from refusal
+            self._allocated = True
+
+
+def result_shapes(model: bytes) -> list[list[int] | None]:
+    """The shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or ValueError."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
+
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter.allocate_tensors()
+
+    def shape(detail: Mapping[str, Any]) -> list[int] | None:
+        try:
+            interpreter.get_tensor(detail["index"])
+        except REFUSALS:  # no memory yet: LiteRT waits for a run to decide it
+            return None
+        return list(map(int, detail["shape"]))
+
+    return list(map(shape, interpreter.get_output_details()))
+
+
+def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool) -> Any:
+    """What a process is asked for: ``"shapes"`` of results, to ``"prepare"`` a partition, to ``"run"`` it once.
+
+    Raises RuntimeError or ValueError if LiteRT refuses.
+    """
+    if task == "shapes":
+        return result_shapes(model)
+    executor = CpuExecutor(model, is_open=is_open)
+    if task == "run":
+        executor.run(inputs)
+    return None
+
+
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer requests until there are no more: each is a line of JSON, the model, and its inputs."""
+    replies.write(b"{}\n")  # ready
+    replies.flush()
+    while line := requests.readline():
+        request = json.loads(line)
+        sizes = [np.dtype(dtype).itemsize * prod(shape) for dtype, shape in request["inputs"]]
+        _limit(request["model"] + sum(sizes), request["seconds"] + GRACE)
+        model = requests.read(request["model"])
+        try:
+            inputs = [
+                np.frombuffer(requests.read(size), dtype).reshape(shape)
+                for size, (dtype, shape) in zip(sizes, request["inputs"], strict=True)
+            ]
+            reply = {"answer": perform(request["task"], model, inputs, request["is_open"])}
+        except REFUSALS as refusal:
+            reply = {"refusal": str(refusal)}
+        except MemoryError:
+            reply = {"refusal": f"it takes more than {MEMORY} bytes of memory"}
+        _limit(0, 0)
+        replies.write(json.dumps(reply).encode() + b"\n")
+        replies.flush()
+
+
+def _limit(given: int, seconds: float) -> None:
+    """Limit the process's memory to what ``given`` bytes of a request may take, and its life; 0 seconds: not."""
+    with suppress(ImportError, AttributeError, OSError, ValueError):  # Windows has no such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        soft = MEMORY + MEMORY_FACTOR * given
+        resource.setrlimit(resource.RLIMIT_AS, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asked, and ends this process
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # native code may write there
+    import ai_edge_litert.interpreter  # noqa: F401 - before the first request, which has limited time
+
+    serve(sys.stdin.buffer, replies)
+
+
+if __name__ == "__main__":
+    main()
