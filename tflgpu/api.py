@@ -159,7 +159,7 @@ class CompiledModel:
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
         Raises ValueError if the model is closed.
         """
-        with self._lock, self._running:
+        with self._running, self._lock:
             for instance in self._open_instances().values():
                 instance.reset_state()
 

@@ -58,7 +58,8 @@ def _load(entry: EntryPoint, registry: MutableMapping[str, Any]) -> None:
     try:
         entry.load()
     except Exception as error:  # whatever it is, it is not this model's fault
-        registry.clear()
+        for added in registry.keys() - before.keys():  # never emptied: other threads may be compiling
+            del registry[added]
         registry.update(before)
         _failures.append(f"the operators of {distribution_of(entry)} are missing: {type(error).__name__}: {error}")
         warnings.warn(_failures[-1], PluginWarning, stacklevel=2)

@@ -42,7 +42,7 @@ def order(monkeypatch: pytest.MonkeyPatch, *found: Any) -> list[str]:
     for one in found:
         one.platform.get_devices = lambda one=one: [one]
     monkeypatch.setattr(cl, "get_platforms", lambda: [one.platform for one in found])
-    return [d.platform for d in devices.devices.__wrapped__()]
+    return [d.platform for d in devices._devices.__wrapped__()]
 
 
 def test_a_pocl_that_cannot_compile_comes_after_all_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,8 @@ def test_a_build_error_says_what_to_install(version: str, advised: bool, monkeyp
     def refuse(*_: object) -> None:
         raise Refused
 
-    fake = SimpleNamespace(get_build_info=lambda *_: "error: unknown target CPU 'generic'")
-    monkeypatch.setattr(program.cl, "Program", lambda *_: fake)
-    monkeypatch.setattr(program, "_built", refuse)
+    fake = SimpleNamespace(_build=refuse, get_build_info=lambda *_: "error: unknown target CPU 'generic'")
+    monkeypatch.setattr(program.cl._cl, "_Program", lambda *_: fake)
     with pytest.raises(tflgpu.BuildError, match="a device of Portable") as caught:
         program.compile_program(SimpleNamespace(devices=[device(POCL, version)]), "source")
     assert ('pip install "tflgpu[cpu]"' in caught.value.message) == advised
@@ -88,7 +87,7 @@ def test_a_device_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         raise Refused
 
     order(monkeypatch, device(POCL, ZEN5))
-    (broken,) = devices.devices.__wrapped__()
+    (broken,) = devices._devices.__wrapped__()
     monkeypatch.setattr(session.cl, "Context", refuse)
     with pytest.raises(tflgpu.DeviceError, match=r"failed while being opened.*tflgpu\[cpu\]"):
         session.open_session(broken)

@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
 from tflgpu.target import HOST_DTYPES, ElementType
@@ -25,7 +26,7 @@ class LaunchExecutor(Executor):
     def _bind(self, program: cl.Program) -> None:
         self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
         for launch in self.executable.launches:
-            kernel = cl.Kernel(program, launch.function)
+            kernel = make_kernel(program, launch.function)
             for i, slot in enumerate(launch.arguments):
                 kernel.set_arg(2 * i, self._buffers[slot.buffer])
                 kernel.set_arg(2 * i + 1, np.uint64(slot.offset))

@@ -10,6 +10,7 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import PinnedTransfer
 
@@ -31,7 +32,7 @@ class PersistentExecutor(Executor):
         return PinnedTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
-        self._kernel = cl.Kernel(program, self._persistent.function)
+        self._kernel = make_kernel(program, self._persistent.function)
         stamps = 8 * (len(self._persistent.order) + 1)
         self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
         movable = self.executable.movable

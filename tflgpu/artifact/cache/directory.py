@@ -12,13 +12,28 @@ ENVIRONMENT = "TFLGPU_CACHE_DIR"
 
 
 def default_directory() -> Path:
-    """The directory that the environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory."""
+    """The directory that the environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory.
+
+    Raises FileNotFoundError if it would be below the home directory, and the system knows none.
+    """
     named = os.environ.get(ENVIRONMENT)
     if named:
-        return Path(named).expanduser()
+        return expanded(Path(named))
     import platformdirs
 
-    return platformdirs.user_cache_path("tflgpu", appauthor=False)
+    found = platformdirs.user_cache_path("tflgpu", appauthor=False)
+    return expanded(found)  # platformdirs leaves a ~ where it knows no home directory
+
+
+def expanded(path: Path) -> Path:
+    """``path`` with the home directory in place of a ``~``. Raises FileNotFoundError if the system knows none."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise FileNotFoundError(
+            f"the cache would be {path}, but this user has no home directory: choose another one with "
+            f"Options(cache_dir=...) or the environment variable {ENVIRONMENT}"
+        ) from error
 
 
 def check_private(path: Path) -> None:

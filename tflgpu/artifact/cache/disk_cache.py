@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from tflgpu.artifact.cache import payload
-from tflgpu.artifact.cache.directory import check_private, default_directory
+from tflgpu.artifact.cache.directory import check_private, default_directory, expanded
 from tflgpu.artifact.cache.faults import warn_once
 from tflgpu.artifact.cache.key import FileStamp, Key, SourceKey
 from tflgpu.artifact.cache.payload import Payload, UnreadableError
@@ -46,7 +46,7 @@ class Cache:
     ) -> None:
         self.places: list[Directory | Bundle] = []
         self._target: Directory | None = None
-        for path in [default_directory()] if locations is None else locations:
+        for path in _expanded(locations):
             if path.is_file() or path.suffix == BUNDLE_SUFFIX:
                 self._add_bundle(path)
             else:
@@ -113,3 +113,12 @@ class Cache:
             self._target = directory
         check_private(directory.path)
         self.places.append(directory)
+
+
+def _expanded(locations: Sequence[Path] | None) -> list[Path]:
+    """The places to look at; none without a home directory that they need."""
+    try:
+        return [default_directory()] if locations is None else [expanded(path) for path in locations]
+    except FileNotFoundError as error:
+        warn_once("store", f"{error}; nothing is kept")
+        return []

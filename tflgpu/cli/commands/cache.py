@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tflgpu.artifact.cache import Cache, default_directory
+from tflgpu.artifact.cache.directory import expanded
 from tflgpu.artifact.cache.key import FORMAT_FOLDER
 from tflgpu.artifact.cache.maintenance import Finding, evict, survey
 from tflgpu.artifact.cache.store import Entry
@@ -140,9 +141,10 @@ def _token(text: str) -> int:
 
 def _open(places: Sequence[Path] | None) -> Cache:
     """The cache at these places. Raises FileNotFoundError for a place that was named and is not there."""
-    for place in places or ():
+    named = None if places is None else [expanded(place) for place in places]
+    for place in named or ():
         place.stat()
-    return Cache(places, writable=False)
+    return Cache(named, writable=False)
 
 
 def _listing(findings: Iterable[Finding]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
@@ -12,7 +13,8 @@ import pyopencl as cl
 from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError
 from tflgpu.options import Options
-from tflgpu.runtime.opencl.loader import vendors_visible
+from tflgpu.runtime.opencl.fork import use_opencl
+from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion
 from tflgpu.target import Target
 
@@ -29,6 +31,9 @@ MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.nvidia describes it
 
 # Among devices of one type the compiler that vectorizes better comes first.
 PLATFORM_ORDER = (INTEL, POCL)
+
+# The environment is changed for the loader while it looks for drivers: one thread at a time.
+_first_use = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,19 @@ class Device:
         )
 
 
-@cache
 def devices() -> tuple[Device, ...]:
-    """Every OpenCL device, the preferred one first; empty if there is none."""
-    with vendors_visible():
+    """Every OpenCL device, the preferred one first; empty if there is none.
+
+    Raises DeviceError in a process that was forked from one in which OpenCL was in use.
+    """
+    use_opencl()
+    with _first_use:
+        return _devices()
+
+
+@cache
+def _devices() -> tuple[Device, ...]:
+    with drivers_visible():
         try:
             platforms = cl.get_platforms()
         except cl.LogicError:  # the loader found no vendor at all

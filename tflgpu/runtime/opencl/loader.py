@@ -3,21 +3,27 @@
 Intel's wheels put ``libintelocl.so`` and the libraries it needs into the environment's ``lib`` folder, where neither
 the dynamic linker nor the OpenCL loader looks. So its dependencies are loaded first, and the loader is given a folder
 of ``.icd`` files that has this library beside everything installed on the system.
+
+PoCL refuses to start where it cannot make its cache below the home directory. There it is given a folder of its own.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 
-VARIABLE = "OCL_ICD_VENDORS"
+VENDORS = "OCL_ICD_VENDORS"
+
+POCL_CACHE = "POCL_CACHE_DIR"
 
 RUNTIME = "libintelocl.so"
 
@@ -26,25 +32,59 @@ DEPENDENCIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libtb
 
 
 @contextmanager
-def vendors_visible() -> Iterator[None]:
-    """While this is open, the OpenCL loader, which reads its vendors once, finds Intel's wheel too.
+def drivers_visible() -> Iterator[None]:
+    """While this is open, the OpenCL loader finds Intel's wheel too, and PoCL can start. Both look only once.
 
-    A user who set OCL_ICD_VENDORS has chosen, and is left alone.
+    A user who set one of the variables has chosen, and is left alone. One thread at a time may open it.
     """
-    library = _intel_runtime()
-    if library is None or VARIABLE in os.environ:
+    with ExitStack() as stack:
+        with suppress(OSError):  # nowhere to write: what the system has is found without help
+            _let_pocl_start(stack)
+            _show_intel_runtime(stack)
         yield
+
+
+def _show_intel_runtime(stack: ExitStack) -> None:
+    library = _intel_runtime()
+    if library is None or VENDORS in os.environ:
         return
     _preload(library.parent)
-    with tempfile.TemporaryDirectory(prefix="tflgpu-icd-") as folder:
-        (Path(folder) / "intel-cpu.icd").write_text(str(library))
-        for vendor in sorted(SYSTEM_VENDORS.glob("*.icd")):
-            (Path(folder) / vendor.name).write_bytes(vendor.read_bytes())
-        os.environ[VARIABLE] = folder
-        try:
-            yield
-        finally:
-            del os.environ[VARIABLE]
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tflgpu-icd-", ignore_cleanup_errors=True)))
+    (folder / "intel-cpu.icd").write_text(str(library))
+    for vendor in sorted(SYSTEM_VENDORS.glob("*.icd")):
+        (folder / vendor.name).write_bytes(vendor.read_bytes())
+    _set(stack, VENDORS, str(folder))
+
+
+def _let_pocl_start(stack: ExitStack) -> None:
+    if POCL_CACHE in os.environ or _can_be_made(_pocl_cache(os.environ)):
+        return
+    folder = tempfile.mkdtemp(prefix="tflgpu-pocl-")
+    atexit.register(_remove, folder, os.getpid())  # PoCL uses it as long as the process lives
+    _set(stack, POCL_CACHE, folder)
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # and not a child that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _set(stack: ExitStack, name: str, value: str) -> None:
+    """Set a variable of the environment until the stack is closed."""
+    os.environ[name] = value
+    stack.callback(os.environ.pop, name, None)
+
+
+def _pocl_cache(environment: Mapping[str, str]) -> Path:
+    """Where PoCL keeps its cache by itself."""
+    given = environment.get("XDG_CACHE_HOME")
+    return Path(given or f"{environment.get('HOME', '/tmp')}/.cache", "pocl")
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Whether a folder is there and can be written, or can be made."""
+    nearest = next(path for path in (folder, *folder.parents) if path.exists() or path == path.parent)
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _intel_runtime() -> Path | None:

@@ -1,9 +1,14 @@
-"""OpenCL C and device binaries -> programs."""
+"""OpenCL C and device binaries -> programs and kernels.
+
+pyopencl's own Program would warn of remarks of a compiler that succeeded, and silencing that means to change the
+process's warning filters, which other threads see. Its Kernel would keep Python code in a database below the home
+directory. So both are told to do less here.
+"""
 
 from __future__ import annotations
 
-import warnings
-from typing import cast
+import threading
+from typing import Any, cast
 
 import pyopencl as cl
 
@@ -13,6 +18,8 @@ from tflgpu.runtime.opencl.quirks import Driver, compiler_options, with_advice
 
 OPENCL_C = "-cl-std=CL1.2"
 
+_import_lock = threading.Lock()
+
 
 def compile_program(context: cl.Context, text: str) -> cl.Program:
     """Compile ``text`` for the context's device.
@@ -20,22 +27,30 @@ def compile_program(context: cl.Context, text: str) -> cl.Program:
     Raises BuildError with source and log if the compiler refuses it.
     """
     device = context.devices[0]
-    program = cl.Program(context, text)
+    program = cl._cl._Program(context, text)
     try:
-        _built(program, build_options(device))
+        program._build(" ".join(build_options(device)).encode())
     except cl.Error as error:
-        log: str = program.get_build_info(device, cl.program_build_info.LOG)  # type: ignore[no-untyped-call]
+        log = str(program.get_build_info(device, cl.program_build_info.LOG))
         message = f"{device.name} could not compile generated source ({error.routine})"
         raise BuildError(with_advice(message, Driver.of(device)), text, log) from error
-    return program
+    return cl.Program(program)
 
 
 def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:
     """A program from one of what :func:`binaries_of` gave; None if the driver refuses it."""
     try:
-        return _built(cl.Program(context, context.devices, [binary]), [])
+        program = cl._cl._Program(context, context.devices, [binary])
+        program._build(b"")
+        return cl.Program(program)
     except cl.Error:
         return None
+
+
+def make_kernel(program: cl.Program, name: str) -> cl.Kernel:
+    """A kernel of a program. Raises pyopencl's errors if it has none of this name."""
+    _import_invoker()
+    return cl.Kernel(program, name)
 
 
 def binaries_of(program: cl.Program) -> tuple[bytes, ...]:
@@ -51,9 +66,25 @@ def build_options(device: cl.Device) -> list[str]:
     return [OPENCL_C, *compiler_options(Driver.of(device))]
 
 
-def _built(program: cl.Program, options: list[str]) -> cl.Program:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)  # remarks of a compiler that succeeded
-        # pyopencl's cache of binaries would make cold starts look warm.
-        program.build(options, cache_dir=False)  # type: ignore[arg-type]
-    return program
+class _InMemory(dict[Any, Any]):
+    """In place of pyopencl's database, with the one method that it calls."""
+
+    store_if_not_present = dict.setdefault
+
+
+def _import_invoker() -> None:
+    """Import the module that pyopencl needs for every kernel, without the database that this would open.
+
+    The database is no use here, where kernels are launched without generated code. It takes longer to open than it
+    saves, and a home directory that cannot be written would be an error. A user who has imported the module keeps it.
+    """
+    with _import_lock:
+        given = cl._PYOPENCL_NO_CACHE
+        cl._PYOPENCL_NO_CACHE = True
+        try:
+            from pyopencl import invoker
+
+            if not hasattr(invoker, "invoker_cache"):
+                invoker.invoker_cache = _InMemory()  # type: ignore[assignment]
+        finally:
+            cl._PYOPENCL_NO_CACHE = given

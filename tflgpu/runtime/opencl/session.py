@@ -9,6 +9,7 @@ import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
+from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.quirks import Driver, with_advice
 
 
@@ -22,13 +23,16 @@ class Session:
 
 
 class DeviceFailures:
-    """Entered with ``with``: an error of OpenCL there becomes a DeviceError. As cheap as a run needs it."""
+    """Entered with ``with``: an error of OpenCL there becomes a DeviceError. As cheap as a run needs it.
+
+    Entering raises DeviceError in a process that was forked from one in which OpenCL was in use.
+    """
 
     def __init__(self, device: Device, doing: str) -> None:
         self._device, self._doing = device, doing
 
     def __enter__(self) -> None:
-        pass
+        use_opencl()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
