@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tflgpu.errors import CacheDirectoryError
@@ -21,17 +23,23 @@ def default_directory() -> Path:
         return expanded(Path(named))
     import platformdirs
 
-    found = platformdirs.user_cache_path("tflgpu", appauthor=False)
-    return expanded(found)  # platformdirs leaves a ~ where it knows no home directory
+    with _home_needed():
+        return platformdirs.user_cache_path("tflgpu", appauthor=False).expanduser()  # some versions leave a ~
 
 
 def expanded(path: Path) -> Path:
     """``path`` with the home directory in place of a ``~``. Raises FileNotFoundError if the system knows none."""
-    try:
+    with _home_needed():
         return path.expanduser()
+
+
+@contextmanager
+def _home_needed() -> Iterator[None]:
+    try:
+        yield
     except RuntimeError as error:
         raise FileNotFoundError(
-            f"the cache would be {path}, but this user has no home directory: choose another one with "
+            "the cache would be below the home directory, and this user has none: choose another place with "
             f"Options(cache_dir=...) or the environment variable {ENVIRONMENT}"
         ) from error
 

@@ -93,6 +93,13 @@ QUIRKS: tuple[Quirk, ...] = (
         source="docs/decisions.md: 2.3 s of compiling at every warm start of MobileNetV1 0.25 without it",
     ),
     Quirk(
+        "cache at home",
+        lambda driver: driver.platform == POCL,
+        fault="there is no device where PoCL cannot make its cache below the home directory",
+        remedy="runtime/opencl/loader.py gives it a temporary folder there",
+        source="PoCL 3.0 with HOME=/dev/null",
+    ),
+    Quirk(
         "barrier in a branch",
         lambda driver: driver.platform == POCL,
         fault="the compiler aborts where a branch that it cannot foresee follows a barrier inside a branch",

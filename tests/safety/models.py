@@ -1,0 +1,16 @@
+"""Small models whose answers are known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflgpu.model.writer import ModelBuilder
+
+
+def scaled(factor: float, batch: int = 1) -> bytes:
+    """y = factor * x, for x of shape (1, 2, 2, 4); with ``batch`` -1, for any batch."""
+    builder = ModelBuilder()
+    x = builder.input((1, 2, 2, 4), shape_signature=(batch, 2, 2, 4), name="x")
+    y = builder.tensor((1, 2, 2, 4), name="y")
+    builder.op("MUL", [x, builder.constant(np.full(4, factor, np.float32))], [y])
+    return builder.finish([y])
