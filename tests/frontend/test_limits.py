@@ -161,3 +161,23 @@ def test_a_missing_type_sends_its_operators_to_the_cpu() -> None:
     (artifact,) = compile_model(builder.finish([y]), tflgpu.Options(), target)
     assert [type(part).__name__ for part in artifact.partitions] == ["DevicePartition", "CpuPartition"]
     assert "double" not in artifact.partitions[0].source  # type: ignore[union-attr]
+
+
+def test_no_table_is_made_for_an_image_too_large_to_keep() -> None:
+    """Of 2^30 rows it would take 12 GB."""
+    builder = ModelBuilder()
+    x, size, y = builder.input((1, 2, 2, 1)), builder.constant(np.array([2**30, 1], np.int32)), builder.tensor(())
+    builder.op("RESIZE_NEAREST_NEIGHBOR", [x, size], [y])
+    (reason,) = lower(read_model(builder.finish([y]))).obstacles
+    assert "its result of shape [1, 1073741824, 1, 1] has 4294967312 elements in memory" in reason
+
+
+@pytest.mark.parametrize("mask", ["new_axis_mask", "ellipsis_mask"])
+def test_masks_have_no_bits_without_an_entry(mask: str) -> None:
+    """LiteRT counts them as axes of the result."""
+    builder = ModelBuilder()
+    x, y = builder.input((5,)), builder.tensor((1,))
+    numbers = [builder.constant(np.array([n], np.int32)) for n in (0, 1, 1)]
+    builder.op("STRIDED_SLICE", [x, *numbers], [y], {mask: 2})
+    (reason,) = lower(read_model(builder.finish([y]))).obstacles
+    assert "names more than its 1 entries" in reason

@@ -192,6 +192,10 @@ NUMBERS = FLOATS | INTEGERS
 ANY = NUMBERS | {"bool", "float16", "float64", "uint16", "uint32"}
 
 
+# The greatest number of inputs of operators that take any number.
+MANY = 2**31 - 1
+
+
 def nothing(_: Site) -> Iterable[str]:
     """The ``reasons`` of an operator that always runs."""
     return ()

@@ -1,4 +1,4 @@
-"""Take slices of a concatenation from its inputs.
+"""Take slices of a concatenation from its inputs, and concatenate many inputs in groups.
 
 A loop that fills a list becomes one concatenation after another: of the rows before the new one, that row, and the rows
 after it. Once the slices are gone, nobody needs any of them but the last.
@@ -13,7 +13,8 @@ from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 
-# Inputs of one concatenation: each is an argument of its kernel, and OpenCL promises room for 128 pointers.
+# Inputs of one concatenation: each is a pointer and an offset among its kernel's arguments, for which OpenCL promises
+# 1024 bytes.
 MAX_INPUTS = 32
 
 
@@ -56,7 +57,11 @@ def slice_concatenations(graph: Graph) -> Graph:
                 inputs = _tensors(graph, pieces, fresh, parts)
                 nodes += _concatenations(node, inputs, pieces.axis, graph[node.output], fresh, parts)
                 continue
-        nodes.append(node)
+        if isinstance(node.attributes, Concatenate) and len(node.inputs) > MAX_INPUTS:
+            inputs = [graph[t] for t in node.inputs]
+            nodes += _concatenations(node, inputs, node.attributes.axis, graph[node.output], fresh, parts)
+        else:
+            nodes.append(node)
     return graph.with_nodes(nodes, parts)
 
 
@@ -119,7 +124,7 @@ def _tensors(graph: Graph, pieces: Pieces, fresh: Iterator[TensorId], new: list[
 def _concatenations(
     node: Node, inputs: Sequence[Tensor], axis: int, output: Tensor, fresh: Iterator[TensorId], new: list[Tensor]
 ) -> Iterator[Node]:
-    """``node`` with other inputs, which are concatenated in groups first if they are many."""
+    """``node`` with these inputs, which are concatenated in groups first if they are many."""
     while len(inputs) > MAX_INPUTS:
         groups = [inputs[i : i + MAX_INPUTS] for i in range(0, len(inputs), MAX_INPUTS)]
         inputs = []
@@ -128,6 +133,6 @@ def _concatenations(
             shape = (*output.shape[:axis], size, *output.shape[axis + 1 :])
             joined = replace(output, id=next(fresh), name="", shape=shape)
             new.append(joined)
-            yield replace(node, inputs=tuple(t.id for t in group), output=joined.id)
+            yield replace(node, inputs=tuple(t.id for t in group), output=joined.id, epilogue=())
             inputs.append(joined)
     yield replace(node, inputs=tuple(t.id for t in inputs))

@@ -9,7 +9,7 @@ import numpy as np
 from tflgpu.graph.ir import EpilogueOp, Tensor, Value, broadcasts_to
 from tflgpu.ops.arithmetic.lookup import TABULATED, lookup_node
 from tflgpu.ops.checks import sign_check, zero_check
-from tflgpu.ops.declaration import FLOATS, Check, Emit, Emitter, Site, declare, operands_of
+from tflgpu.ops.declaration import FLOATS, MANY, Check, Emit, Emitter, Site, declare, operands_of
 
 UNARY = {
     "RELU": "relu",
@@ -230,7 +230,7 @@ def _add_n_reasons(site: Site) -> Iterator[str]:
         yield "its inputs differ in shape or element type"
 
 
-@declare("ADD_N", versions=1, inputs=(2, 1000), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
+@declare("ADD_N", versions=1, inputs=(2, MANY), types=FLOATS | _INTEGERS, reasons=_add_n_reasons)
 def add_n(site: Site, emit: Emitter) -> Tensor:
     """A chain of sums. Fusion merges them, up to the number of inputs that a kernel can take."""
     total = emit.node("map", [site.input(0)], site.input(0).shape)

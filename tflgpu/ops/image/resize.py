@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.ops.declaration import Emitter, Site, declare, static
+from tflgpu.ops.limits import storage_reasons
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ def size_reasons(site: Site) -> Iterator[str]:
         yield f"its input has shape {list(shape)}; [batch, height, width, channels] was expected"
     if size is not None and (size.size != 2 or size.min() < 1):
         yield f"its size {size.tolist()} is not a height and a width"
+    elif size is not None and len(shape) == 4:  # before a table of its rows is made
+        yield from storage_reasons("result", (shape[0], int(size[0]), int(size[1]), shape[3]))
 
 
 @declare("RESIZE_BILINEAR", versions=4, inputs=2, integers=(1,), reasons=size_reasons)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tflgpu.graph.ir import Array, Tensor, broadcasts_to
-from tflgpu.ops.declaration import ANY, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.image.resize import size_reasons
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
@@ -44,7 +44,7 @@ def _pack_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {site.options['axis']} has no place in inputs of shape {list(*shapes)}"
 
 
-@declare("PACK", versions=5, inputs=(1, 120), types=ANY, reasons=_pack_reasons)
+@declare("PACK", versions=5, inputs=(1, MANY), types=ANY, reasons=_pack_reasons)
 def pack(site: Site, emit: Emitter) -> Tensor:
     inputs, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
     assert axis is not None

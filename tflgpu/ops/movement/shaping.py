@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
-from tflgpu.ops.declaration import ANY, Array, Emitter, Site, declare, normal_axis, static
+from tflgpu.ops.declaration import ANY, MANY, Array, Emitter, Site, declare, normal_axis, static
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _concat_reasons(site: Site) -> Iterator[str]:
         yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
 
 
-@declare("CONCATENATION", versions=7, inputs=(1, 120), types=ANY, reasons=_concat_reasons)
+@declare("CONCATENATION", versions=7, inputs=(1, MANY), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
     axis, inputs = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None

@@ -178,6 +178,8 @@ def _strided_reasons(site: Site) -> Iterator[str]:
         yield "its begin, end and strides have different lengths"
     elif strides is not None and 0 in strides:
         yield "its strides contain 0"
+    elif any(site.options.get(f"{name}_mask", 0) >> counts[0] for name in ("new_axis", "ellipsis")):
+        yield f"a mask of its new axes or its ellipsis names more than its {counts[0]} entries"
     elif ellipses > 1 and new:
         yield "its ellipsis mask has more than one bit, and there are new axes"
     elif counts[0] - ellipses - new > len(shape):
