@@ -12,6 +12,7 @@ from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, 
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link
+from tflgpu.codegen.program_size import check_program_size
 from tflgpu.codegen.render import KernelSource, render
 from tflgpu.errors import UnsupportedError
 from tflgpu.frontend.frontend import Frontend, lower_model
@@ -67,9 +68,11 @@ def _compile(
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(graphs, target, clock, tuner):
         compiled: list[CompiledPartition] = []
+        sources: dict[Partition, KernelSource] = {p: render(plan) for p, plan in plans.items()}
+        check_program_size(sources.values())
         for partition in partitions:
             if partition.on_device:
-                source: KernelSource = render(plans[partition])
+                source = sources[partition]
                 linked: Executable = link(plans[partition], source.names, lowered[partition].output_types)
                 text, executable = assemble(source, linked, plans[partition].target)
                 checks = lowered[partition].checks

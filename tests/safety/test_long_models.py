@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import tflgpu
-from tflgpu.compiler import plan_model
+from tflgpu.codegen import program_size
+from tflgpu.compiler import compile_model, plan_model
+from tflgpu.frontend.partition import MOST_PARTITIONS
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.passes.fuse import MAX_EPILOGUE
+from tflgpu.runtime.opencl import build
 from tflgpu.target import Target
 
 SHAPE = (1, 4, 4, 4)
@@ -40,3 +44,44 @@ def test_no_epilogue_is_longer_for_shared_sources() -> None:
     """``x + x`` reads its source twice, and LOGISTIC and MUL of one tensor become one node."""
     _, plan = plan_model(chain(*["ADD", "LOGISTIC"] * 40), Options(), CPU)
     assert max(len(kernel.epilogue) for kernel in plan.kernels) == MAX_EPILOGUE
+
+
+def test_a_concatenation_of_many_inputs_is_several(device_name: str) -> None:
+    """A kernel has room for 60 arguments on every device."""
+    builder = ModelBuilder()
+    inputs = [builder.input((1, 3)) for _ in range(200)]
+    y, z = builder.tensor((1, 600)), builder.tensor((200, 1, 3))
+    builder.op("CONCATENATION", inputs, [y], {"axis": 1, "fused_activation_function": "RELU"})
+    builder.op("PACK", inputs, [z], {"axis": 0, "values_count": 200})
+    model = tflgpu.compile(builder.finish([y, z]), Options(device=device_name, fallback="forbid"))
+    values = list(np.random.default_rng(0).standard_normal((200, 1, 3), np.float32))
+    joined, packed = model.run(values).values()
+    np.testing.assert_array_equal(joined, np.maximum(np.concatenate(values, 1), 0))
+    np.testing.assert_array_equal(packed, values)
+
+
+def test_too_many_different_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_size, "MOST_KERNELS", 1)
+    model = chain(*["ABS"] * (MAX_EPILOGUE + 1))
+    with pytest.raises(tflgpu.UnsupportedError, match="2 different kernels, and at most 1 are compiled"):
+        compile_model(model, Options(), CPU)
+
+
+def test_too_many_pieces_are_refused() -> None:
+    model = chain(*["ABS", "NEG"] * MOST_PARTITIONS)
+    with pytest.raises(tflgpu.UnsupportedError, match=f"more than {MOST_PARTITIONS} pieces"):
+        compile_model(model, Options(cpu_ops=["NEG"]), CPU)
+
+
+def test_equal_pieces_share_a_program(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: list[str] = []
+    compiled = build.compile_program
+    monkeypatch.setattr(build, "compile_program", lambda *given: sources.append(given[1]) or compiled(*given))
+    options = Options(device=device_name, cpu_ops=["NEG"], cache="off")
+    with pytest.warns(tflgpu.FallbackWarning):
+        model = tflgpu.compile(chain(*["ABS", "NEG"] * 5), options)
+    assert model.report.partitions == 5
+    assert len(sources) == len(set(sources)) == 1
+    x = np.ones(SHAPE, np.float32)
+    (y,) = model.run(x).values()
+    np.testing.assert_array_equal(y, -x)

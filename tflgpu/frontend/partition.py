@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tflgpu.errors import UnsupportedError
 from tflgpu.model.model import Operator, Subgraph
 
 # Values that exist only inside one interpreter: handles of variables, strings, nested types.
 BOUND_TYPES = frozenset(("resource", "variant", "string"))
+
+
+# Each piece has a program or an interpreter of its own, and tensors cross between two of them.
+MOST_PARTITIONS = 64
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,20 @@ def partition(
     Operators of nothing but constants belong to every piece that wants their results, so that no constant crosses.
     Operators that share a value which cannot leave its place, such as a variable, run in one piece: on the CPU, if one
     of them has to.
+    Raises UnsupportedError if there would be more than :data:`MOST_PARTITIONS`.
     """
     units = _units(subgraph)
     capable = {o.index for unit in units if all(o.index in capable for o in unit) for o in unit}
     constant = _constant_operators(subgraph, capable, outputs)
     orders = [_alternate(subgraph, units, capable, constant, inputs, first) for first in (True, False)]
     groups = min(orders, key=lambda order: (sum(on_device for on_device, _ in order), len(order)))
+    if len(groups) > MOST_PARTITIONS:
+        raise UnsupportedError(
+            (
+                f"it would be cut into more than {MOST_PARTITIONS} pieces, for the device and for the CPU in turn; "
+                "Options.cpu_ops leaves more operators to the CPU, so that there are fewer",
+            )
+        )
     return tuple(_partition_of(subgraph, groups, i, constant, inputs, outputs, known) for i in range(len(groups)))
 
 
@@ -143,7 +156,7 @@ def _alternate(
     ready = {-1, *inputs, *constant, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
     written = {t for unit in waiting for o in unit for t in o.outputs}
     groups: list[tuple[bool, list[Operator]]] = []
-    while waiting:
+    while waiting and len(groups) <= MOST_PARTITIONS:
         taken: list[Operator] = []
         rest: list[list[Operator]] = []
         for unit in waiting:

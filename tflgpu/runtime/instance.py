@@ -22,7 +22,7 @@ from tflgpu.runtime.cpu_engine import CpuEngine
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.opencl.build import build, keep
+from tflgpu.runtime.opencl.build import Binaries, build, keep
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
@@ -49,10 +49,12 @@ class Instance:
         self.artifact = artifact
         self._session = session
         self._trial = Trial(cpu_timeout)  # what runs partitions on the CPU for the first time
+        self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which partitions may share
         self._programs: dict[int, Any] = {}  # that had to be compiled, by the number of their partition
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
         self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
         self._engines = [engine for _, engine in started]
+        self._built.clear()
         self._whole = self._only_engine()
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
@@ -66,7 +68,9 @@ class Instance:
             interpreter = self._interpreter(partition, cache)
             clock.lap("interpreter")
             return partition, interpreter
-        program, binaries = build(partition.source, self._session, partition.binaries, cache)
+        if partition.source not in self._built:
+            self._built[partition.source] = build(partition.source, self._session, partition.binaries, cache)
+        program, binaries = self._built[partition.source]
         if not binaries:
             self._programs[number] = program
         clock.lap("build")
