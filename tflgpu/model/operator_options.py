@@ -11,6 +11,7 @@ import numpy as np
 import tflite
 
 from tflgpu.errors import ModelError
+from tflgpu.model.writer_options import options_table
 
 
 class _EmptyTable:
@@ -32,13 +33,16 @@ def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
 
 
 def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
-    """The options of builtin operator ``index``; empty if it has no table. Raises ModelError for an unknown table."""
+    """The options of builtin operator ``index``; empty if it has no table. Raises ModelError for a wrong one."""
+    expected = options_table(code)
     for which in ("BuiltinOptions", "BuiltinOptions2"):
         number = getattr(operator, f"{which}Type")()
         name = _table_name(which, number)
         if name is None:
             raise ModelError(f"operator {index} {code} has options of unknown type {number}")
         if name != "NONE":
+            if expected not in (None, name):
+                raise ModelError(f"operator {index} {code} has options of type {name}; {expected} was expected")
             options = getattr(tflite, name)
             table = options()
             union = getattr(operator, which)()

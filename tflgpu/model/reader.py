@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
+from tflgpu.model.checks.custom_options import check_custom_options
+from tflgpu.model.checks.operator_arity import check_arity
+from tflgpu.model.checks.raw_constants import check_raw
+from tflgpu.model.checks.subgraph_calls import check_calls
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.operator_options import read_options
 from tflgpu.model.sparsity import densify
@@ -79,6 +83,7 @@ class _Reader:
         subgraphs = tuple(self._subgraph(i, s) for i, s in enumerate(self.each(self.file, "Subgraphs")))
         if not subgraphs:
             raise ModelError("the model has no subgraph, so there is nothing to run")
+        check_calls(subgraphs)
         signatures = tuple(self._signature(s, subgraphs) for s in self.each(self.file, "SignatureDefs"))
         return Model(subgraphs, signatures, decoded(self.file.Description()))
 
@@ -143,7 +148,8 @@ class _Reader:
         if data.size == 0:
             return None
         if dtype not in NUMPY_TYPES:
-            return data  # raw bytes: strings, packed 4-bit numbers
+            check_raw(where, data, dtype, shape)
+            return data
         if sparsity is not None:
             return densify(data.view(NUMPY_TYPES[dtype]), shape, sparsity)
         expected = prod(shape) * itemsize(dtype)
@@ -157,16 +163,24 @@ class _Reader:
         if not 0 <= operator.OpcodeIndex() < len(self.codes):
             raise ModelError(f"operator {index} has operator code {operator.OpcodeIndex()} of {len(self.codes)}")
         code, version, is_custom = self.codes[operator.OpcodeIndex()]
-        custom = operator.CustomOptionsAsNumpy()
+        where = f"operator {index} {code}"
+        inputs = _indices(operator.InputsAsNumpy(), tensors, f"inputs of {where}", absent=True)
+        outputs = _indices(operator.OutputsAsNumpy(), tensors, f"outputs of {where}")
+        _indices(operator.IntermediatesAsNumpy(), tensors, f"intermediate tensors of {where}")
+        check_arity(where, code, is_custom, inputs, outputs)
+        given = operator.CustomOptionsAsNumpy()
+        custom = b"" if isinstance(given, int) else given.tobytes()
+        if is_custom:
+            check_custom_options(where, code, custom)
         return Operator(
             index,
             code,
             version,
-            _indices(operator.InputsAsNumpy(), tensors, f"inputs of operator {index} {code}", absent=True),
-            _indices(operator.OutputsAsNumpy(), tensors, f"outputs of operator {index} {code}"),
+            inputs,
+            outputs,
             {} if is_custom else read_options(operator, index, code),
             is_custom,
-            b"" if isinstance(custom, int) else custom.tobytes(),
+            custom,
         )
 
     def _signature(self, signature: Any, subgraphs: tuple[Subgraph, ...]) -> Signature:

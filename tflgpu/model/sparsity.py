@@ -27,6 +27,8 @@ def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:
     """
     order = sparsity.TraversalOrderAsNumpy()
     blocks = [] if isinstance(sparsity.BlockMapAsNumpy(), int) else sparsity.BlockMapAsNumpy().tolist()
+    if sorted(order.tolist()) != list(range(len(order))) or not all(0 <= axis < len(shape) for axis in blocks):
+        raise ModelError(f"a sparse constant of shape {list(shape)} has an index of dimensions that it does not have")
     levels = [sparsity.DimMetadata(i) for i in range(len(order))]
     # A path is the place of one stored value: an index for each level, outermost first.
     paths = np.zeros((1, 0), np.int64)

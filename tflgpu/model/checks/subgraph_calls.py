@@ -1,0 +1,43 @@
+"""Which subgraphs the operators for control flow call. Nothing may call itself: TensorFlow Lite has no recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from tflgpu.errors import ModelError
+from tflgpu.model.model import Operator, Subgraph
+
+# Calls within calls. Each is a call within a call of whoever goes through them, LiteRT on a stack of 8 MiB.
+MAX_DEPTH = 64
+
+
+def called_by(operator: Operator) -> tuple[int, ...]:
+    """The numbers of the subgraphs that an operator calls."""
+    values = [value for name, value in operator.options.items() if "subgraph" in name]
+    return tuple(n for value in values for n in (value if isinstance(value, tuple) else (value,)))
+
+
+def check_calls(subgraphs: Sequence[Subgraph]) -> None:
+    """Raises ModelError if an operator calls a subgraph that is not there, or one that leads back to itself."""
+    callers: dict[tuple[int, int], str] = {}
+    for index, subgraph in enumerate(subgraphs):
+        for operator in subgraph.operators:
+            where = f"subgraph {index}, operator {operator.index} {operator.code}"
+            for number in called_by(operator):
+                if not 0 <= number < len(subgraphs):
+                    raise ModelError(f"{where} calls subgraph {number} of {len(subgraphs)}")
+                callers.setdefault((index, number), where)
+    called: dict[int, set[int]] = {}
+    for caller, number in callers:
+        called.setdefault(caller, set()).add(number)
+    try:
+        order = list(TopologicalSorter(called).static_order())  # the called come first
+    except CycleError as error:
+        number, caller = error.args[1][:2]
+        raise ModelError(f"{callers[caller, number]} calls subgraph {number}, which leads back to itself") from None
+    depths: dict[int, int] = {}
+    for index in order:
+        depths[index] = 1 + max((depths[n] for n in called.get(index, ())), default=0)
+        if depths[index] > MAX_DEPTH:
+            raise ModelError(f"subgraph {index} leads to calls of subgraphs that are {depths[index]} deep or deeper")
