@@ -54,6 +54,30 @@ def test_the_kernel_is_right(
     check(got, case.expected[0], case.tolerance, precision, case.describe)
 
 
+def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the lanes past the last hidden channel."""
+    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
+    net = Net(pytest.fail, seed=0)
+    values = np.abs(net.factors((1, 5, 7, 8)))
+    values[0, 2, 3, 5] = np.inf
+    x = net.input(values)
+    mean = net.op("MEAN", [x, net.integers([1, 2])], x.value.mean((1, 2), keepdims=True), {"keep_dims": True})
+    gates = mean
+    for inputs, outputs in ((8, 3), (3, 8)):
+        weights = net.constant(np.abs(net.factors((outputs, 1, 1, inputs))))
+        bias, value = net.constant(np.zeros(outputs, np.float32)), gates.value @ weights.value[:, 0, 0].T
+        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+        gates = net.op("CONV_2D", [gates, weights, bias], value, options, activation="NONE")
+    gates = net.op("RELU6", [gates], np.minimum(gates.value, 6))
+    net.output(product(net, x, gates))
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", cache="off")
+    with tflgpu.compile(case.model, options) as compiled:
+        assert "excite" in compiled.source
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+
+
 def test_it_pays_while_the_hidden_layer_is_small() -> None:
     for channels, hidden, joined in ((96, 24, True), (480, 120, True), (960, 240, False), (16, 1200, False)):
         net = Net(pytest.fail, seed=0)

@@ -87,10 +87,13 @@ def _operand_type(operand: EpilogueOperand, types: list[VectorType]) -> VectorTy
 
 
 def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: Storage) -> bool:
-    """Whether the lanes past the last channel could hold anything but zero after the epilogue."""
+    """Whether the lanes past the last channel could hold anything but zero after the epilogue.
+
+    Products leave NaN there if they read an infinity: the weights of these lanes are zero.
+    """
     if output.geometry.channels % 4 == 0:
         return False
-    clean = [not kernel.parameters.get("dirty", False)]
+    clean = [not kernel.parameters.get("dirty", False) and not kernel.macs]
     for op in epilogue:
         operands = (
             clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in op.operands

@@ -112,7 +112,31 @@ def conv_2d_grouped_of_infinity(net: Net, runtime: bool = False) -> Tensor:
     return net.op("CONV_2D", operands, value, options, version=6, activation="RELU6", magnitude=size)
 
 
+def products_of_infinity(net: Net, code: str) -> Tensor:
+    """Past its last channel a layer must leave zero, not zero times infinity: the next layer reads that."""
+    depth, outputs = net.draw(st.sampled_from((3, 4, 1, 2, 5, 8))), net.draw(st.sampled_from((3, 5, 1, 2, 6)))
+    x = net.input(spiked(net, np.abs(net.factors((1, 3, 5, depth))), np.inf, share=0.1))
+    filters = np.abs(net.factors((outputs, depth)))
+    value, options = x.value @ filters.T, {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+    weights, bias = net.constant(filters[:, None, None]), net.constant(np.zeros(outputs, np.float32))
+    if code == "BATCH_MATMUL":
+        y = net.op(code, [x, net.input(filters.T[None, None])], value)
+    elif code == "FULLY_CONNECTED":
+        y = net.op(code, [x, net.constant(filters), bias], value, {"keep_num_dims": True}, activation="NONE")
+    elif code == "TRANSPOSE_CONV":
+        y = net.op(code, [net.integers([1, 3, 5, outputs]), weights, x], value, options)
+    else:
+        y = net.op(code, [x, weights, bias], value, options, activation="NONE")
+    following, bias = net.constant(0.1 * np.abs(net.factors((4, outputs)))), net.constant(np.zeros(4, np.float32))
+    value = y.value @ following.value.T
+    return net.op("FULLY_CONNECTED", [y, following, bias], value, {"keep_num_dims": True}, activation="RELU6")
+
+
 ROWS = (
+    *(
+        Row(f"products_of_infinity_{code.lower()}", code, partial(products_of_infinity, code=code))
+        for code in ("CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL", "TRANSPOSE_CONV")
+    ),
     Row("conv_2d_grouped_of_infinity", "CONV_2D", conv_2d_grouped_of_infinity),
     Row("conv_2d_grouped_of_infinity_runtime", "CONV_2D", partial(conv_2d_grouped_of_infinity, runtime=True)),
     Row("cast_saturates", "CAST", cast_saturates, EXACT),

@@ -84,6 +84,7 @@ def excite(request: Request) -> Kernel:
             "hidden_epilogue": inner_epilogue(attributes.hidden_epilogue),
             "gate_epilogue": inner_epilogue(attributes.gate_epilogue),
             "hidden_slices": hidden_slices,
+            "hidden_channels": len(hidden_weights),
             # Work-items that share a vec4 of the hidden layer, of the gates: powers of two.
             "sharers": 1 << (target.local_size // hidden_slices).bit_length() - 1,
             "gate_sharers": 1 << (hidden_slices * LANES - 1).bit_length(),

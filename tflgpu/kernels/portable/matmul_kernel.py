@@ -37,7 +37,6 @@ def matmul_kernel(request: Request) -> Kernel:
             "row": coordinates(g.shape)[row_axis],
             "depth": depth,
             "per_tile": per_tile,
-            "dirty": attributes.adjoint_right,
         },
         (left, right),
         tiles=tile_count(g.vec4s, per_tile),

@@ -133,7 +133,7 @@ def softmax_kernel(request: Request) -> Kernel:
         {
             "beta": attributes.beta,
             "log": attributes.log,
-            "dirty": attributes.log,
+            "dirty": True,
             "sharers": sharers,
             "per_tile": per_tile,
             "src": request.input(0),
