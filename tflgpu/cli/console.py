@@ -17,8 +17,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tflgpu.errors import BuildError, FallbackWarning, TflgpuError, UnsupportedError
+from tflgpu.errors import BuildError, CacheWarning, FallbackWarning, PluginWarning, TflgpuError, UnsupportedError
 from tflgpu.model.text import printable, printable_lines
+
+# The errors that a user can do something about.
+REPORTED = (TflgpuError, OSError, ValueError, MemoryError)
 
 # Characters of a compiler's log that an error shows.
 LOG = 200
@@ -47,12 +50,13 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
     def reported(*args: Any, **kwargs: Any) -> None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("always", FallbackWarning)
+                for category in (CacheWarning, FallbackWarning, PluginWarning):  # whatever PYTHONWARNINGS says
+                    warnings.simplefilter("always", category)
                 warnings.showwarning = _warn  # type: ignore[assignment]
                 verb(*args, **kwargs)
         except BrokenPipeError:  # the reader of our output has had enough; typer knows what to do
             raise
-        except (TflgpuError, OSError, ValueError, MemoryError) as error:
+        except REPORTED as error:
             message = message_of(error)
             if not message.startswith("--") and not any(path in message for path in _paths(kwargs.values())):
                 message = ": ".join((*_paths([kwargs.get("model")]), message))

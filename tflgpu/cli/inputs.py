@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,16 @@ def read_inputs(paths: Sequence[Path], infos: Sequence[TensorInfo], mean: float,
         expected = ", ".join(f"{i.name!r} {list(i.shape)}" for i in infos)
         raise ValueError(f"{len(paths)} inputs were given; the model has {len(infos)}: {expected}")
     return [read_input(path, info, mean, std) for path, info in zip(paths, infos, strict=True)]
+
+
+@contextmanager
+def naming(paths: Sequence[Path]) -> Iterator[None]:
+    """While a model runs on these files: a ValueError about what they hold names them."""
+    try:
+        yield
+    except ValueError as error:
+        files = ", ".join(map(str, paths))
+        raise ValueError(f"{files}: {error}" if files else str(error)) from error
 
 
 def random_input(info: TensorInfo, generator: np.random.Generator) -> NDArray[Any]:

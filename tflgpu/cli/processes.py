@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
+from tflgpu.cli.console import REPORTED
 from tflgpu.errors import TflgpuError
 
 T = TypeVar("T")
@@ -29,8 +30,8 @@ class Answer(Generic[T]):
 def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
     """Call a function of a module in a new interpreter, which has imported, opened and cached nothing yet.
 
-    Raises what a user can do something about (TflgpuError, OSError, ValueError) as the function did, and ProcessDied
-    if the process ended otherwise.
+    Raises what a user can do something about (``REPORTED``) as the function did, and ProcessDied if the process ended
+    otherwise.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -55,7 +56,7 @@ def _answer(sender: Connection, function: Callable[..., Any], arguments: tuple[A
         warnings.simplefilter("always", UserWarning)
         try:
             value = function(*arguments)
-        except (TflgpuError, OSError, ValueError) as error:
+        except REPORTED as error:
             sender.send(error)
             return
     sender.send(Answer(value, tuple(str(w.message) for w in caught)))

@@ -15,9 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from tflgpu.artifact.cache import Cache, default_directory
+from tflgpu.artifact.cache.bundle import Bundle
 from tflgpu.artifact.cache.directory import expanded
 from tflgpu.artifact.cache.key import FORMAT_FOLDER
 from tflgpu.artifact.cache.maintenance import Finding, evict, survey
+from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, reporting_errors, table
@@ -140,10 +142,18 @@ def _token(text: str) -> int:
 
 
 def _open(places: Sequence[Path] | None) -> Cache:
-    """The cache at these places. Raises FileNotFoundError for a place that was named and is not there."""
+    """The cache at these places. Raises OSError for a place that was named and is not there, ValueError for no bundle.
+
+    What a compilation would do without is an error here: it was asked for.
+    """
     named = None if places is None else [expanded(place) for place in places]
     for place in named or ():
         place.stat()
+        if place.is_file():
+            try:
+                Bundle(place)
+            except UnreadableError as error:
+                raise ValueError(f"{place} {error}") from error
     return Cache(named, writable=False)
 
 

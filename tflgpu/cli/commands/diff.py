@@ -21,7 +21,7 @@ from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
-from tflgpu.cli.inputs import random_input, read_inputs
+from tflgpu.cli.inputs import naming, random_input, read_inputs
 from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.model.tensor_info import TensorInfo
 
@@ -98,10 +98,11 @@ def diff_model(
     Exit code: 0 if the comparison was made; 1 if it was not, or if --bound is given and an output is past it.
     """
     options = tflgpu.Options(device=device, precision=precision)
-    reference = LiteRT(model.read_bytes(), threads or os.cpu_count())
     with tflgpu.compile(model, options) as compiled:
+        reference = LiteRT(model.read_bytes(), threads or os.cpu_count())
         given = read_inputs(inputs, compiled.inputs, mean, std) if inputs else None
-        comparison = _compare(compiled, reference, given, runs, seed)
+        with naming(inputs or ()):
+            comparison = _compare(compiled, reference, given, runs, seed)
         facts = {"device": device_facts(compiled.device), "precision": compiled.precision}
         allowed = BOUNDS[compiled.precision] if bound is None else bound
         first = given or _draw(compiled.inputs, np.random.default_rng(seed))

@@ -20,7 +20,7 @@ import tflgpu
 from tflgpu.artifact import serializer
 from tflgpu.artifact.cache.maintenance import pack
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
-from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.console import REPORTED, console, message_of, print_error, print_json, table
 from tflgpu.cli.processes import in_own_process
 from tflgpu.cli.tables import is_cold
 from tflgpu.model.model_source import ModelContent
@@ -100,7 +100,10 @@ def precompile_models(
         _print(outcomes)
         if written is not None:
             console.print(f"wrote {bundle}, {decimal(written)}", markup=False, soft_wrap=True)
-    if any(o.error is not None for o in outcomes):
+    failed = [(str(o.model), o.error) for o in outcomes if o.error is not None]
+    for model_name, error in failed:
+        print_error(error if model_name in error else f"{model_name}: {error}")
+    if failed:
         raise typer.Exit(1)
 
 
@@ -127,8 +130,8 @@ def start_and_run(model: Path, options: tflgpu.Options) -> Start:
 def _precompile(model: Path, options: tflgpu.Options) -> Outcome:
     try:
         answer = in_own_process(start_and_run, model, options)
-    except (tflgpu.TflgpuError, OSError, ValueError) as error:
-        return Outcome(model, error=str(error))
+    except REPORTED as error:
+        return Outcome(model, error=message_of(error))
     start = answer.value
     outcome = Outcome(
         model,
@@ -147,8 +150,8 @@ def _prove(outcome: Outcome, options: tflgpu.Options) -> Outcome:
     """The outcome with the seconds of a start that may not compile, or with the error that it met."""
     try:
         answer = in_own_process(start_and_run, outcome.model, replace(options, cache="require"))
-    except (tflgpu.TflgpuError, OSError, ValueError) as error:
-        return replace(outcome, error=f"compiled, but cannot be loaded: {error}")
+    except REPORTED as error:
+        return replace(outcome, error=f"compiled, but cannot be loaded: {message_of(error)}")
     return replace(outcome, warm_seconds=answer.value.seconds)
 
 
@@ -156,7 +159,10 @@ def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str]) -> int:
     """Write entries of the cache into a bundle and return its size. Raises OSError."""
     cache = serializer.open_cache(options)
     assert cache is not None
-    return pack(cache, bundle, names)
+    try:
+        return pack(cache, bundle, names)
+    except OSError as error:  # about the file under its temporary name
+        raise OSError(error.errno, error.strerror, str(bundle)) from error
 
 
 def _in_parallel(items: Sequence[T], jobs: int, title: str, work: Callable[[T], Outcome]) -> list[Outcome]:
@@ -202,11 +208,9 @@ def _print(outcomes: Sequence[Outcome]) -> None:
     for o in outcomes:
         for warning in dict.fromkeys(o.warnings):
             console.print(f"{o.model}: warning: {warning}", style="yellow", markup=False, soft_wrap=True)
-    failed = [o for o in outcomes if o.error is not None]
-    for o in failed:
-        console.print(f"{o.model}: {o.error}", style="red", markup=False, soft_wrap=True)
+    failed = sum(o.error is not None for o in outcomes)
     if failed:
-        console.print(f"{len(failed)} of {len(outcomes)} failed", style="bold red")
+        console.print(f"{failed} of {len(outcomes)} failed", style="bold red")
 
 
 def _seconds(value: float | None) -> str:

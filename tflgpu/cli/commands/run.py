@@ -14,7 +14,7 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
-from tflgpu.cli.inputs import read_inputs
+from tflgpu.cli.inputs import naming, read_inputs
 from tflgpu.cli.outputs import (
     Detection,
     Summary,
@@ -71,7 +71,8 @@ def run_model(
         detector = detector_outputs(compiled.report, compiled.outputs)
         if labels and not detector:
             check_labels(labels, names, compiled.outputs)
-        results = compiled.run(arrays)
+        with naming(inputs):
+            results = compiled.run(arrays)
         found = detections([results[name] for name in detector], names, top) if detector else ()
         summaries = [
             summarize(info, results[info.name], names, 0 if info.name in detector else top) for info in compiled.outputs
