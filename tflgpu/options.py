@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from math import isfinite
 from operator import index
-from os import PathLike
-from os.path import expanduser
+from os import PathLike, fspath
 from reprlib import repr as shortened
 from typing import Any, Literal, get_args
 
@@ -247,16 +246,13 @@ def _scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
     return scalings
 
 
-def _places(name: str, value: Any) -> str | tuple[str, ...]:
-    """Paths with the home directory in place of ``~``."""
-
-    def place(given: Any) -> str:
-        path = expanduser(given) if isinstance(given, str | PathLike) else None
-        if not isinstance(path, str):
+def _places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
+    def place(given: Any) -> str | PathLike[str]:
+        if not isinstance(given, str | PathLike):
             raise _mistyped(name, given, "a path")
-        if not path:
+        if not fspath(given):
             raise ValueError(f"Options.{name} is an empty path; '.' is the working directory")
-        return path
+        return given
 
     return place(value) if isinstance(value, str | PathLike) else tuple(map(place, _each(name, value, "paths")))
 

@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tflgpu.artifact.serializer import open_cache
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 OFF = tflgpu.Options(cache="off")
@@ -80,10 +81,11 @@ def test_options_take_numpys_numbers() -> None:
     assert {type(number) for number in numbers} == {int}
 
 
-def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert tflgpu.Options(cache_dir="~/models").cache_dir == "/home/somebody/models"
-    assert tflgpu.Options(cache_dir=[Path("~/models"), "here"]).cache_dir == ("/home/somebody/models", "here")
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache = open_cache(tflgpu.Options(cache_dir=["~/models", Path("~/more")]))
+    assert cache is not None
+    assert [place.path for place in cache.places] == [tmp_path / "models", tmp_path / "more"]
 
 
 @pytest.mark.parametrize(
