@@ -12,7 +12,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.frontend.submodel import is_installed
-from tflgpu.litert.cpu_executor import REFUSALS
 
 
 class LiteRT:
@@ -43,7 +42,7 @@ class LiteRT:
                     else OpResolverType.AUTO,
                 )
                 self._interpreter.allocate_tensors()
-        except REFUSALS as error:
+        except (RuntimeError, ValueError) as error:
             raise ValueError(f"LiteRT cannot run this model: {_in_a_line(error)}") from error
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
@@ -57,7 +56,7 @@ class LiteRT:
             for index, array in zip(self._inputs, inputs, strict=True):
                 self._interpreter.set_tensor(index, array)
             self._interpreter.invoke()
-        except REFUSALS as error:
+        except (RuntimeError, ValueError) as error:
             raise ValueError(f"LiteRT cannot run this model on these inputs: {_in_a_line(error)}") from error
         return [self._interpreter.get_tensor(index) for index in self._outputs]
 

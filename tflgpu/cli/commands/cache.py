@@ -161,7 +161,7 @@ def _listing(findings: Iterable[Finding]) -> Table:
     result = table("kind", "token", "device", "bytes", "last used", "state", right=("token", "bytes", "last used"))
     for f in findings:
         key = f.key or {}
-        facts = (key.get(name, "") for name in ("token", "device"))
+        facts = (str(key.get(name, "")) for name in ("token", "device"))
         result.add_row(
             escape(_kind(f.entry)),
             *map(escape, facts),
