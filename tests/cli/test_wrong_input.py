@@ -164,19 +164,14 @@ def run(folder: Path, command: str) -> tuple[int, str, list[str]]:
     return result.exit_code, result.stderr, [str(folder / printable(name)) for name in names]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=printable)
+@pytest.mark.quick(when=lambda command: command not in SLOW)
+@pytest.mark.parametrize("command", COMMANDS + SLOW, ids=printable)
 def test_wrong_input_is_one_line_that_names_the_file(command: str, folder: Path) -> None:
     code, text, names = run(folder, command)
     *before, error = text.splitlines()
     assert code == 1
     assert error.startswith("error: ") and all(name in text for name in names) and "\x1b" not in text
     assert not before or before[0].startswith("warning: ")
-
-
-@pytest.mark.full("each starts processes")
-@pytest.mark.parametrize("command", SLOW, ids=printable)
-def test_wrong_input_of_processes_is_one_line_that_names_the_file(command: str, folder: Path) -> None:
-    test_wrong_input_is_one_line_that_names_the_file(command, folder)
 
 
 @pytest.mark.parametrize("command", USAGE)
