@@ -18,6 +18,7 @@ from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, us
 from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Array, Graph, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
+from tflgpu.model.mixed_grids import mixture_reasons
 from tflgpu.model.model import FileTensor, Model, Operator
 from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
@@ -189,6 +190,7 @@ class _Lowering:
                 return [f"custom operator {operator.code!r} is known neither to tflgpu nor to LiteRT", *failures]
             return [f"{operator.code} has no kernel for the device"]
         reasons = [*op.obstacles(site), *site_reasons(site, self.missing_types)]
+        reasons = reasons or [*mixture_reasons(operator, self.subgraph.tensors)]
         reasons = reasons or self._emit(operator, op.emit, site)
         if self.checks and not reasons:
             self.graph.add_checks(operator, op.checks, site)

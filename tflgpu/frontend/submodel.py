@@ -32,7 +32,8 @@ def submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[T
     model.signatureDefs, model.metadata = [], []
     if subgraph:
         model.subgraphs[0], model.subgraphs[subgraph] = model.subgraphs[subgraph], model.subgraphs[0]
-    used = {t for o in graph.operators for t in (*o.inputs, *o.outputs)} | {*partition.inputs, *partition.outputs}
+    used = {t for o in graph.operators for side in (o.inputs, o.outputs) if side is not None for t in side}
+    used |= {*partition.inputs, *partition.outputs}
     kept = {graph.tensors[t].buffer for t in used if t >= 0}
     kept |= {t.buffer for g in model.subgraphs if g is not graph for t in g.tensors}
     for i, buffer in enumerate(model.buffers):

@@ -33,15 +33,18 @@ def _option_fields(table: type) -> tuple[tuple[str, str], ...]:
 
 
 def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
-    """The options of builtin operator ``index``; empty if it has no table. Raises ModelError for a wrong one."""
+    """The options of builtin operator ``index``; empty if it has no table, for which LiteRT takes zeros.
+
+    Raises ModelError for a wrong table.
+    """
     expected = options_table(code)
     for which in ("BuiltinOptions", "BuiltinOptions2"):
         number = getattr(operator, f"{which}Type")()
         name = _table_name(which, number)
         if name is None:
             raise ModelError(f"operator {index} {code} has options of unknown type {number}")
-        if name != "NONE":
-            if expected not in (None, name):
+        if name != "NONE" and expected is not None:
+            if name != expected:
                 raise ModelError(f"operator {index} {code} has options of type {name}; {expected} was expected")
             options = getattr(tflite, name)
             table = options()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
 import tflite
+from flatbuffers import number_types
 from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
@@ -98,7 +99,7 @@ class _Reader:
 
     def _code(self, code: Any) -> tuple[str, int, bool]:
         # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one.
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        number = max(_wide_code(code), code.DeprecatedBuiltinCode())
         if number == tflite.BuiltinOperator.CUSTOM:
             return decoded(code.CustomCode()) or "CUSTOM", code.Version(), True
         name = tflite.utils.BUILTIN_OPCODE2NAME.get(number)
@@ -113,8 +114,10 @@ class _Reader:
         operators = tuple(self._operator(i, o, len(tensors)) for i, o in enumerate(self.each(subgraph, "Operators")))
         inputs = _indices(subgraph.InputsAsNumpy(), len(tensors), f"inputs of subgraph {index}")
         outputs = _indices(subgraph.OutputsAsNumpy(), len(tensors), f"outputs of subgraph {index}")
-        given = frozenset(inputs)  # what the file has for an input, the caller replaces
-        tensors = tuple(replace(t, data=None) if t.index in given else t for t in tensors)
+        given = frozenset(inputs)  # what the file or the run before has for an input, the caller replaces
+        if len(given) != len(inputs):
+            raise ModelError(f"subgraph {index} has inputs {list(inputs)}, where one tensor comes twice")
+        tensors = tuple(replace(t, data=None, is_variable=False) if t.index in given else t for t in tensors)
         result = Subgraph(decoded(subgraph.Name()), tensors, operators, inputs, outputs)
         _check_order(index, result)
         return result
@@ -131,6 +134,8 @@ class _Reader:
             )
         if prod(shape) * itemsize(dtype) > MAX_TENSOR_BYTES:
             raise ModelError(f"{where} of shape {list(shape)} would take more than {MAX_TENSOR_BYTES} bytes")
+        if tensor.IsVariable() and dtype not in NUMPY_TYPES:
+            raise ModelError(f"{where} is a variable of element type {dtype}, which holds no numbers")
         if not 0 <= tensor.Buffer() < len(self.buffers):
             raise ModelError(f"{where} refers to buffer {tensor.Buffer()} of {len(self.buffers)}")
         return FileTensor(
@@ -190,7 +195,12 @@ class _Reader:
         names: list[dict[str, int]] = []
         for side in ("Inputs", "Outputs"):
             arguments = {decoded(m.Name()): int(m.TensorIndex()) for m in self.each(signature, side)}
-            _indices(np.array(list(arguments.values()), np.int64), len(subgraphs[index].tensors), f"signature {key!r}")
+            own = getattr(subgraphs[index], side.lower())
+            if strange := sorted({*arguments.values()} - {*own}):
+                raise ModelError(
+                    f"signature {key!r} has tensors {strange} among its {side.lower()}; those of its subgraph are "
+                    f"{list(own)}"
+                )
             names.append(arguments)
         return Signature(key, index, *names)
 
@@ -228,6 +238,8 @@ def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
         return None
     scale, zero_point = tuple(map(float, table.ScaleAsNumpy())), _ints(table.ZeroPointAsNumpy()) or (0,)
     axis = table.QuantizedDimension()
+    if not all(isfinite(s) and s >= 0 for s in scale):
+        raise ModelError(f"{where} has scales {list(scale)[:8]}; finite numbers, none negative, were expected")
     if len(zero_point) == 1:
         zero_point *= len(scale)
     if len(zero_point) != len(scale) or (len(scale) > 1 and not (axis < len(shape) and shape[axis] == len(scale))):
@@ -236,6 +248,12 @@ def _quantization(where: str, table: Any, shape: Shape) -> Quantization | None:
             f"along axis {axis}"
         )
     return Quantization(scale, zero_point, axis)
+
+
+def _wide_code(code: Any) -> int:
+    """The field of 32 bits; the package's accessor gives the other one for all codes that fit that."""
+    place = code._tab.Offset(10)
+    return int(code._tab.Get(number_types.Int32Flags, code._tab.Pos + place)) if place else 0
 
 
 def _ints(array: Any) -> tuple[int, ...]:

@@ -196,7 +196,7 @@ for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
 @declare("SOFTMAX", versions=4, inputs=1)
 def softmax(site: Site, emit: Emitter) -> Tensor:
     x = site.input(0)
-    return emit.node("softmax", [x], x.shape, Softmax(float(site.options.get("beta", 1.0))))
+    return emit.node("softmax", [x], x.shape, Softmax(float(site.options.get("beta", 0.0))))
 
 
 @declare("LOG_SOFTMAX", versions=2, inputs=1)

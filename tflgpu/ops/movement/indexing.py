@@ -124,7 +124,7 @@ def gather_nd(site: Site, emit: Emitter) -> Tensor:
 
 
 def _one_hot_axis(site: Site) -> int | None:
-    return normal_axis(site.options.get("axis", -1), len(site.input(0).shape) + 1)
+    return normal_axis(site.options.get("axis", 0), len(site.input(0).shape) + 1)
 
 
 def _one_hot_reasons(site: Site) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _one_hot_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "depth")
     yield from static(site, 3, "off value")
     if _one_hot_axis(site) is None:
-        yield f"its axis {site.options['axis']} is not an axis of its result"
+        yield f"its axis {site.options.get('axis', 0)} is not an axis of its result"
     depth = site.constant(1)
     if depth is not None and (depth.size != 1 or depth.min() < 0):
         yield f"its depth {depth.tolist()} is not one number from 0 on"

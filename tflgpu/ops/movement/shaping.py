@@ -51,7 +51,7 @@ def _target_shape(site: Site) -> Shape | None:
     None if it is impossible, or computed at run time; one size alone can only be the number of elements.
     """
     x, requested = site.input(0), site.constant(1)
-    if len(site.inputs) > 1 and requested is None:
+    if site.optional(1) is not None and requested is None:
         return (x.size,) if site.input(1).shape == (1,) else None
     wanted = requested.reshape(-1).tolist() if requested is not None else list(site.options.get("new_shape", ()))
     known = prod(d for d in wanted if d != -1)
@@ -66,7 +66,7 @@ def _target_shape(site: Site) -> Shape | None:
 
 def _reshape_reasons(site: Site) -> Iterator[str]:
     shape = _target_shape(site)
-    if shape is None and len(site.inputs) > 1 and site.constant(1) is None:
+    if shape is None and site.optional(1) is not None and site.constant(1) is None:
         yield from static(site, 1, "shape")
     elif shape is None or prod(shape) != site.input(0).size:
         yield f"its input of shape {list(site.input(0).shape)} cannot take the shape that it asks for"
