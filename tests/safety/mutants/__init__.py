@@ -1,0 +1,1 @@
+"""Damaged models, made field by field from sound ones, and what becomes of them."""

@@ -1,0 +1,90 @@
+"""Damaged models: a public error or LiteRT's answer, and nothing else.
+
+``python -m tests.safety.mutants.mutate`` makes as many of them as there is time for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+import pytest
+
+import tflgpu
+from tests.safety.mutants.edits import Edit, Table, edited
+from tests.safety.mutants.mutation import Mutant, mutant
+from tests.safety.mutants.originals import Original, control_flow, network
+from tests.safety.mutants.verdict import Court
+
+MUTANTS = 500
+A_CASE = 25  # mutants
+OPERATOR = "subgraphs[0].operators[0]"
+
+
+@pytest.fixture(scope="module")
+def court() -> Iterator[Court]:
+    with Court() as court:
+        yield court
+
+
+@pytest.mark.quick(when=lambda first: first == 0)
+@pytest.mark.parametrize("first", range(0, MUTANTS, A_CASE))
+def test_mutants(first: int, court: Court) -> None:
+    faults = []
+    for seed in range(first, first + A_CASE):
+        found = mutant(seed, shared=False)
+        verdict = court.judge(found)
+        if verdict.outcome == "fault":
+            faults.append(f"seed {seed}, {found}\n{verdict.cause}\n{verdict.details}")
+    assert not faults, "\n\n".join(faults)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a mutant once brought to light. refusal: what it says; empty if the answer has to be LiteRT's."""
+
+    original: Original
+    edits: Mapping[str, Any]
+    refusal: str = ""
+
+
+FOUND = {
+    "another code of 8 bits": Found(network("neg", 0), {"operatorCodes[0].deprecatedBuiltinCode": 19}),
+    "a code of 32 bits alone": Found(network("mul_alike", 0), {"operatorCodes[0].deprecatedBuiltinCode": 0}),
+    "no options of SOFTMAX": Found(network("softmax", 1), {f"{OPERATOR}.builtinOptions": None}),
+    "foreign options of SOFTMAX": Found(
+        network("softmax", 1),
+        {f"{OPERATOR}.builtinOptions": Table("LocalResponseNormalizationOptions")},
+        "SoftmaxOptions was expected",
+    ),
+    "no options of ONE_HOT": Found(network("one_hot", 2), {f"{OPERATOR}.builtinOptions": None}),
+    "a variable as input": Found(control_flow("boolean_mask"), {"subgraphs[0].tensors[0].isVariable": True}),
+    "a variable of no numbers": Found(
+        control_flow("counter"), {"subgraphs[0].tensors[2].isVariable": True}, "holds no numbers"
+    ),
+    "an input twice": Found(
+        network("add_alike", 0), {"subgraphs[0].inputs": [0, 0, 1]}, "where one tensor comes twice"
+    ),
+    "no list of inputs": Found(network("neg", 0), {f"{OPERATOR}.inputs": None}, "at least 1"),
+    "an infinite scale": Found(
+        network("quantize", 0), {"subgraphs[0].tensors[1].quantization.scale": [float("inf")]}, "finite numbers"
+    ),
+    "floats that become integers": Found(network("dequantize", 0), {"operatorCodes[0].deprecatedBuiltinCode": 19}),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_mutants_found(name: str, court: Court) -> None:
+    found = FOUND[name]
+    edits = tuple(starmap(Edit, found.edits.items()))
+    verdict = court.judge(Mutant(found.original, edits, edited(found.original.data, edits)))
+    assert verdict.outcome == ("refused" if found.refusal else "right"), verdict
+    assert found.refusal in verdict.details
+
+
+def test_a_list_of_inputs_without_the_new_shape() -> None:
+    """LiteRT's own RESHAPE reads the input that is not there."""
+    data = edited(network("reshape", 2).data, [Edit(f"{OPERATOR}.inputs", [0, -1])])
+    assert next(operator.device for operator in tflgpu.inspect(data).operators) == "device"

@@ -1,0 +1,80 @@
+"""How near to LiteRT's answer tflgpu's has to be, and where it need not be near at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.conformance.cases import Array
+from tests.safety.mutants.edits import unpack
+from tflgpu.model.model import Model, Operator, Subgraph
+
+RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}
+MANY_LAYERS = 8  # of integers: each rounds, and the next multiplies what comes of it
+HYBRID = {"BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
+LARGEST = float(np.finfo(np.float32).max)
+TERMS = 256  # of the longest sum, where models are as small as those that are damaged
+
+
+def allowed_error(model: Model, expected: Array, largest: float) -> NDArray[np.float64] | None:
+    """The conformance tolerances, for outputs of any model; None where the bits must be equal.
+
+    largest: finite number in any tensor, which the output may be a small difference of.
+    """
+    quantum = max(_scales(model), default=0.0)
+    if expected.dtype.kind != "f":
+        return np.full(expected.shape, 1.0) if quantum and expected.dtype in (np.int8, np.uint8, np.int16) else None
+    size = np.abs(np.nan_to_num(expected.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0))
+    return 1e-5 * (max(1.0, largest) * TERMS / 64 + size) + 1.01 * quantum
+
+
+def known_difference(data: bytes, model: Model, largest: float) -> str:
+    """Why tflgpu's answer may be another one than LiteRT's; empty if it may not. largest: as for the error."""
+    operators = [operator for graph in model.subgraphs for operator in graph.operators]
+    codes = {operator.code for operator in operators}
+    fused = {o.options.get("fused_activation_function", 0) for o in operators if "LSTM" not in o.code}
+    quantized = any(_scales(model))
+    reasons = {
+        "random numbers": codes & RANDOM,
+        "LiteRT clamps what overflows to the largest number": largest >= LARGEST,
+        "LiteRT leaves a fused TANH or SIGN_BIT out": not fused <= {0, 1, 2, 3},
+        "LiteRT leaves an LSTM's result where it was if it has no activation": any(
+            "LSTM" in o.code and o.options.get("fused_activation_function", 0) == 0 for o in operators
+        ),
+        "LiteRT rounds the inputs of layers with float inputs and integer weights": _is_hybrid(model),
+        "LiteRT's ellipsis stands for at least one axis": any(o.options.get("ellipsis_mask") for o in operators),
+        "LiteRT keeps what the file has for an input": _holds_an_input(data),
+        "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),
+        "the rounding of many quantized layers": quantized and len(operators) >= MANY_LAYERS,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _holds_an_input(data: bytes) -> bool:
+    file = unpack(data)
+    main = file.subgraphs[0]
+    held = (file.buffers[main.tensors[index].buffer].data for index in main.inputs)
+    return any(data is not None and len(data) for data in held)
+
+
+def _is_hybrid(model: Model) -> bool:
+    return any(
+        operator.code in HYBRID and _dtype(graph, operator, 0) == "float32" and _dtype(graph, operator, 1) == "int8"
+        for graph in model.subgraphs
+        for operator in graph.operators
+    )
+
+
+def _dtype(graph: Subgraph, operator: Operator, position: int) -> str:
+    known = len(operator.inputs) > position and operator.inputs[position] >= 0
+    return graph.tensors[operator.inputs[position]].dtype if known else ""
+
+
+def _scales(model: Model) -> Iterator[float]:
+    """Of activations."""
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            if tensor.quantization and tensor.data is None:
+                yield from (abs(scale) for scale in tensor.quantization.scale if np.isfinite(scale))
