@@ -78,6 +78,26 @@ def _options(number: int, table: str) -> Edit:
     return edit
 
 
+def _quantized(scale: float, zero_point: int) -> Edit:
+    def edit(graph: Any) -> None:
+        tensor = graph.tensors[graph.operators[2].outputs[0]]
+        tensor.type, tensor.quantization = schema.TensorType.INT8, schema.QuantizationParametersT()
+        tensor.quantization.scale, tensor.quantization.zeroPoint = [scale], [zero_point]
+
+    return edit
+
+
+def _split(parts: int) -> Edit:
+    """The ADD becomes a SPLIT: the file has no other operator with its code."""
+
+    def edit(graph: Any) -> None:
+        _options(2, "SplitOptions")(graph)
+        graph.operators[2].builtinOptions.numSplits = parts
+        graph.operators[2].opcodeIndex = 6  # which the test adds
+
+    return edit
+
+
 EDITS: dict[str, tuple[Edit, str]] = {
     "absent": (_input(0, 0, -1), "operator 0 COS is not given its input 0, which it needs"),
     "absent later": (_input(2, 1, -1), "operator 2 ADD is not given its input 1"),
@@ -89,6 +109,12 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "intermediate tensors of operator 2",
     ),
     "other options": (_options(3, "AddOptions"), "operator 3 CONV_2D has options of type AddOptions; Conv2DOptions"),
+    "scale of zero": (
+        _quantized(0.0, 0),
+        "tensor . .* is int8 with the scale 0 and the zero point 0; a positive scale",
+    ),
+    "zero point outside": (_quantized(0.5, 1 << 30), "is int8 with the scale 0.5 and the zero point 1073741824"),
+    "more parts": (_split(3), "operator 2 SPLIT has 1 outputs, but its option num_splits is 3"),
     "calls itself": (
         lambda g: setattr(g.operators[1].builtinOptions, "bodySubgraphIndex", 0),
         "subgraph 0, operator 1 WHILE calls subgraph 0, which leads back to itself",
@@ -113,6 +139,8 @@ EDITS: dict[str, tuple[Edit, str]] = {
 def test_contradictions_are_refused(name: str) -> None:
     edit, words = EDITS[name]
     file = unpacked(joined())
+    file.operatorCodes.append(schema.OperatorCodeT())
+    file.operatorCodes[-1].deprecatedBuiltinCode = file.operatorCodes[-1].builtinCode = schema.BuiltinOperator.SPLIT
     edit(file.subgraphs[0])
     with pytest.raises(ModelError, match=words):
         read_model(packed(file))

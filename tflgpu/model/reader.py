@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
+from tflgpu.model.checks.activation_grid import check_grid
 from tflgpu.model.checks.custom_options import check_custom_options
 from tflgpu.model.checks.operator_arity import check_arity
+from tflgpu.model.checks.option_values import check_option_values
 from tflgpu.model.checks.raw_constants import check_raw
 from tflgpu.model.checks.subgraph_calls import check_calls
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
@@ -138,14 +140,18 @@ class _Reader:
             raise ModelError(f"{where} is a variable of element type {dtype}, which holds no numbers")
         if not 0 <= tensor.Buffer() < len(self.buffers):
             raise ModelError(f"{where} refers to buffer {tensor.Buffer()} of {len(self.buffers)}")
+        data = self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity())
+        quantization = _quantization(where, tensor.Quantization(), shape)
+        if data is None:
+            check_grid(where, dtype, quantization)
         return FileTensor(
             index,
             decoded(tensor.Name()),
             shape,
             _ints(tensor.ShapeSignatureAsNumpy()) or shape,
             dtype,
-            self._constant(where, self.buffers[tensor.Buffer()], dtype, shape, tensor.Sparsity()),
-            _quantization(where, tensor.Quantization(), shape),
+            data,
+            quantization,
             tensor.IsVariable(),
         )
 
@@ -175,15 +181,18 @@ class _Reader:
         check_arity(where, code, is_custom, inputs, outputs)
         given = operator.CustomOptionsAsNumpy()
         custom = b"" if isinstance(given, int) else given.tobytes()
+        options = {} if is_custom else read_options(operator, index, code)
         if is_custom:
             check_custom_options(where, code, custom)
+        else:
+            check_option_values(where, code, options, inputs, outputs)
         return Operator(
             index,
             code,
             version,
             inputs,
             outputs,
-            {} if is_custom else read_options(operator, index, code),
+            options,
             is_custom,
             custom,
         )
