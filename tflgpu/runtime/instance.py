@@ -23,6 +23,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import Binaries, build, keep
+from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
@@ -84,7 +85,7 @@ class Instance:
         for number, program in self._programs.items():
             partition, engine = partitions[number], self._engines[number]
             assert isinstance(partition, DevicePartition) and isinstance(engine, Executor)
-            engine.warm_up()
+            interruptible(engine.warm_up)
             clock.lap("build")
             partitions[number] = replace(partition, binaries=keep(program, partition.source, self._session, cache))
             clock.lap("store")

@@ -26,7 +26,7 @@ def size_reasons(site: Site) -> Iterator[str]:
     size, shape = site.constant(1), site.input(0).shape
     if len(shape) != 4:
         yield f"its input has shape {list(shape)}; [batch, height, width, channels] was expected"
-    if size is not None and (size.size != 2 or size.min() < 1):
+    if size is not None and (size.shape != (2,) or size.min() < 1):
         yield f"its size {size.tolist()} is not a height and a width"
     elif size is not None and len(shape) == 4:  # before a table of its rows is made
         yield from storage_reasons("result", (shape[0], int(size[0]), int(size[1]), shape[3]))

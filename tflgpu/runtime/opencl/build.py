@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.cache import Cache, KernelKey, warn_once
+from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program
 from tflgpu.runtime.opencl.session import Session
 
@@ -28,7 +29,7 @@ def build(
         program = _loaded(session, binaries)
         if program is not None:
             return program, binaries
-    return compile_program(session.context, source), ()
+    return interruptible(lambda: compile_program(session.context, source)), ()
 
 
 def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Binaries:

@@ -1,0 +1,30 @@
+"""Calls of a driver that take long, and how Ctrl-C ends the wait for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+NOTE = "The device's compiler cannot be stopped: it goes on in the background, and the process ends after it."
+
+
+def interruptible(call: Callable[[], T]) -> T:
+    """What ``call`` returns or raises.
+
+    Python answers signals in the main thread and between two of its own instructions. So the main thread waits here for
+    another one, which makes the call; Ctrl-C raises KeyboardInterrupt at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compiler")
+    try:
+        answer = pool.submit(call)
+        pool.shutdown(wait=False)
+        return answer.result()
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(NOTE)
+        raise
