@@ -5,6 +5,7 @@ The kernels for GPUs run on the same runtimes: each case takes one family in fp3
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import check
 from tests.quick import on_first_runtime
+from tflgpu.model.writer import ModelBuilder
 
 FAMILIES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "fp16")
@@ -40,3 +42,13 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
         for got, expected in zip(outputs.values(), case.expected, strict=True):
             check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("code", ["SUM", "MEAN"])
+def test_sums_of_few_bits_without_a_scale_are_left_to_litert(code: str, dtype: str) -> None:
+    b = ModelBuilder()
+    output = b.tensor((2,), dtype)
+    b.op(code, [b.input((2, 3), dtype), b.constant(np.array([1], np.int32))], [output], {"keep_dims": False})
+    with pytest.raises(tflgpu.UnsupportedError, match=rf"{code}: input 0 has element type {dtype}; float32 or int32"):
+        tflgpu.compile(b.finish([output]), tflgpu.Options(fallback="forbid"))

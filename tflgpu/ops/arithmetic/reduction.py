@@ -34,6 +34,12 @@ REDUCERS = {
     "REDUCE_ALL": "all",
 }
 
+# The element types of reductions that do not take all numbers. Sums of 8 and 16 bits mean something to LiteRT for
+# quantized numbers only: of others its kernels give the least number, or 0.
+TYPES = dict.fromkeys(("any", "all"), frozenset(("bool",))) | dict.fromkeys(
+    ("sum", "mean"), FLOATS | {"int32", "int64"}
+)
+
 # Results over no elements. As in TFLite, they are never infinite, and means are for floats only.
 OF_NOTHING: dict[str, Callable[[np.dtype[Any]], float]] = {
     "sum": lambda _: 0,
@@ -144,7 +150,7 @@ def reduce_node(
 
 
 for _code, _function in REDUCERS.items():
-    _types = frozenset(("bool",)) if _function in ("any", "all") else NUMBERS
+    _types = TYPES.get(_function, NUMBERS)
     _obstacles = partial(_reasons, function=_function)
     declare(_code, versions=3, inputs=2, integers=(1,), types=_types, reasons=_obstacles)(_reduction(_function))
 
