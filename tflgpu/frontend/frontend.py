@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
@@ -15,7 +15,7 @@ from tflgpu.frontend.partition import Partition, partition
 from tflgpu.frontend.submodel import ADVICE, is_installed
 from tflgpu.graph.layout import Shape
 from tflgpu.litert.trial import Trial
-from tflgpu.model.model import FileTensor, Model, Subgraph
+from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
 from tflgpu.model.reader import Buffer
 from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo
@@ -60,6 +60,8 @@ class Frontend:
 
     def partitions(self) -> tuple[Partition, ...]:
         """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
+        if foreign := tuple(self._foreign()):
+            raise UnsupportedError((*self.lowered.obstacles, *foreign))
         if not self.lowered.obstacles:
             return self.cut()
         if self.lowered.unknown:
@@ -74,6 +76,14 @@ class Frontend:
         if not is_installed():
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
+
+    def _foreign(self) -> Iterator[str]:
+        """Inputs and outputs that callers cannot give or take as arrays. LiteRT's strings can be taken, not given."""
+        sides = (("input", self.entry.inputs, NUMPY_TYPES), ("output", self.entry.outputs, {*NUMPY_TYPES, "string"}))
+        for side, tensors, known in sides:
+            for name, tensor in tensors:
+                if tensor.dtype not in known:
+                    yield f"{side} {name!r} has element type {tensor.dtype}, which numpy's arrays do not have"
 
     @internal_faults("cutting the model into partitions")
     def cut(self) -> tuple[Partition, ...]:

@@ -126,6 +126,7 @@ class _Reader:
 
     def _tensor(self, index: int, tensor: Any) -> FileTensor:
         shape = _ints(tensor.ShapeAsNumpy())
+        signature = _ints(tensor.ShapeSignatureAsNumpy())
         dtype = DTYPES.get(tensor.Type())
         where = f"tensor {index} {decoded(tensor.Name())!r}"
         if dtype is None:
@@ -148,7 +149,7 @@ class _Reader:
             index,
             decoded(tensor.Name()),
             shape,
-            _ints(tensor.ShapeSignatureAsNumpy()) or shape,
+            signature if len(signature) == len(shape) else shape,  # others are damaged, and LiteRT ignores them
             dtype,
             data,
             quantization,

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 # LiteRT's Python types of elements that numpy does not have, or has under another name.
-TYPES: dict[str, Any] = {"bool": np.bool_, "string": np.bytes_, "resource": np.object_, "variant": np.object_}
+TYPES: dict[str, Any] = {
+    "bool": np.bool_,
+    "string": np.bytes_,
+    "resource": np.object_,
+    "variant": np.object_,
+    "int4": np.int8,
+    "bfloat16": np.uint16,  # LiteRT's own interpreter cannot describe these
+}
 
 
 def tensor_details(tensor: FileTensor, shape: Shape | None = None) -> dict[str, Any]:
