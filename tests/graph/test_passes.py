@@ -13,6 +13,7 @@ from tflgpu.passes import PASSES, optimize
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.simplify import simplify
@@ -58,6 +59,7 @@ def test_every_pass_is_tested() -> None:
         slice_concatenations,
         merge_padding,
         fold_affine,
+        keep_given_weights,
         inline_shared_source,
         fuse_elementwise,
         pack_weights,
@@ -241,3 +243,28 @@ def test_constant_weights_and_depthwise_ones_stay() -> None:
     y = m.op("DEPTHWISE_CONV_2D", [x, m.input(1, 3, 3, 7)], (1, 4, 3, 7), depth_multiplier=1, **WINDOW)
     graph = m.graph(y)
     assert kinds(pack_weights(graph)) == kinds(graph)
+
+
+def precise(graph: Graph) -> set[tuple[int, ...]]:
+    return {t.shape for t in keep_given_weights(graph).tensors.values() if t.precise}
+
+
+def test_weights_that_are_inputs_stay_in_float_and_so_do_their_sums() -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    weights = m.transpose(m.input(3, 3, 7, 5), (3, 0, 1, 2))
+    y = m.conv(m.op("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW))
+    assert precise(m.graph(y)) == {(3, 3, 7, 5), (5, 3, 3, 7), (1, 4, 3, 5)}
+
+
+def test_weights_that_a_network_computes_are_stored_like_the_rest_of_it() -> None:
+    m = Model()
+    weights = m.op("ABS", [m.input(5, 3, 3, 7)])
+    assert precise(m.graph(m.op("CONV_2D", [m.input(*IMAGE), weights], (1, 4, 3, 5), **WINDOW))) == set()
+
+
+def test_an_input_that_is_more_than_weights_is_stored_like_others() -> None:
+    m = Model()
+    weights = m.input(5, 3, 3, 7)
+    y = m.op("CONV_2D", [m.input(*IMAGE), weights], (1, 4, 3, 5), **WINDOW)
+    assert precise(m.graph(y, m.op("ABS", [weights]))) == set()

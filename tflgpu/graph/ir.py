@@ -27,6 +27,8 @@ class Tensor:
     """A value of the graph. ``data`` is set for constants, row-major and of ``shape``.
 
     precise: stored in float in every precision, because its values need more digits than half has.
+    scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``.
+    factor: what the numbers in memory have to be multiplied by.
     """
 
     id: TensorId
@@ -35,6 +37,8 @@ class Tensor:
     dtype: str = "float32"
     data: Array | None = field(default=None, compare=False, repr=False)
     precise: bool = False
+    scale: Array | None = field(default=None, compare=False, repr=False)
+    factor: float = 1.0
 
     @property
     def is_constant(self) -> bool:
@@ -212,6 +216,10 @@ def _broken_rules(graph: Graph) -> Iterator[str]:
     for tensor in graph.tensors.values():
         if tensor.data is not None and tensor.data.shape != tensor.shape:
             yield f"constant {tensor} has data of another shape"
+        if tensor.scale is not None and tensor.data is None:
+            yield f"{tensor} has a scale, but is no constant"
+        if tensor.scale is not None and not broadcasts_to(tensor.scale.shape, tensor.shape):
+            yield f"the scale of {tensor} does not broadcast to it"
     for node in graph.nodes:
         missing = [i for i in node.inputs if i not in defined]
         if missing:

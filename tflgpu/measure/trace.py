@@ -88,6 +88,8 @@ def _run_partition(
         storage, tensor = plan.storage[node.output], plan.graph[node.output]
         shape = tensor.shape
         value = elements[: tensor.size].reshape(shape) if storage.linear else unpack(elements, shape)
+        if tensor.factor != 1.0:
+            value = value * np.float32(tensor.factor)
         found.append(Result(tensor.name, node.sources, np.ascontiguousarray(value)))
 
     written = [plan.storage[k.node.output] for k in plan.kernels]

@@ -7,7 +7,7 @@ converted on the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,15 +120,27 @@ def view_dtype(tensor: FileTensor) -> str:
 
 
 def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
-    """``scale * (q - zero_point)`` of a constant, in double; one scale for all, or one for each index of an axis."""
+    """``scale * (q - zero_point)`` of a constant, in double."""
     assert tensor.quantization is not None and tensor.data is not None
-    q, shape = tensor.quantization, [1] * tensor.data.ndim
-    if len(q.scale) > 1:
-        shape[q.axis] = len(q.scale)
-    scale, zero = np.reshape(q.scale, shape), np.reshape(q.zero_point, shape)
     with np.errstate(all="ignore"):  # an extreme scale gives infinities, as in any runtime
-        result: NDArray[Any] = scale * (tensor.data.astype(np.float64) - zero)
+        zero = _along_axis(tensor, tensor.quantization.zero_point)
+        result: NDArray[Any] = scale_of(tensor) * (tensor.data.astype(np.float64) - zero)
         return result.astype(np.float32)
+
+
+def scale_of(tensor: FileTensor) -> NDArray[np.float64]:
+    """The scale of a constant, or one for each index of an axis, in a form that broadcasts to it."""
+    assert tensor.quantization is not None
+    return _along_axis(tensor, tensor.quantization.scale).astype(np.float64)
+
+
+def _along_axis(tensor: FileTensor, numbers: Sequence[float]) -> NDArray[Any]:
+    """One number for the whole of a constant, or one for each index of the axis that its quantization has."""
+    assert tensor.quantization is not None
+    shape = [1] * len(tensor.shape)
+    if len(numbers) > 1:
+        shape[tensor.quantization.axis] = len(numbers)
+    return np.reshape(numbers, shape)
 
 
 def grid_of(tensor: FileTensor) -> Grid:
@@ -173,6 +185,17 @@ def simulate_op(grid: Grid) -> EpilogueOp:
     return EpilogueOp("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))
 
 
+def requantize_op(source: Grid, grid: Grid) -> EpilogueOp:
+    """From the numbers of one grid to the nearest ones of another, as exactly as integers would do it."""
+    with np.errstate(all="ignore"):
+        ratio = np.float64(source.scale) / grid.scale
+        first = np.float32(ratio)
+    if not np.isfinite(first):
+        return simulate_op(grid)
+    parameters = (grid.scale, grid.zero, *grid.limits, source.scale, float(first), float(ratio - first))
+    return EpilogueOp("requantize", (Value(0),), parameters)
+
+
 def clamp_op(grid: Grid) -> EpilogueOp:
     """From real numbers to the nearest ones within the range of the grid, without rounding."""
     return EpilogueOp("clamp", (Value(0),), grid.range)
@@ -185,6 +208,10 @@ def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor
     """
     if not is_quantized(result):
         return None
-    if simulate:
-        return None if operator.code in KEEPS_QUANTA else simulate_op(grid_of(result))
-    return clamp_op(grid_of(result)) if clamps(operator, inputs, result) else None
+    grid = grid_of(result)
+    if not simulate:
+        return clamp_op(grid) if clamps(operator, inputs, result) else None
+    if operator.code in KEEPS_QUANTA:
+        return None
+    sources = [grid_of(t) for t in inputs if is_quantized(t)] if operator.code == "QUANTIZE" else []
+    return requantize_op(sources[0], grid) if sources else simulate_op(grid)

@@ -56,6 +56,16 @@ def _simulate(x: Array, scale: float, zero: float, low: float, high: float) -> A
     return scale * (_quantize(x, scale, zero, low, high) - zero)
 
 
+def _requantize(
+    x: Array, scale: float, zero: float, low: float, high: float, source: float, ratio: float, rest: float
+) -> Array:
+    """A multiple of ``source`` as the nearest value that a tensor with ``scale`` can hold.
+
+    ratio, rest: floats whose sum is ``source / scale`` with twice their digits.
+    """
+    return scale * (np.clip(half_away(half_away(x / source) * (ratio + rest)) + zero, low, high) - zero)
+
+
 def _elu(x: Array) -> Array:
     return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
 
@@ -205,6 +215,7 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "dequantize": EpilogueFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
     "quantize": EpilogueFunction(_quantize, False, "int"),
     "simulate": EpilogueFunction(_simulate, False),
+    "requantize": EpilogueFunction(_requantize, False),
 }
 
 # In what numpy computes for vectors on the device: floats in double, integers with the wrap-around of their vectors.

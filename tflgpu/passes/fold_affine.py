@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Tensor, Value, joint_sources
-from tflgpu.ops.image.convolution import Convolution, Depthwise, TransposeConvolution
-
-_CHANNEL_AXIS = {Convolution: 0, TransposeConvolution: 0, Depthwise: 3}
+from tflgpu.ops.image.convolution import output_channel_axis
 
 
 def fold_affine(graph: Graph) -> Graph:
@@ -23,7 +21,7 @@ def fold_affine(graph: Graph) -> Graph:
         change = _channel_change(graph, reader)
         if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.epilogue:
             continue
-        axis = 0 if producer.kind == "fully_connected" else _CHANNEL_AXIS.get(type(producer.attributes))
+        axis = output_channel_axis(producer)
         weights = _data(graph, tensors, producer.inputs[1]) if axis is not None else None
         if axis is None or weights is None:
             continue

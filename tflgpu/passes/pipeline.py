@@ -11,6 +11,7 @@ from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.simplify import simplify
@@ -29,6 +30,7 @@ PASSES: Mapping[str, Pass] = {
     "fold_affine": fold_affine,
     "inline_shared_source": inline_shared_source,
     "fuse": fuse_elementwise,
+    "keep_given_weights": keep_given_weights,
     "pack_weights": pack_weights,
 }
 

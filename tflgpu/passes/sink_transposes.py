@@ -106,7 +106,8 @@ class _Sinking:
         if value.data is None:
             return None
         data = value.data.reshape((1,) * (len(order) - value.data.ndim) + value.shape).transpose(_inverse(order))
-        constant = replace(value, id=next(self._fresh), shape=data.shape, data=np.ascontiguousarray(data))
+        data = np.ascontiguousarray(data)
+        constant = replace(value, id=next(self._fresh), shape=data.shape, data=data, scale=None)
         self._tensors[constant.id] = constant
         return constant.id
 

@@ -115,7 +115,7 @@ def _tensors(graph: Graph, pieces: Pieces, fresh: Iterator[TensorId], new: list[
         if piece.size != tensor.shape[pieces.axis]:
             assert tensor.data is not None
             data = tensor.data.take(range(piece.start, piece.start + piece.size), pieces.axis)
-            tensor = replace(tensor, id=next(fresh), shape=data.shape, data=data)
+            tensor = replace(tensor, id=next(fresh), shape=data.shape, data=data, scale=None)
             new.append(tensor)
         result.append(tensor)
     return result

@@ -16,6 +16,7 @@ from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
+from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.target import Target, VectorType
 
 
@@ -24,7 +25,8 @@ def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> 
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' tile configurations."""
     graph = add_conversions(graph)
     storage = storages(graph, target)
-    graph = eliminate_concatenations(fuse_nodes(graph, storage, target), storage)
+    graph = make_numbers_whole(fuse_nodes(graph, storage, target), storage, target)
+    graph = eliminate_concatenations(graph, storage)
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
     kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.declaration import Emitter, Site, declare, numbers, static
@@ -44,6 +44,16 @@ class TransposeConvolution:
     """
 
     window: Window
+
+
+def output_channel_axis(node: Node) -> int | None:
+    """The axis of the weights along which the output channels of a convolution lie; None for all other nodes."""
+    match node.attributes:
+        case Convolution() | TransposeConvolution():
+            return 0
+        case Depthwise():
+            return 3
+    return 0 if node.kind == "fully_connected" else None
 
 
 def bias_reasons(site: Site, index: int, channels: int) -> Iterator[str]:

@@ -1,0 +1,115 @@
+"""Half precision holds the integers of an 8-bit quantized model exactly, but rounds the numbers that they stand for.
+
+So weights, and activations that only convolutions read, are stored as these integers, and a convolution multiplies its
+sum by their scale. A power of two stays with the integers, so that sums have about the size that they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value
+from tflgpu.kernels.kernel import Storage
+from tflgpu.ops.image.convolution import output_channel_axis
+from tflgpu.target import Target
+
+# Powers of two of which half precision holds every multiple by the difference of two 8-bit integers.
+LEAST_EXPONENT, GREATEST_EXPONENT = -24, 8
+
+ROUNDING = ("dequantize", "requantize", "simulate")  # epilogue ops whose results are multiples of their first parameter
+
+
+def make_numbers_whole(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """Where weights are stored in half: ``conv(x, scale * q, bias)`` becomes ``conv(x, q, bias / scale) * scale``.
+
+    storage: of every activation. One that is stored without its scale has that as its ``factor``.
+    """
+    return _WholeNumbers(graph, storage).run() if target.storage == "half" else graph
+
+
+def _factor_of(scale: Array) -> Array:
+    """The number from 1 to 2 that makes a scale of a power of two; 1 if half precision cannot hold its multiples."""
+    fraction, exponent = np.frexp(scale)
+    return np.where((scale > 0) & (exponent > LEAST_EXPONENT) & (exponent <= GREATEST_EXPONENT + 1), 2 * fraction, 1.0)
+
+
+class _WholeNumbers:
+    def __init__(self, graph: Graph, storage: Mapping[TensorId, Storage]) -> None:
+        self._graph = graph
+        self._storage = storage
+        self._fresh = graph.fresh_ids()
+        self._tensors: list[Tensor] = []
+        self._factors: dict[TensorId, float] = {}  # of activations; of none that is stored as it is
+
+    def run(self) -> Graph:
+        with np.errstate(all="ignore"):  # scales may be anything; those that half cannot hold change nothing
+            nodes = [self._divided(self._multiplied(node)) for node in self._graph.nodes]
+        return self._graph.with_nodes(nodes, self._tensors)
+
+    def _divided(self, node: Node) -> Node:
+        """The node, which stores its result without the factor of its scale, if that can be."""
+        last = len(node.epilogue)
+        if not last or node.epilogue[-1].function not in ROUNDING or not self._is_for_sums(node.output):
+            return node
+        factor = float(_factor_of(np.float64(node.epilogue[-1].parameters[0])))
+        self._factors[node.output] = factor
+        self._tensors.append(replace(self._graph[node.output], factor=factor))
+        return replace(node, epilogue=(*node.epilogue, EpilogueOp("mul", (Value(last),), (1 / factor,))))
+
+    def _is_for_sums(self, tensor: TensorId) -> bool:
+        """Whether a tensor is stored in half, and only as the image of convolutions."""
+        readers = self._graph.consumers.get(tensor, ())
+        return (
+            self._storage[tensor].type == "half"
+            and tensor not in self._graph.wanted
+            and all(self._sums(n) and tensor not in n.inputs[1:] and 0 not in n.epilogue_inputs for n in readers)
+        )
+
+    def _sums(self, node: Node) -> bool:
+        """Whether a node is a convolution whose weights are stored in half."""
+        precise = any(self._graph[t].precise for t in (*node.inputs, node.output))
+        return output_channel_axis(node) is not None and not precise
+
+    def _multiplied(self, node: Node) -> Node:
+        """The node, which multiplies its sum by the factors of its image and its weights, if it is a convolution."""
+        if not self._sums(node):
+            return node
+        weights, factor = self._without_factor(node)
+        factor = factor * self._factors.get(node.inputs[0], 1.0)
+        if np.all(factor == 1.0):
+            return node
+        inputs = [*node.inputs, self._constant(factor)]
+        if weights is not None:
+            inputs[1] = self._constant(weights)
+        if len(node.inputs) > 2 and 2 not in node.epilogue_inputs:
+            bias = self._graph.constant(node.inputs[2])
+            assert bias is not None, "a bias that is no constant belongs into the epilogue"
+            inputs[2] = self._constant(bias.reshape(-1) / factor)
+
+        def behind(operand: Operand) -> Operand:
+            return Value(operand.index + 1) if isinstance(operand, Value) else operand
+
+        product = EpilogueOp("mul", (Value(0), Input(len(node.inputs))))
+        return replace(node, inputs=tuple(inputs), epilogue=(product, *(op.moved(behind) for op in node.epilogue)))
+
+    def _without_factor(self, node: Node) -> tuple[Array | None, Array]:
+        """Whole weights, None if there are none, and what each output channel of them is to be multiplied by."""
+        weights, axis = self._graph[node.inputs[1]], output_channel_axis(node)
+        channels = np.ones(self._graph[node.output].shape[-1])
+        if weights.data is None or weights.scale is None or axis is None:
+            return None, channels
+        factor = _factor_of(weights.scale)
+        if factor.size not in (1, factor.shape[axis]):
+            return None, channels
+        numbers = np.where(
+            factor == 1.0, weights.data, np.rint(weights.data / weights.scale) * (weights.scale / factor)
+        )
+        return numbers, channels * factor.reshape(-1)
+
+    def _constant(self, data: Array) -> TensorId:
+        tensor = Tensor(next(self._fresh), "", data.shape, "float32", data.astype(np.float32))
+        self._tensors.append(tensor)
+        return tensor.id
