@@ -89,7 +89,7 @@ def _run_partition(
         shape = tensor.shape
         value = elements[: tensor.size].reshape(shape) if storage.linear else unpack(elements, shape)
         if tensor.factor != 1.0:
-            value = value * np.float32(tensor.factor)
+            value = np.multiply(value, tensor.factor, dtype=np.float32)
         found.append(Result(tensor.name, node.sources, np.ascontiguousarray(value)))
 
     written = [plan.storage[k.node.output] for k in plan.kernels]

@@ -54,7 +54,7 @@ class _WholeNumbers:
         last = len(node.epilogue)
         if not last or node.epilogue[-1].function not in ROUNDING or not self._is_for_sums(node.output):
             return node
-        factor = float(_factor_of(np.float64(node.epilogue[-1].parameters[0])))
+        factor = float(_factor_of(np.array(node.epilogue[-1].parameters[0])))
         self._factors[node.output] = factor
         self._tensors.append(replace(self._graph[node.output], factor=factor))
         return replace(node, epilogue=(*node.epilogue, EpilogueOp("mul", (Value(last),), (1 / factor,))))
@@ -104,10 +104,8 @@ class _WholeNumbers:
         factor = _factor_of(weights.scale)
         if factor.size not in (1, factor.shape[axis]):
             return None, channels
-        numbers = np.where(
-            factor == 1.0, weights.data, np.rint(weights.data / weights.scale) * (weights.scale / factor)
-        )
-        return numbers, channels * factor.reshape(-1)
+        whole = np.rint(weights.data / weights.scale) * (weights.scale / factor)
+        return np.where(factor == 1.0, weights.data, whole), channels * factor.reshape(-1)
 
     def _constant(self, data: Array) -> TensorId:
         tensor = Tensor(next(self._fresh), "", data.shape, "float32", data.astype(np.float32))
