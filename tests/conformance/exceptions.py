@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,10 +44,15 @@ class Key(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is to be seen, and what it comes from."""
+    """What is to be seen, and what it comes from.
+
+    error, recorded_error: how far a wrong answer and the recorded output are from double precision, where known.
+    """
 
     outcome: Verdict
     reason: str
+    error: str = ""
+    recorded_error: str = ""
     cause: str = ""
 
 
@@ -104,7 +109,7 @@ def _summarized(results: Results) -> Iterator[tuple[Key, Row]]:
         if outcome.verdict != "pass":
             chosen.add(next(key for key in Key.of(*job).widened() if _alike(key, groups[key])))
     for key in chosen:
-        yield key, Row(groups[key][0].verdict, _reason(groups[key]))
+        yield key, Row(groups[key][0].verdict, _reason(groups[key]), *_errors(groups[key]))
 
 
 def _alike(key: Key, outcomes: Iterable[Outcome]) -> bool:
@@ -118,6 +123,14 @@ def _reason(outcomes: Iterable[Outcome]) -> str:
     lines = dict.fromkeys(line.strip() for outcome in outcomes for line in outcome.reason.splitlines())
     text = " | ".join(lines)
     return text if len(text) <= REASON_LENGTH else text[: REASON_LENGTH - 3] + "..."
+
+
+def _errors(outcomes: Sequence[Outcome]) -> tuple[str, str]:
+    """The largest ones, of the answers and of the recorded outputs; nothing if any is unknown."""
+    known = [outcome.errors for outcome in outcomes if outcome.errors is not None]
+    if len(known) < len(outcomes):
+        return "", ""
+    return f"{max(e.got for e in known):.2g}", f"{max(e.recorded for e in known):.2g}"
 
 
 def _verdict(text: str) -> Verdict:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from rich import box
 from rich.console import Console
@@ -90,11 +91,11 @@ def _slowest(results: Results) -> Table:
     return table
 
 
-def _failures(results: Results) -> list[dict[str, str | float]]:
+def _failures(results: Results) -> list[dict[str, Any]]:
     return [_failure(entry, precision, o) for (entry, precision), o in results.items() if o.verdict != "pass"]
 
 
-def _failure(entry: Entry, precision: Precision, outcome: Outcome) -> dict[str, str | float]:
+def _failure(entry: Entry, precision: Precision, outcome: Outcome) -> dict[str, Any]:
     return {
         "zip": entry.zip,
         "case_id": entry.id,
@@ -103,6 +104,7 @@ def _failure(entry: Entry, precision: Precision, outcome: Outcome) -> dict[str, 
         "outcome": outcome.verdict,
         "reason": outcome.reason,
         "seconds": round(outcome.seconds, 3),
+        **({"errors": asdict(outcome.errors)} if outcome.errors else {}),
     }
 
 

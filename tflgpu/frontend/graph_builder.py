@@ -99,4 +99,8 @@ class GraphBuilder:
     def written(self, output: Tensor) -> Tensor:
         """``output`` as an output of the graph: a node writes it, even if its value is known."""
         value = self.tensors[output.id]
-        return self.add_map(value, replace(value, id=next(self.ids), data=None, scale=None)) if value.is_constant else value
+        return (
+            self.add_map(value, replace(value, id=next(self.ids), data=None, scale=None))
+            if value.is_constant
+            else value
+        )
