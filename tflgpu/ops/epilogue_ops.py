@@ -51,9 +51,9 @@ def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> A
     return q
 
 
-def _simulate(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
-    """The nearest value that a quantized tensor can hold: quantize and dequantize."""
-    return scale * (_quantize(x, scale, zero, low, high) - zero)
+def _simulate(x: Array, scale: float, zero: float, low: float, high: float, divisor: float | None = None) -> Array:
+    """The nearest value that a quantized tensor can hold: quantize and dequantize, perhaps from another scale."""
+    return scale * (_quantize(x, divisor or scale, zero, low, high) - zero)
 
 
 def _requantize(

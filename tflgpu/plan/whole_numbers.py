@@ -20,6 +20,7 @@ from tflgpu.target import Target
 LEAST_EXPONENT, GREATEST_EXPONENT = -24, 8
 
 ROUNDING = ("dequantize", "requantize", "simulate")  # epilogue ops whose results are multiples of their first parameter
+ACTIVATIONS = {"relu": (0.0, None), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}  # their ranges
 
 
 def make_numbers_whole(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
@@ -34,6 +35,32 @@ def _factor_of(scale: Array) -> Array:
     """The number from 1 to 2 that makes a scale of a power of two; 1 if half precision cannot hold its multiples."""
     fraction, exponent = np.frexp(scale)
     return np.where((scale > 0) & (exponent > LEAST_EXPONENT) & (exponent <= GREATEST_EXPONENT + 1), 2 * fraction, 1.0)
+
+
+def _without_division(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
+    """An epilogue that need not divide by the scale of the grid that it rounds to, if value 0 is divided by it before.
+
+    Also that scale; 1 and the same epilogue if it does more than round, perhaps behind an activation.
+    """
+    place = next((k for k, op in enumerate(epilogue) if op.function == "simulate"), None)
+    if place is None:
+        return epilogue, 1.0
+    before, rounding, after = epilogue[:place], epilogue[place], epilogue[place + 1 :]
+    scale = rounding.parameters[0]
+    in_turn = all(op.operands == (Value(k),) for k, op in enumerate((*before, rounding)))
+    read_again = any(isinstance(o, Value) and o.index <= place for op in after for o in op.operands)
+    if not in_turn or read_again or not np.finfo(np.float32).tiny <= scale < np.inf:
+        return epilogue, 1.0
+    if any(op.function not in ACTIVATIONS for op in before):
+        return epilogue, 1.0
+    rounding = replace(rounding, parameters=(*rounding.parameters, 1.0))
+    return (*(_divided_activation(op, scale) for op in before), rounding, *after), scale
+
+
+def _divided_activation(op: EpilogueOp, divisor: float) -> EpilogueOp:
+    """The activation for operands that are divided by a number."""
+    low, high = ACTIVATIONS[op.function]
+    return op if high is None else replace(op, function="clamp", parameters=(low / divisor, high / divisor))
 
 
 class _WholeNumbers:
@@ -51,13 +78,17 @@ class _WholeNumbers:
 
     def _divided(self, node: Node) -> Node:
         """The node, which stores its result without the factor of its scale, if that can be."""
-        last = len(node.epilogue)
-        if not last or node.epilogue[-1].function not in ROUNDING or not self._is_for_sums(node.output):
+        if not node.epilogue or node.epilogue[-1].function not in ROUNDING or not self._is_for_sums(node.output):
             return node
-        factor = float(_factor_of(np.array(node.epilogue[-1].parameters[0])))
+        last = node.epilogue[-1]
+        scale, *others = last.parameters
+        factor = _factor_of(np.array(scale)).item()
         self._factors[node.output] = factor
         self._tensors.append(replace(self._graph[node.output], factor=factor))
-        return replace(node, epilogue=(*node.epilogue, EpilogueOp("mul", (Value(last),), (1 / factor,))))
+        divisor = (scale,) if last.function == "simulate" and len(others) == 3 else ()
+        return replace(
+            node, epilogue=(*node.epilogue[:-1], replace(last, parameters=(scale / factor, *others, *divisor)))
+        )
 
     def _is_for_sums(self, tensor: TensorId) -> bool:
         """Whether a tensor is stored in half, and only as the image of convolutions."""
@@ -81,7 +112,8 @@ class _WholeNumbers:
         factor = factor * self._factors.get(node.inputs[0], 1.0)
         if np.all(factor == 1.0):
             return node
-        inputs = [*node.inputs, self._constant(factor)]
+        epilogue, divisor = _without_division(node.epilogue)
+        inputs = [*node.inputs, self._constant(factor / divisor)]
         if weights is not None:
             inputs[1] = self._constant(weights)
         if len(node.inputs) > 2 and 2 not in node.epilogue_inputs:
@@ -93,7 +125,7 @@ class _WholeNumbers:
             return Value(operand.index + 1) if isinstance(operand, Value) else operand
 
         product = EpilogueOp("mul", (Value(0), Input(len(node.inputs))))
-        return replace(node, inputs=tuple(inputs), epilogue=(product, *(op.moved(behind) for op in node.epilogue)))
+        return replace(node, inputs=tuple(inputs), epilogue=(product, *(op.moved(behind) for op in epilogue)))
 
     def _without_factor(self, node: Node) -> tuple[Array | None, Array]:
         """Whole weights, None if there are none, and what each output channel of them is to be multiplied by."""
