@@ -171,5 +171,5 @@ class _Destination:
 def _pointer(argument: Argument) -> str:
     qualifier = "" if argument.written else "const "
     # Constants never alias anything. Activations may: a kernel can write its result over an operand.
-    restrict = "restrict " if argument.data is not None else ""
+    restrict = "restrict " if argument.data is not None and argument.restrict else ""
     return f"__global {qualifier}{argument.type} *{restrict}"

@@ -44,13 +44,17 @@ class Storage:
 
 @dataclass(frozen=True)
 class Argument:
-    """One pointer argument: an activation by tensor id, or a constant by its packed elements."""
+    """One pointer argument: an activation by tensor id, or a constant by its packed elements.
+
+    restrict: of a constant, whether compilers are told that nothing overwrites it.
+    """
 
     name: str
     type: ElementType
     tensor: TensorId | None = None
     data: Array | None = field(default=None, compare=False, repr=False)
     written: bool = False
+    restrict: bool = True
 
     @property
     def bytes(self) -> int:
