@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interpreter": GRAPH | {"api", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
-    | {"__init__", "api", "artifact", "codegen", "compiler", "frontend", "measure", "report", "runtime"},
+    | {"__init__", "api", "artifact", "codegen", "compiler", "frontend", "litert", "measure", "report", "runtime"},
     "__main__": {"cli"},
 }
 

@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.litert import cpu_executor, trial
 from tflgpu.litert.piece import Piece, try_piece
 from tflgpu.litert.trial import RefusedError, Trial
@@ -125,3 +126,8 @@ def test_the_process_imports_nothing_of_tflgpu() -> None:
     imported = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     imported += [alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names]
     assert not [name for name in imported if name and name.startswith("tflgpu")]
+
+
+def test_a_comparison_survives_a_crash() -> None:
+    with pytest.raises(ValueError, match=r"LiteRT cannot run this model: crashed \(SIG"):
+        LiteRT(crashing(1).model, None)

@@ -12,6 +12,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.frontend.submodel import is_installed
+from tflgpu.litert.trial import DiedError, Trial
+
+SECONDS = 600.0  # for the first run; the whole of a large model takes many
 
 
 class LiteRT:
@@ -31,7 +34,11 @@ class LiteRT:
         self.version = version("ai-edge-litert")
         self.name = f"LiteRT {self.version} CPU"
         self.threads = threads
+        self._model: bytes | None = model  # until it has run
+        # A process of its own, so that a model that LiteRT does not survive costs its comparison only.
+        self._trial = Trial(SECONDS)
         try:
+            self._trial.ask("prepare", model)
             with _quiet():
                 self._interpreter: Any = Interpreter(
                     model_content=model,
@@ -42,7 +49,7 @@ class LiteRT:
                     else OpResolverType.AUTO,
                 )
                 self._interpreter.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, DiedError) as error:
             raise ValueError(f"LiteRT cannot run this model: {_in_a_line(error)}") from error
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
@@ -53,10 +60,14 @@ class LiteRT:
         Raises ValueError if an operator does not accept its inputs (an index out of range).
         """
         try:
+            if self._model is not None:
+                with self._trial:
+                    self._trial.ask("run", self._model, inputs)
+                self._model = None
             for index, array in zip(self._inputs, inputs, strict=True):
                 self._interpreter.set_tensor(index, array)
             self._interpreter.invoke()
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, DiedError) as error:
             raise ValueError(f"LiteRT cannot run this model on these inputs: {_in_a_line(error)}") from error
         return [self._interpreter.get_tensor(index) for index in self._outputs]
 
