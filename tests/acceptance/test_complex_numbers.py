@@ -1,0 +1,69 @@
+"""Complex tensors, as in front ends of audio models: LiteRT computes them, the rest is the device's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import Options
+
+pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+
+FRAMES, LENGTH = 3, 16
+PARTS = {"COMPLEX_ABS": np.abs, "REAL": np.real, "IMAG": np.imag}
+
+
+def add_parts(builder: ModelBuilder, numbers: int, shape: tuple[int, ...]) -> list[int]:
+    """The squares of what the operators of ``PARTS`` give."""
+    outputs = []
+    for code in PARTS:
+        part, square = builder.tensor(shape), builder.tensor(shape, name=code)
+        builder.op(code, [numbers], [part])
+        builder.op("SQUARE", [part], [square])
+        outputs.append(square)
+    return outputs
+
+
+def spectrogram() -> bytes:
+    builder = ModelBuilder()
+    frames = builder.input((1, FRAMES, 1, LENGTH))
+    windowed = builder.tensor((1, FRAMES, 1, LENGTH))
+    window = builder.constant(np.hanning(LENGTH).astype(np.float32))
+    builder.op("MUL", [frames, window], [windowed], {"fused_activation_function": "NONE"})
+    shape = (1, FRAMES, 1, LENGTH // 2 + 1)
+    numbers = builder.tensor(shape, "complex64", name="numbers")
+    builder.op("RFFT2D", [windowed, builder.constant(np.array([1, LENGTH], np.int32))], [numbers])
+    return builder.finish([*add_parts(builder, numbers, shape), numbers])
+
+
+@pytest.mark.parametrize("through_interpreter", [False, True])
+def test_spectrograms(through_interpreter: bool, device_name: str) -> None:
+    x = np.random.default_rng(0).normal(size=(1, FRAMES, 1, LENGTH)).astype(np.float32)
+    numbers = np.fft.rfft(x.astype(np.float64) * np.hanning(LENGTH))
+    options = Options(precision="fp32", device=device_name)
+    if through_interpreter:
+        interpreter = tflgpu.Interpreter(model_content=spectrogram(), options=options)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+        interpreter.invoke()
+        got = {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
+    else:
+        got = tflgpu.compile(spectrogram(), options).run(x)
+    assert got["numbers"].dtype == np.complex64
+    np.testing.assert_allclose(got["numbers"], numbers, atol=1e-5)
+    for code, part in PARTS.items():
+        np.testing.assert_allclose(got[code], part(numbers) ** 2, rtol=1e-4, atol=1e-5)
+
+
+def test_complex_inputs(device_name: str) -> None:
+    builder = ModelBuilder()
+    numbers = builder.input((3, 5), "complex64")
+    model = tflgpu.compile(
+        builder.finish(add_parts(builder, numbers, (3, 5))), Options(precision="fp32", device=device_name)
+    )
+    given = np.array([3 + 4j, -1 - 1j, 2j] * 5, np.complex64).reshape(3, 5)
+    got = model.run(given)
+    for code, part in PARTS.items():
+        np.testing.assert_allclose(got[code], part(given) ** 2, rtol=1e-6)
