@@ -94,6 +94,8 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
     interpreter.allocate_tensors()
 
     def shape(detail: Mapping[str, Any]) -> list[int] | None:
+        if 0 in detail["shape"]:  # no memory, whether it is known or not
+            return None
         try:
             interpreter.get_tensor(detail["index"])
         except REFUSALS:  # no memory yet: LiteRT waits for a run to decide it

@@ -68,6 +68,10 @@ FOUND = {
     ),
     "no list of inputs": Found(network("neg", 0), {f"{OPERATOR}.inputs": None}, "at least 1"),
     "no new shape": Found(network("reshape", 2), {f"{OPERATOR}.inputs": [0, -1]}, "not given its input 1"),
+    "indices of another type": Found(
+        network("arg_max", 1), {f"{OPERATOR}.builtinOptions.outputType": 4}, "declares int32"
+    ),
+    "an empty result that is not": Found(control_flow("computed_bounds"), {"subgraphs[0].tensors[12].shape": [0]}),
     "an infinite scale": Found(
         network("quantize", 0), {"subgraphs[0].tensors[1].quantization.scale": [float("inf")]}, "finite numbers"
     ),

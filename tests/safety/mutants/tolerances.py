@@ -13,6 +13,7 @@ from tflgpu.model.model import Model, Operator, Subgraph
 
 RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}
 MANY_LAYERS = 8  # of integers: each rounds, and the next multiplies what comes of it
+EXP_SCALE = 88 / 2**15  # of 16 bits: e**88 is near the largest number
 HYBRID = {"BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
 LARGEST = float(np.finfo(np.float32).max)
 TERMS = 256  # of the longest sum, where models are as small as those that are damaged
@@ -46,6 +47,8 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         "LiteRT rounds the inputs of layers with float inputs and integer weights": _is_hybrid(model),
         "LiteRT's ellipsis stands for at least one axis": any(o.options.get("ellipsis_mask") for o in operators),
         "LiteRT keeps what the file has for an input": _holds_an_input(data),
+        "LiteRT's table of EXP holds no numbers where they overflow": "EXP" in codes
+        and max(_scales(model), default=0) > EXP_SCALE,
         "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),
         "the rounding of many quantized layers": quantized and len(operators) >= MANY_LAYERS,
     }

@@ -12,6 +12,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Tensor, Value
 from tflgpu.graph.layout import Shape
+from tflgpu.model.model import DTYPES
 from tflgpu.ops.declaration import FLOATS, NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.movement.shaping import reshape_node
 
@@ -168,7 +169,14 @@ def single_axis_reasons(site: Site) -> Iterator[str]:
         yield f"its axis is no axis of its input {list(site.input(0).shape)}"
 
 
+def _index_type(site: Site) -> str | None:
+    """LiteRT goes by the option, not by what the file declares of the result."""
+    return DTYPES.get(site.options.get("output_type", 0))
+
+
 def _arg_extreme_reasons(site: Site) -> Iterator[str]:
+    if _index_type(site) not in ("int32", "int64"):
+        yield "its result is neither int32 nor int64"
     yield from single_axis_reasons(site)
     axis = single_axis(site) if site.constant(1) is not None else None
     if axis is not None and site.input(0).shape[axis] == 0:
@@ -182,11 +190,10 @@ def widened(dtype: str) -> tuple[EpilogueOp, ...]:
 
 def _arg_extreme(greatest: bool) -> Emit:
     def emit_arg_extreme(site: Site, emit: Emitter) -> Tensor:
-        x, axis = site.input(0), single_axis(site)
-        assert axis is not None
+        x, axis, dtype = site.input(0), single_axis(site), _index_type(site)
+        assert axis is not None and dtype is not None
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         attributes = ArgExtreme(axis, greatest)
-        dtype = site.output_types[0]
         y = emit.node("arg_extreme", [x], (*before, 1, *after), attributes, widened(dtype), dtype)
         return reshape_node(emit, y, before + after)
 
