@@ -61,6 +61,8 @@ class Variables:
         variable = self.known.get(key)
         if variable is None:
             return f"it reads variable {decoded(key[1])!r}, which no CALL_ONCE initializes"
+        if -1 not in target.signature and target.shape != variable.shape:  # LiteRT keeps the file's
+            return f"it reads variable {variable.name!r} of shape {list(variable.shape)} as {list(target.shape)}"
         return _mismatch(variable, target) or self._value(variable)
 
     def assign(self, handle: int, value: Tensor, source: FileTensor) -> str | None:

@@ -29,11 +29,12 @@ REAL_MODELS = ("hey_jarvis", "keras_lstm_mnist_ptq", "kws_ref_model_float32", "t
 
 @dataclass(frozen=True)
 class Original:
-    """inputs: sensible ones for the sound model; none if any numbers do."""
+    """inputs: sensible ones for the sound model; none if any numbers do. litert_differs: as in the op table."""
 
     name: str
     data: bytes = field(repr=False)
     inputs: tuple[cases.Array, ...] = field(default=(), repr=False)
+    litert_differs: str = ""
 
 
 def original(random: Random, *, shared: bool) -> Original:
@@ -84,7 +85,7 @@ def _networks(name: str) -> list[Original]:
     )
     @given(st.booleans().flatmap(row.case))
     def draw(case: Case) -> None:
-        drawn.append(Original(f"{name} {len(drawn)}", case.model, tuple(case.inputs)))
+        drawn.append(Original(f"{name} {len(drawn)}", case.model, tuple(case.inputs), case.litert_differs))
 
     draw()
     return (drawn * NETWORKS_OF_A_ROW)[:NETWORKS_OF_A_ROW]  # a row with few choices may have fewer

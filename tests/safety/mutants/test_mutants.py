@@ -63,14 +63,14 @@ FOUND = {
     "a variable of no numbers": Found(
         control_flow("counter"), {"subgraphs[0].tensors[2].isVariable": True}, "holds no numbers"
     ),
+    "a variable of another shape": Found(control_flow("counter"), {"subgraphs[0].tensors[1].shape": [3, 1]}),
+    "a third way to mirror": Found(network("mirror_pad", 0), {f"{OPERATOR}.builtinOptions.mode": 2}, "MIRROR_PAD"),
     "an input twice": Found(
         network("add_alike", 0), {"subgraphs[0].inputs": [0, 0, 1]}, "where one tensor comes twice"
     ),
     "no list of inputs": Found(network("neg", 0), {f"{OPERATOR}.inputs": None}, "at least 1"),
     "no new shape": Found(network("reshape", 2), {f"{OPERATOR}.inputs": [0, -1]}, "not given its input 1"),
-    "indices of another type": Found(
-        network("arg_max", 1), {f"{OPERATOR}.builtinOptions.outputType": 4}, "declares int32"
-    ),
+    "indices of another type": Found(network("arg_max", 0), {"subgraphs[0].tensors[2].type": 7}, "declares int16"),
     "an empty result that is not": Found(control_flow("computed_bounds"), {"subgraphs[0].tensors[12].shape": [0]}),
     "an infinite scale": Found(
         network("quantize", 0), {"subgraphs[0].tensors[1].quantization.scale": [float("inf")]}, "finite numbers"

@@ -50,7 +50,7 @@ class Court:
         opinions = self._litert.run(Question(mutant.data, [answer.inputs for answer in answers]))
         if opinions.kind != "answer":
             return Verdict("unjudged", f"LiteRT: {opinions.kind}", opinions.text)
-        return _compared(mutant.data, answers, opinions.value)
+        return _compared(mutant, answers, opinions.value)
 
     def close(self) -> None:
         self._tflgpu.close()
@@ -78,16 +78,17 @@ def _place(lines: Sequence[str]) -> str:
     return "".join(re.sub(r'File ".*/(tflgpu/[^"]*)", line \d+,? in (\S+).*', r"\1 in \2", line) for line in lines)
 
 
-def _compared(data: bytes, answers: Sequence[Answer], opinions: dict[str, Opinion | str]) -> Verdict:
+def _compared(mutant: Mutant, answers: Sequence[Answer], opinions: dict[str, Opinion | str]) -> Verdict:
     judges = {name: opinion for name, opinion in opinions.items() if isinstance(opinion, Opinion)}
     if not judges:
         return Verdict("unjudged", "LiteRT refuses it", "; ".join(map(str, opinions.values())))
-    model = read_model(data)
+    model = read_model(mutant.data)
     faults = {name: _fault(model, answers, opinion) for name, opinion in judges.items()}
     if None in faults.values():
         return Verdict("right")
     first, *others = judges.values()
-    if reason := known_difference(data, model, max(opinion.largest for opinion in judges.values())):
+    largest = max(opinion.largest for opinion in judges.values())
+    if reason := mutant.original.litert_differs or known_difference(mutant.data, model, largest):
         return Verdict("unjudged", reason, str(faults))
     if any(_fault(model, _as_answers(first), other) for other in others):
         return Verdict("unjudged", "LiteRT's two sets of kernels differ", str(faults))

@@ -146,9 +146,11 @@ _MIRROR_MODES = ("reflect", "symmetric")  # the schema's MirrorPadMode; numpy's 
 def _mirror_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "paddings")
     paddings, shape, mode = site.constant(1), site.input(0).shape, site.options.get("mode", 0)
-    if paddings is None:
+    if mode not in range(len(_MIRROR_MODES)):
+        yield f"its mode {mode} is neither REFLECT nor SYMMETRIC"
+    elif paddings is None:
         return
-    if paddings.shape != (len(shape), 2) or paddings.min(initial=0) < 0:
+    elif paddings.shape != (len(shape), 2) or paddings.min(initial=0) < 0:
         yield f"its paddings {paddings.tolist()} are not {len(shape)} pairs of non-negative numbers"
     elif any(max(pair) > d - (mode == 0) for pair, d in zip(paddings.tolist(), shape, strict=True)):
         yield f"its paddings {paddings.tolist()} are longer than the mirror image of an input of shape {list(shape)}"
