@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import tflgpu
 from tests.cli.command import MODEL, detector_model, invoke, unsupported_model
 from tflgpu.model.text import printable
 from tflgpu.model.writer import ModelBuilder
@@ -179,3 +181,26 @@ def test_a_wrong_command_is_one_line_that_says_where_help_is(command: str, folde
     code, text, _ = run(folder, command)
     assert code == 2
     assert text.startswith("error: ") and text.endswith("--help`\n") and text.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "telling"),
+    [
+        (tflgpu.BuildError("the device could not compile", "source", "line 1:\n\terror: no"), "line 1: error: no"),
+        (tflgpu.UnsupportedError(["operator 0 A: no", "operator 1 B: no"]), "operator 0 A: no (and 1 more)"),
+        (
+            tflgpu.InternalError("lowering operator 3 ADD", "KeyError: 5"),
+            "internal error while lowering operator 3 ADD",
+        ),
+        (tflgpu.DeviceError("failed:\nout of resources"), "failed:\\nout of resources"),
+        (MemoryError("of 4 TiB"), "the memory is not enough: of 4 TiB"),
+    ],
+)
+def test_every_error_is_one_line(error: Exception, telling: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(tflgpu, "inspect", fail)
+    code, text, (name,) = run(folder, "inspect {!good.tflite}")
+    assert code == 1
+    assert text.startswith(f"error: {name}: ") and telling in text and text.count("\n") == 1

@@ -53,7 +53,7 @@ def _iterated(
     numbers = [operator.options.get(f"{part}_subgraph_index", 0) for part in ("cond", "body")]
     for number in numbers:
         if not 0 < number < len(model.subgraphs):
-            raise ModelError(f"a WHILE calls subgraph {number} of {len(model.subgraphs)}")
+            raise ModelError(f"operator {operator.index} WHILE calls subgraph {number} of {len(model.subgraphs)}")
         called = model.subgraphs[number]
         if len(called.inputs) != len(operator.outputs) or len(state) != len(operator.outputs):
             return f"its subgraph {number} takes {len(called.inputs)} values, and it has {len(operator.outputs)}"
