@@ -181,3 +181,11 @@ def test_masks_have_no_bits_without_an_entry(mask: str) -> None:
     builder.op("STRIDED_SLICE", [x, *numbers], [y], {mask: 2})
     (reason,) = lower(read_model(builder.finish([y]))).obstacles
     assert "names more than its 1 entries" in reason
+
+
+def test_little_does_not_become_all_memory() -> None:
+    builder = ModelBuilder()
+    x, times, y = builder.input((1, 1)), builder.constant(np.array([2**13, 2**16], np.int32)), builder.tensor(())
+    builder.op("TILE", [x, times], [y])
+    (reason,) = lower(read_model(builder.finish([y]))).obstacles
+    assert "its result has 536870912 elements; at most 268435456 are made on the device" in reason

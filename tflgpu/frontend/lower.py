@@ -22,7 +22,7 @@ from tflgpu.model.mixed_grids import mixture_reasons
 from tflgpu.model.model import FileTensor, Model, Operator
 from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
-from tflgpu.ops.limits import result_reasons, site_reasons
+from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 
 # Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
 EVALUATORS: dict[str, Callable[..., Array]] = {
@@ -256,7 +256,7 @@ class _Lowering:
         emitted = emit(site, emitter)
         if emitter.makes_something_of_nothing:
             return ["its result has elements, but its input has none"]
-        if limits := [*result_reasons(emitter.tensors, self.missing_types)]:
+        if limits := [*result_reasons(emitter.tensors, self.missing_types), *growth_reasons(site, emitter.tensors)]:
             return limits
         results = (emitted,) if isinstance(emitted, Tensor) else tuple(emitted)
         where = f"operator {operator.index} {operator.code}"

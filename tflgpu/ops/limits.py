@@ -13,6 +13,9 @@ GREATEST_INT = 2**31 - 1
 # Elements of a tensor that an operator makes of a few numbers. As floats they take 1 GiB.
 MOST_MADE = 1 << 28
 
+# How many times the elements of its inputs an operator's result may have beyond that.
+GREATEST_GROWTH = 16
+
 # Pixels past the last one that a kernel may compute, and not store, to fill its last block.
 BLOCK_MARGIN = 16
 
@@ -28,6 +31,14 @@ def made_reasons(elements: int) -> Iterator[str]:
     """The obstacle that an operator makes a tensor of ``elements`` of next to nothing."""
     if elements > MOST_MADE:
         yield f"its result has {elements} elements; at most {MOST_MADE} are made on the device"
+
+
+def growth_reasons(site: Site, tensors: Sequence[Tensor]) -> Iterator[str]:
+    """The obstacle that an operator makes much of little: a file of a few bytes must not take all memory."""
+    given = sum(t.size for t in site.inputs if t is not None)
+    largest = max((Geometry(t.shape).elements for t in tensors if not t.is_constant), default=0)
+    if largest > GREATEST_GROWTH * given:
+        yield from made_reasons(largest)
 
 
 def site_reasons(site: Site, missing_types: Collection[str]) -> Iterator[str]:

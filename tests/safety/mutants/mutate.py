@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 if there is no fault, else 1."""
     options = _parse(arguments)
     console = Console()
-    known = _read(options.json) if options.json else {}
+    known = read_findings(options.json) if options.json else {}
     seeds = range(options.seed, options.seed + options.cases)
     missing = [seed for seed in seeds if seed not in known]
     findings = [known[seed] for seed in seeds if seed in known]
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if lines:
                 lines.write(json.dumps(asdict(finding)) + "\n")
                 lines.flush()
-    console.print(_summary(findings))
+    console.print(summary(findings))
     faults = [finding for finding in findings if finding.outcome == "fault"]
     for fault in faults:
         console.print(f"{fault.seed} {fault.smallest or fault.mutant}\n    {fault.cause}", markup=False)
@@ -69,7 +69,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _read(file: Path) -> dict[int, Finding]:
+def read_findings(file: Path) -> dict[int, Finding]:
     if not file.is_file():
         return {}
     findings = [Finding(**json.loads(line)) for line in file.read_text().splitlines()]
@@ -99,7 +99,7 @@ def _judged(seeds: Sequence[int], jobs: int) -> Iterator[Finding]:
         yield from stack.enter_context(ThreadPoolExecutor(jobs)).map(finding, seeds)
 
 
-def _summary(findings: Sequence[Finding]) -> Table:
+def summary(findings: Sequence[Finding]) -> Table:
     table = Table("outcome", "cause", "mutants", title=f"{len(findings)} mutants", box=box.SIMPLE)
     counts = Counter((finding.outcome, finding.cause) for finding in findings)
     for (outcome, cause), count in sorted(counts.items(), key=lambda item: (item[0][0], -item[1])):
