@@ -10,6 +10,7 @@ from tflgpu.api import CompiledModel, compile, inspect
 from tflgpu.artifact.cache import model_token
 from tflgpu.errors import (
     BuildError,
+    BundleError,
     CacheDirectoryError,
     CacheMissError,
     CacheWarning,
@@ -31,6 +32,7 @@ from tflgpu.version import __version__
 
 __all__ = [
     "BuildError",
+    "BundleError",
     "CacheDirectoryError",
     "CacheMissError",
     "CacheWarning",

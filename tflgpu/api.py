@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
-from tflgpu.artifact.cache import Cache, content_hash
-from tflgpu.errors import CacheMissError, FallbackWarning, ModelError
+from tflgpu.artifact.cache import Cache, content_hash, warn_once
+from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model_source import ModelContent, ModelSource, read_bytes
 from tflgpu.model.tensor_info import TensorInfo
@@ -208,7 +208,15 @@ class CompiledModel:
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
             rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-            instance = open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
+            try:
+                with DeviceFailures(self.device, "loading the model"):
+                    instance = open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
+            except DeviceError as error:  # a program of the cache may be another one than its key says
+                warn_once(
+                    "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
+                )
+                rivals = self._compile(options, clock, cache)
+                instance = open_fastest(rivals, self._session, clock, None, options.cpu_timeout)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact)

@@ -7,7 +7,8 @@
     ├── BuildError          the device compiler refused generated source (.source, .log)
     ├── InternalError       a fault of tflgpu itself, to be reported
     ├── CacheMissError      Options(cache="require"), and the cache does not have the model
-    └── CacheDirectoryError other users can write to the cache directory
+    ├── CacheDirectoryError other users can write to the cache directory
+    └── BundleError         a bundle is not signed or pinned as the options ask for
 
     FallbackWarning         some operators run on the CPU
     CacheWarning            the disk cache is damaged or cannot be written; this costs time only
@@ -24,6 +25,7 @@ from contextlib import contextmanager
 
 __all__ = [
     "BuildError",
+    "BundleError",
     "CacheDirectoryError",
     "CacheMissError",
     "CacheWarning",
@@ -115,6 +117,10 @@ class CacheMissError(TflgpuError):
 
 class CacheDirectoryError(TflgpuError):
     """Another user owns the cache directory or can write to it; its programs would run with this user's rights."""
+
+
+class BundleError(TflgpuError):
+    """A bundle is not the one that ``Options.bundle_key`` or ``bundle_digest`` ask for; nothing of it is used."""
 
 
 class CacheWarning(UserWarning):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from operator import index
 from os import PathLike, fspath
+from re import fullmatch
 from reprlib import repr as shortened
 from typing import Any, Literal, get_args
 
@@ -78,6 +79,9 @@ class Options:
     cache_dir: the cache's directory, or a sequence of directories and bundles: the first one with the model is read,
         the first writable directory is written. ``~`` is the home directory. By default the environment variable
         ``TFLGPU_CACHE_DIR`` or the platform's cache directory.
+    bundle_key: Ed25519 public key, 64 hexadecimal digits, that every bundle in ``cache_dir`` must be signed with, as
+        ``tflgpu precompile-cache --sign`` does (the extra ``sign``). BundleError for any other.
+    bundle_digest: SHA-256 that every bundle must have, 64 hexadecimal digits, or a sequence of allowed ones.
     cache_limit: bytes that the directory may take; the entries unused for longest are deleted first.
     model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token, a
         model file whose size and times are unchanged is not read at all, unless it has free dimensions.
@@ -105,6 +109,8 @@ class Options:
     uint8_inputs: Mapping[str, tuple[float, float]] | None = field(default=None, hash=False)
     cache: CacheMode = "readwrite"
     cache_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None
+    bundle_key: str | None = None
+    bundle_digest: str | Sequence[str] | None = None
     cache_limit: int = 2 << 30
     model_token: int | None = None
     kernels: KernelFamily = "auto"
@@ -257,6 +263,17 @@ def _places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike
     return place(value) if isinstance(value, str | PathLike) else tuple(map(place, _each(name, value, "paths")))
 
 
+def _hexadecimal(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not fullmatch("[0-9a-fA-F]{64}", value):
+        raise ValueError(f"Options.{name} is {shortened(value)}; 64 hexadecimal digits were expected")
+    return value.lower()
+
+
+def _digests(name: str, value: Any) -> tuple[str, ...]:
+    digests = [value] if isinstance(value, str) else _each(name, value, "digests")
+    return tuple(_hexadecimal(name, digest) for digest in digests)
+
+
 # What makes the value of a field that is kept of the one that was given. None stays None where it is the default.
 CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "device": _device,
@@ -268,6 +285,8 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "input_shapes": _shapes,
     "uint8_inputs": _scalings,
     "cache_dir": _places,
+    "bundle_key": _hexadecimal,
+    "bundle_digest": _digests,
     "cache_limit": _bytes,
     "model_token": _token,
     "checks": _switch,

@@ -55,6 +55,7 @@ OWNERS = {
     "tflite": {"model"},
     "flatbuffers": {"litert", "model"},
     "ai_edge_litert": {"cli", "frontend", "litert"},
+    "cryptography": {"artifact"},
     "diskcache": {"artifact"},
     "farmhash": {"artifact"},
     "platformdirs": {"artifact"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def test_precompile_fills_the_cache_and_a_bundle(folder: Path, tmp_path: Path) -
     assert model["error"] is None and model["kernels"] > 0
     assert model["warm_seconds"] > 0 and model["cold_seconds"] > 0
     assert model["bytes"] == (folder / "v1" / model["entry"]).stat().st_size
-    assert found["bundle"] == {"file": str(bundle), "bytes": bundle.stat().st_size}
+    digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    assert found["bundle"] == {"file": str(bundle), "bytes": bundle.stat().st_size, "digest": digest, "key": None}
     with tflgpu.compile(MODEL, tflgpu.Options(cache="off")) as fresh:
         (expected,) = fresh.run(np.ones((1, 8, 8, 1), np.float32)).values()
     np.testing.assert_array_equal(answer([folder]), expected)

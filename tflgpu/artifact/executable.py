@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
-from tflgpu.target import ElementType
+from tflgpu.target import ITEM_BYTES, ElementType
+
+LARGEST = 1 << 62  # what counts or bytes of an executable stay below, so that sums fit 64 bits
 
 HEADER = 256  # bytes, so that what follows is aligned for every device
 
@@ -117,6 +120,9 @@ class Executable:
 
     results: number of the buffer that begins with ``HEADER`` bytes for the executor. The outputs follow, if they share
     a buffer.
+
+    Raises ValueError for memory outside of the buffers: nothing later looks at it, and a file of the cache may say
+    anything. What kernels do with their memory cannot be known from here.
     """
 
     buffers: tuple[DeviceBuffer, ...]
@@ -126,6 +132,34 @@ class Executable:
     states: tuple[StateBuffer, ...] = ()
     results: int = 0
     persistent: Persistent | None = None
+
+    def __post_init__(self) -> None:
+        for buffer in self.buffers:
+            if not 0 < buffer.bytes < LARGEST or (buffer.data is not None and buffer.data.nbytes != buffer.bytes):
+                raise ValueError(f"a buffer has {buffer.bytes} bytes")
+        for launch in self.launches:
+            if not (0 < launch.groups < LARGEST and 0 < launch.local_size < LARGEST):
+                raise ValueError(f"a launch has {launch.groups} groups of {launch.local_size}")
+            for slot in launch.arguments:
+                self._check_place(*slot.place, slot.item_bytes)
+        for binding in self.bindings:
+            if any(size < 0 for size in binding.shape):
+                raise ValueError(f"a binding has shape {list(binding.shape)}")
+            self._check_place(*binding.place, prod(binding.shape) * ITEM_BYTES[binding.element])
+        for state in self.states:
+            size = 0 if state.initial is None else state.initial.nbytes
+            for number in (state.buffer, state.buffer if state.next is None else state.next):
+                self._check_place(number, 0, size)
+        self._check_place(self.results, 0, 0)
+        if self.persistent and sorted(self.persistent.order) != list(range(len(self.launches))):
+            raise ValueError(f"a persistent kernel runs launches {list(self.persistent.order)} of {len(self.launches)}")
+
+    def _check_place(self, buffer: int, offset: int, size: int) -> None:
+        """Raise ValueError unless a buffer has ``size`` bytes from ``offset`` on."""
+        if not (0 <= buffer < len(self.buffers) and offset >= 0 and size >= 0):
+            raise ValueError(f"byte {offset} of buffer {buffer} of {len(self.buffers)} is meant")
+        if offset + size > self.buffers[buffer].bytes:
+            raise ValueError(f"bytes {offset} to {offset + size} of {self.buffers[buffer].bytes} are meant")
 
     @property
     def bindings(self) -> tuple[Binding, ...]:

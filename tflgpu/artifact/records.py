@@ -51,11 +51,12 @@ def decode(kind: type[T], data: Any, blobs: Sequence[Blob]) -> T:
     Arrays are views of their blobs. Raises KeyError, TypeError, ValueError or IndexError for data that :func:`encode`
     does not write for this type.
     """
-    value: T = _decode(kind, data, blobs)
+    value: T = _decode(kind, data, dict(enumerate(blobs)))
     return value
 
 
-def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
+def _decode(kind: Any, data: Any, blobs: dict[int, Blob]) -> Any:
+    """The value, whose blobs are taken out: one that could be named often would become many copies."""
     origin, arguments = get_origin(kind), get_args(kind)
     if hasattr(origin, "__value__"):  # from Python 3.12 on, NDArray is an alias object
         origin = get_origin(origin.__value__)
@@ -73,11 +74,11 @@ def _decode(kind: Any, data: Any, blobs: Sequence[Blob]) -> Any:
             raise ValueError(f"{data!r} is none of {arguments}")
         return data
     if origin is np.ndarray:
-        return blobs[data["blob"]].view(data["dtype"]).reshape(data["shape"])
+        return blobs.pop(data["blob"]).view(data["dtype"]).reshape(data["shape"])
     if kind is bytes:
-        return blobs[data["blob"]].tobytes()
+        return blobs.pop(data["blob"]).tobytes()
     if kind is str and isinstance(data, Mapping):
-        return blobs[data["blob"]].tobytes().decode()
+        return blobs.pop(data["blob"]).tobytes().decode()
     if not isinstance(data, kind):
         raise TypeError(f"{data!r} is no {kind.__name__}")
     return data

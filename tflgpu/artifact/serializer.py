@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import xxhash
 
@@ -36,6 +36,9 @@ from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Target
 from tflgpu.version import __version__
 
+if TYPE_CHECKING:
+    from tflgpu.artifact.cache.signature import Proof
+
 T = TypeVar("T")
 
 _PACKAGE = Path(__file__).parents[1]
@@ -47,14 +50,26 @@ MALFORMED = (KeyError, TypeError, ValueError, IndexError)  # what decoding other
 
 
 def open_cache(options: Options) -> Cache | None:
-    """The cache that ``options`` ask for. Raises CacheDirectoryError if other users can write to it."""
+    """The cache that ``options`` ask for.
+
+    Raises CacheDirectoryError if other users can write to it, BundleError if a bundle is not signed or pinned as the
+    options ask for, ValueError if they do and there is none.
+    """
     if options.cache == "off":
         return None
     places = options.cache_dir
     if isinstance(places, str | PathLike):
         places = [places]
     found = None if places is None else list(map(Path, places))
-    return Cache(found, limit=options.cache_limit, writable=options.cache == "readwrite")
+    return Cache(found, limit=options.cache_limit, writable=options.cache == "readwrite", proof=_proof(options))
+
+
+def _proof(options: Options) -> Proof | None:
+    if options.bundle_key is None and not options.bundle_digest:
+        return None
+    from tflgpu.artifact.cache.signature import Proof  # few starts need it
+
+    return Proof(options.bundle_key, tuple(options.bundle_digest or ()))
 
 
 def model_key(model: ModelContent, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:

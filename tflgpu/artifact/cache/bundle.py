@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from tflgpu.artifact.cache.directory import check_private
 from tflgpu.artifact.cache.key import FORMAT_FOLDER, FORMAT_VERSION, NAME
+from tflgpu.artifact.cache.own_files import open_own
 from tflgpu.artifact.cache.payload import UnreadableError
+from tflgpu.artifact.cache.signature import DIGITS, MARK, Proof, check_proof, digest
 from tflgpu.artifact.cache.store import Entry
+from tflgpu.errors import BundleError
 
 SUFFIX = ".bundle"
 
@@ -23,17 +29,40 @@ _PADDING_ID = 0xD935  # the extra field that Android's zipalign pads with
 _LOCAL_HEADER = struct.Struct("<26xHH")  # 30 bytes; the last fields are the lengths of name and extra field
 
 
-class Bundle:
-    """An open bundle. Raises OSError, or UnreadableError if the file is not a bundle."""
+Sign = Callable[[bytes], bytes]
 
-    def __init__(self, path: Path) -> None:
+
+class Written(NamedTuple):
+    """A bundle that was written: its bytes, and its SHA-256 in hexadecimal."""
+
+    bytes: int
+    digest: str
+
+
+class Bundle:
+    """An open bundle. A file that has to prove something is read into memory: what is proved is what is used.
+
+    Raises OSError, UnreadableError if the file is not a bundle, BundleError if it does not prove what it has to, and
+    CacheDirectoryError if another user can have written it.
+    """
+
+    def __init__(self, path: Path, proof: Proof | None = None) -> None:
         self.path = path
-        try:
-            with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-                self._buffer = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:  # ValueError: an empty file
-            raise UnreadableError("damaged", f"is not a bundle: {error}") from error
+        check_private(path)
+        with open(open_own(path), "rb") as file:
+            try:
+                if proof is None:
+                    self._buffer = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                else:
+                    content = file.read()
+                    check_proof(content, proof)
+                    self._buffer = memoryview(content)
+                with zipfile.ZipFile(file if proof is None else io.BytesIO(content)) as archive:
+                    members = archive.infolist()
+            except BundleError as error:
+                raise BundleError(f"the bundle {path} is refused: {error}") from error
+            except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:  # ValueError: an empty file
+                raise UnreadableError("damaged", f"is not a bundle: {error}") from error
         prefix = f"{FORMAT_FOLDER}/"
         names = {m.filename.removeprefix(prefix): m for m in members if m.filename.startswith(prefix)}
         self._members = {name: member for name, member in names.items() if NAME.fullmatch(name)}
@@ -63,27 +92,34 @@ class Bundle:
             yield Entry(self.path, name, member.file_size, 0.0)
 
 
-def write_bundle(path: Path, entries: Mapping[str, mmap.mmap | memoryview]) -> int:
-    """Write entries (content by name) as a bundle and return its size in bytes. Raises OSError.
+def write_bundle(path: Path, entries: Mapping[str, mmap.mmap | memoryview], sign: Sign | None = None) -> Written:
+    """Write entries (content by name) as a bundle. Raises OSError.
 
-    Equal entries give equal bundles, byte by byte.
+    sign: what makes the digits of a signature for the bytes before them. Equal entries, with the same key, give equal
+    bundles, byte by byte.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
     written = Path(name)
     try:
-        with open(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for entry, content in sorted(entries.items()):
-                    member = zipfile.ZipInfo(f"{FORMAT_FOLDER}/{entry}")
-                    begin = file.tell() + _LOCAL_HEADER.size + len(member.filename) + 4
-                    padding = -begin % _ALIGNMENT
-                    member.extra = struct.pack("<HH", _PADDING_ID, padding) + bytes(padding)
-                    archive.writestr(member, content)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
+        with open(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for entry, data in sorted(entries.items()):
+                member = zipfile.ZipInfo(f"{FORMAT_FOLDER}/{entry}")
+                begin = file.tell() + _LOCAL_HEADER.size + len(member.filename) + 4
+                padding = -begin % _ALIGNMENT
+                member.extra = struct.pack("<HH", _PADDING_ID, padding) + bytes(padding)
+                archive.writestr(member, data)
+            if sign is not None:
+                archive.comment = MARK + b"0" * DIGITS  # its place: the archive's directory has its length
+        content = written.read_bytes()
+        with open(written, "r+b") as finished:
+            if sign is not None:
+                content = content[:-DIGITS] + sign(content[:-DIGITS])
+                finished.seek(-DIGITS, os.SEEK_END)
+                finished.write(content[-DIGITS:])
+            finished.flush()
+            os.fsync(finished.fileno())
         written.chmod(0o644)  # every user can read it: a bundle is shipped with programs
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)
-    return size
+    return Written(len(content), digest(content))

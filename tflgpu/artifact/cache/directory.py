@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tflgpu.artifact.cache.own_files import fault_of
 from tflgpu.errors import CacheDirectoryError
 
 ENVIRONMENT = "TFLGPU_CACHE_DIR"
@@ -53,14 +53,10 @@ def check_private(path: Path) -> None:
         found = path.stat()
     except OSError:
         return
-    if not hasattr(os, "geteuid"):  # Windows: user folders are private by their access lists
+    fault = fault_of(found)
+    if fault is None:
         return
-    if found.st_uid not in (0, os.geteuid()):
-        fault, remedy = f"belongs to another user (user id {found.st_uid})", "change its owner"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        fault, remedy = f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o})", "chmod go-w it"
-    else:
-        return
+    remedy = "change its owner" if "belongs" in fault else "chmod go-w it"
     raise CacheDirectoryError(
         f"the cache {path} {fault}, and the programs that it holds would be run as yours: {remedy}, or choose another "
         f"with Options(cache_dir=...) or the environment variable {ENVIRONMENT}"

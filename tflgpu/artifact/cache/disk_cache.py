@@ -19,6 +19,7 @@ from tflgpu.errors import CacheDirectoryError
 
 if TYPE_CHECKING:
     from tflgpu.artifact.cache.bundle import Bundle
+    from tflgpu.artifact.cache.signature import Proof
 
 
 DEFAULT_LIMIT = 2 << 30
@@ -36,21 +37,34 @@ class Cache:
         environment variable TFLGPU_CACHE_DIR names, else the platform's cache directory.
     limit: bytes that the directory may take; the entries unused for longest are deleted first.
     writable: whether new entries are stored.
+    proof: what every bundle has to prove before anything of it is used.
 
-    Raises CacheDirectoryError if other users can write to a location. All other faults of the disk, here or later, are
-    a CacheWarning, and a miss or an entry that is not stored.
+    Raises CacheDirectoryError if other users can write to a location, BundleError if a bundle does not prove what it
+    has to, ValueError if there is something to prove and no bundle. All other faults of the disk, here or later, are a
+    CacheWarning, and a miss or an entry that is not stored.
     """
 
     def __init__(
-        self, locations: Sequence[Path] | None = None, *, limit: int = DEFAULT_LIMIT, writable: bool = True
+        self,
+        locations: Sequence[Path] | None = None,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        writable: bool = True,
+        proof: Proof | None = None,
     ) -> None:
         self.places: list[Directory | Bundle] = []
         self._target: Directory | None = None
+        bundles = 0
         for path in _expanded(locations):
             if path.is_file() or path.suffix == BUNDLE_SUFFIX:
-                self._add_bundle(path)
+                bundles += 1
+                self._add_bundle(path, proof)
             else:
                 self._add_directory(Directory(path, limit), writable)
+        if proof is not None and not bundles:
+            raise ValueError(
+                "Options.bundle_key and Options.bundle_digest are for bundles, and Options.cache_dir names none"
+            )
         self._wants_target = writable and any(isinstance(place, Directory) for place in self.places)
 
     def load(self, key: Key) -> Payload | None:
@@ -97,12 +111,11 @@ class Cache:
         if time.time_ns() - max(stamp.modified, stamp.changed) > RACY_NANOSECONDS:
             self.store(SourceKey(token, stamp), {}, {"content": content})
 
-    def _add_bundle(self, path: Path) -> None:
+    def _add_bundle(self, path: Path, proof: Proof | None) -> None:
         from tflgpu.artifact.cache.bundle import Bundle  # without bundles zipfile is not needed
 
-        check_private(path)
         try:
-            self.places.append(Bundle(path))
+            self.places.append(Bundle(path, proof))
         except UnreadableError as error:
             warn_once(error.cause, f"{path} {error}; it is not used")
         except OSError as error:

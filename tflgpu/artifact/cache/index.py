@@ -9,8 +9,10 @@ diskcache pickles values that are not text, bytes or numbers, and unpickles a ro
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ import diskcache
 from diskcache.core import DBNAME, MODE_RAW
 
 from tflgpu.artifact.cache.directory import make_private
+from tflgpu.artifact.cache.own_files import check_own_folder, fault_of
 
 # Seconds to wait for another process, which holds the database for about a millisecond.
 TIMEOUT = 2.0
@@ -85,6 +88,7 @@ def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
     """
     try:
         make_private(folder)
+        _check_files(folder)
         new = not (folder / DBNAME).exists()
         if not new:
             _probe(folder / DBNAME)
@@ -99,6 +103,16 @@ def open_index(folder: Path) -> Iterator[tuple[Index, bool]]:
         if not _is_busy(error):
             _discard(folder)
         raise IndexUnavailableError(repr(error)) from error
+
+
+def _check_files(folder: Path) -> None:
+    """Raise an error if something in the folder is no file of the user's own; sqlite would wait for a FIFO's writer."""
+    check_own_folder(folder)
+    with os.scandir(folder) as found:
+        for entry in found:
+            status = entry.stat(follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode) or fault_of(status) is not None:
+                raise PermissionError(f"{entry.path} is no file of this user's own")
 
 
 def _probe(database: Path) -> None:

@@ -16,7 +16,7 @@ from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Directory, Entry
 
 if TYPE_CHECKING:
-    from tflgpu.artifact.cache.bundle import Bundle
+    from tflgpu.artifact.cache.bundle import Bundle, Sign, Written
 
 
 class Finding(NamedTuple):
@@ -65,8 +65,8 @@ def evict(
     return removed
 
 
-def pack(cache: Cache, bundle: Path, names: Collection[str] | None = None) -> int:
-    """Write undamaged entries (``names``, or all) into a bundle. Returns its size in bytes. Raises OSError."""
+def pack(cache: Cache, bundle: Path, names: Collection[str] | None = None, sign: Sign | None = None) -> Written:
+    """Write undamaged entries (``names``, or all) into a bundle, signed or not. Raises OSError."""
     from tflgpu.artifact.cache.bundle import write_bundle
 
     contents: dict[str, mmap.mmap | memoryview] = {}
@@ -76,7 +76,7 @@ def pack(cache: Cache, bundle: Path, names: Collection[str] | None = None) -> in
                 buffer = place.open(entry.name)
                 if buffer is not None and _examine(place, entry).fault is None:
                     contents.setdefault(entry.name, buffer)
-    return write_bundle(bundle, contents)
+    return write_bundle(bundle, contents, sign)
 
 
 def _examine(place: Directory | Bundle, entry: Entry) -> Finding:

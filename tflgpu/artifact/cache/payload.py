@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,10 @@ DESCRIPTION = "tflgpu-cache"
 CHECKSUM = "~xxh3_128"
 
 CHECKSUM_BYTES = 16
+
+# Of the JSON, which takes up to 30 times as much memory as it is parsed. The largest one of the models that tflgpu is
+# tested with has 260 kB; one of 10,000 operators has some MB.
+LARGEST_HEADER = 16 << 20
 
 # Without BOOL: the library puts it after bytes, where the checksum has to be.
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -91,7 +95,10 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
     except SafetensorError as error:  # the tensors are checked, so only input and output can fail
         raise OSError(str(error)) from error
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        _, entries, _ = _header(mapped)
+        try:
+            _, entries, _ = _header(mapped)
+        except ValueError as error:  # too long
+            raise OSError(str(error)) from error
         if _extent(entries[CHECKSUM])[1] != max(end for _, end in map(_extent, entries.values())):
             raise OSError("this version of safetensors does not put the checksum last")
         checksum = _checksum(mapped)
@@ -113,6 +120,7 @@ def read(buffer: Buffer, key: str | None = None) -> Payload:
         description, entries, start = _header(buffer)
         _check_version(description)
         data = memoryview(buffer)[start:]
+        _check_extents(map(_extent, entries.values()), len(data))
         tensors = {name: _view(entry, data) for name, entry in entries.items() if name != CHECKSUM}
         found = Payload(canonical_json(description["key"]), description["metadata"], tensors)
     except _MALFORMED as error:
@@ -132,7 +140,7 @@ def _header(buffer: Buffer) -> tuple[dict[str, Any], dict[str, Any], int]:
     """The description, the tensors' header entries, and the offset of the data. Raises one of _MALFORMED."""
     length = int.from_bytes(buffer[:8], "little")
     start = 8 + length
-    if start > len(buffer):
+    if start > len(buffer) or length > LARGEST_HEADER:
         raise ValueError(f"a header of {length} bytes in a file of {len(buffer)}")
     entries = json.loads(bytes(buffer[8:start]))
     return json.loads(entries.pop("__metadata__")[DESCRIPTION]), entries, start
@@ -143,12 +151,24 @@ def _extent(entry: Mapping[str, Any]) -> tuple[int, int]:
     return begin, end
 
 
+def _check_extents(extents: Iterable[tuple[int, int]], size: int) -> None:
+    """Raise ValueError unless tensors follow each other from the first byte of the data to the last."""
+    place = 0
+    for begin, end in sorted(extents):
+        if not place == begin <= end:
+            raise ValueError(f"a tensor at {begin}:{end}, where {place} was expected")
+        place = end
+    if place != size:
+        raise ValueError(f"tensors of {place} bytes in {size}")
+
+
 def _view(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
     begin, end = _extent(entry)
-    if not 0 <= begin <= end <= len(data):
-        raise ValueError(f"a tensor at {begin}:{end} of {len(data)} bytes")
+    shape = tuple(entry["shape"])
+    if any(type(dimension) is not int or dimension < 0 for dimension in shape):
+        raise ValueError(f"a tensor of shape {list(shape)}")
     flat: NDArray[Any] = np.frombuffer(data[begin:end], DTYPES[entry["dtype"]])
-    return flat.reshape(tuple(entry["shape"]))
+    return flat.reshape(shape)
 
 
 def _check_version(description: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.directory import check_private, make_private
 from tflgpu.artifact.cache.faults import warn_once
 from tflgpu.artifact.cache.key import FORMAT_FOLDER, NAME, Key
+from tflgpu.artifact.cache.own_files import check_own_folder, is_folder, open_own
 
 # Writing an entry takes seconds: the writer of a temporary file of this age no longer runs.
 STALE_SECONDS = 3600.0
@@ -53,27 +54,31 @@ class Directory:
     def open(self, name: str) -> mmap.mmap | None:
         """The entry's file, mapped; None if there is none. Raises OSError and UnreadableError."""
         try:
-            file = (self._entries / name).open("rb")
+            descriptor = open_own(self.path, (FORMAT_FOLDER, *name.split("/")))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        with file:
-            if os.fstat(file.fileno()).st_size == 0:
+        with open(descriptor, "rb", buffering=0) as file:
+            if os.fstat(descriptor).st_size == 0:
                 raise payload.UnreadableError("damaged", "is empty")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def mark_used(self, name: str) -> None:
         """Set the file's time of modification to now. Other programs can change its time of access."""
         with suppress(OSError):  # read-only, so nothing is evicted; or deleted
-            os.utime(self._entries / name)
+            os.utime(self._entries / name, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
     def put(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
         """Write or replace an entry, then evict others beyond the limit. Raises OSError and CacheDirectoryError."""
-        import tempfile  # not needed by a warm start
+        import shutil  # not needed by a warm start
+        import tempfile
 
         target = self._entries / key.name
         for folder in (self.path, self._entries, self._temporary, target.parent):
             make_private(folder)
-        check_private(self.path)  # another user may have replaced it since it was opened
+            if folder is self.path:
+                check_private(folder)  # another user may have replaced it since it was opened
+            else:
+                check_own_folder(folder)
         self._remove_stale()
         handle, name = tempfile.mkstemp(dir=self._temporary)
         os.close(handle)
@@ -83,6 +88,8 @@ class Directory:
             if size > self.limit:
                 warn_once("limit", f"an entry of {size} bytes is larger than the cache's limit of {self.limit}")
                 return
+            if is_folder(target):  # a rename would not replace it
+                shutil.rmtree(target)
             written.replace(target)
         finally:
             written.unlink(missing_ok=True)
@@ -149,7 +156,8 @@ class Directory:
         self.shrink(self.limit, [entry for entry in self.entries() if entry.name != newest])
 
     def _files(self) -> Iterator[Entry]:
-        for kind in ("kernels", "models", "sources", "trials", "tunings"):
+        kinds = ("kernels", "models", "sources", "trials", "tunings") if is_folder(self._entries) else ()
+        for kind in (kind for kind in kinds if is_folder(self._entries / kind)):
             with suppress(OSError), os.scandir(self._entries / kind) as files:
                 for file in files:
                     with suppress(OSError):

@@ -18,7 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import tflgpu
 from tflgpu.artifact import serializer
+from tflgpu.artifact.cache.bundle import Sign, Written
 from tflgpu.artifact.cache.maintenance import pack
+from tflgpu.artifact.cache.signature import signer
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
 from tflgpu.cli.console import REPORTED, console, message_of, print_error, print_json, table
 from tflgpu.cli.processes import in_own_process
@@ -73,6 +75,10 @@ def precompile_models(
         Path | None,
         typer.Option(metavar="FILE", help="Also write these models into one read-only file.", show_default=False),
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY", help="Sign it with this Ed25519 private key, a PEM file.", show_default=False),
+    ] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
     tuning: TuningName = "none",
@@ -82,24 +88,30 @@ def precompile_models(
 
     Each model is compiled in a new process, then loaded and run by another one that may not compile anything. A bundle
     is proved in the same way, from the bundle alone; it is not written if a model failed. Use it with --cache-dir FILE,
-    or Options(cache_dir=[FILE, ...]).
+    or Options(cache_dir=[FILE, ...]); Options(bundle_digest=...) or Options(bundle_key=...) accept no other.
 
     Exit code: 0 if every model was proved, else 1.
     """
     options = tflgpu.Options(device=device, precision=precision, tuning=tuning, cache_dir=cache_dir)
+    if sign is not None and bundle is None:
+        raise ValueError("--sign is for a bundle; name one with --bundle FILE")
+    signature, key = (None, None) if sign is None else signer(sign)
     outcomes = _in_parallel(models, jobs, "compiling", lambda model: _precompile(model, options))
     written = None
     if bundle is not None and all(o.error is None for o in outcomes):
-        written = _pack(bundle, options, [o.entry for o in outcomes if o.entry is not None])
-        packed = replace(options, cache_dir=[bundle])
+        written = _pack(bundle, options, [o.entry for o in outcomes if o.entry is not None], signature)
+        packed = replace(options, cache_dir=[bundle], bundle_digest=written.digest, bundle_key=key)
         outcomes = _in_parallel(outcomes, jobs, "reading the bundle", lambda outcome: _prove(outcome, packed))
     if as_json:
-        shipped = None if written is None else {"file": bundle, "bytes": written}
+        shipped = None if written is None else {"file": bundle, **written._asdict(), "key": key}
         print_json({"format": FORMAT, "models": [asdict(o) for o in outcomes], "bundle": shipped})
     else:
         _print(outcomes)
         if written is not None:
-            console.print(f"wrote {bundle}, {decimal(written)}", markup=False, soft_wrap=True)
+            console.print(f"wrote {bundle}, {decimal(written.bytes)}", markup=False, soft_wrap=True)
+            console.print(f"bundle_digest {written.digest}", markup=False, soft_wrap=True)
+            if key is not None:
+                console.print(f"bundle_key    {key}", markup=False, soft_wrap=True)
     failed = [(str(o.model), o.error) for o in outcomes if o.error is not None]
     for model_name, error in failed:
         print_error(error if model_name in error else f"{model_name}: {error}")
@@ -155,12 +167,12 @@ def _prove(outcome: Outcome, options: tflgpu.Options) -> Outcome:
     return replace(outcome, warm_seconds=answer.value.seconds)
 
 
-def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str]) -> int:
-    """Write entries of the cache into a bundle and return its size. Raises OSError."""
+def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str], sign: Sign | None) -> Written:
+    """Write entries of the cache into a bundle. Raises OSError."""
     cache = serializer.open_cache(options)
     assert cache is not None
     try:
-        return pack(cache, bundle, names)
+        return pack(cache, bundle, names, sign)
     except OSError as error:  # about the file under its temporary name
         raise OSError(error.errno, error.strerror, str(bundle)) from error
 

@@ -1,0 +1,84 @@
+"""Files that only this user, or root, can have written: what the cache holds is run, so nothing else is read.
+
+A place is opened level by level, each from the one before it, so that nobody can exchange a folder meanwhile. Below the
+place itself no link is followed. Opening never waits, whatever stands there: a FIFO would, for its writer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tflgpu.artifact.cache.payload import UnreadableError
+
+# Flags that Windows does not have, where folders of a user are private by their access lists.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_FOLDER = getattr(os, "O_DIRECTORY", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def fault_of(found: os.stat_result) -> str | None:
+    """Why a user other than this one and root could have written a file or folder; None if none could."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if found.st_uid not in (0, os.geteuid()):
+        return f"belongs to another user (user id {found.st_uid})"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"can be written by other users (mode {stat.S_IMODE(found.st_mode):04o})"
+    return None
+
+
+def open_own(place: Path, names: Sequence[str] = ()) -> int:
+    """A descriptor of a regular file: ``place`` itself, or what ``names`` lead to below a folder.
+
+    Raises FileNotFoundError or NotADirectoryError if there is none, OSError, and UnreadableError if the file, or a
+    folder on the way to it, is not this user's own or something else than a file.
+    """
+    if os.open not in os.supports_dir_fd:
+        return os.open(place.joinpath(*names), os.O_RDONLY | _BINARY)
+    with ExitStack() as stack:
+        levels: list[tuple[str, int]] = []
+        for number in range(len(names) + 1):
+            flags = os.O_RDONLY | (_FOLDER if number < len(names) else _NO_WAIT)
+            level = _open_below(levels[-1][1], names[number - 1], flags) if number else os.open(place, flags)
+            stack.callback(os.close, level)
+            levels.append(("/".join(names[:number]), level))
+        for name, level in levels:
+            found = os.fstat(level)
+            if (fault := fault_of(found)) is not None:
+                where = f"lies in {name or place}, which {fault}" if level != levels[-1][1] else fault
+                raise UnreadableError("foreign", where)
+        if not stat.S_ISREG(found.st_mode):
+            raise UnreadableError("damaged", "is no regular file")
+        return os.dup(level)
+
+
+def _open_below(folder: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags | _NO_LINK, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnreadableError("foreign", "is a link, and the cache follows none") from error
+        raise
+
+
+def check_own_folder(folder: Path) -> None:
+    """Raise OSError unless this is a folder, and no link to one, that only this user and root can write."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(f"{folder} is no folder; the cache follows no links")
+    if (fault := fault_of(found)) is not None:
+        raise PermissionError(f"{folder} {fault}")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder, and no link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
