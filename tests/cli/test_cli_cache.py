@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.artifact.test_bundle_proofs import make_key
 from tests.cli.command import MODEL, as_json, invoke, succeed
 from tests.conftest import missing
 from tflgpu.cli.commands.cache import parse_size
@@ -235,3 +236,18 @@ def test_evict_leaves_bundles_alone(folder: Path, tmp_path: Path) -> None:
     assert entry["kind"] == "model" and entry["used"] is None and entry["fault"] is None
     assert as_json("cache", "evict", "--all", "--cache-dir", bundle)["removed"] == []
     assert bundle.read_bytes() == content
+
+
+def test_a_signed_bundle_says_what_it_is_known_by(filled: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "digits.bundle"
+    key = make_key(tmp_path / "key.pem")
+    printed = succeed("precompile-cache", MODEL, "--cache-dir", filled, "--bundle", bundle, "--sign", key)
+    known = dict(line.split() for line in printed.splitlines() if line.startswith("bundle_"))
+    assert known.keys() == {"bundle_digest", "bundle_key"}
+    with tflgpu.compile(MODEL, tflgpu.Options(cache_dir=[bundle], cache="require", **known)):
+        pass
+    bundle.write_bytes(bundle.read_bytes()[:-1] + b"x")
+    for name, value in known.items():
+        with pytest.raises(tflgpu.BundleError, match="is refused"):
+            tflgpu.compile(MODEL, tflgpu.Options(cache_dir=[bundle], **{name: value}))
+    assert "name one with --bundle" in fail("precompile-cache", MODEL, "--sign", key)

@@ -30,6 +30,11 @@ def make_key(path: Path) -> Path:
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
 def signed(folder: Path, tmp_path: Path) -> tuple[Path, Proof, Proof]:
     """A signed bundle with one entry, the proof by its key, and the one by its digest."""
     store(Cache([folder]))
