@@ -1,4 +1,4 @@
-"""Caches and bundles that are damaged at random: ``python -m tests.safety.damaged_caches ROUNDS SEED``.
+"""Caches and bundles that are damaged at random: ``python -m tests.artifact.damaged_caches ROUNDS SEED``.
 
 Each round damages one thing in a copy of a cache of two models, or in a bundle of them, and compiles both. Answers must
 be right, with at most one warning, and within a minute; a bundle that is pinned must be refused. Prints what was wrong.
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import tflgpu
 from tests.artifact.cache.damage import DAMAGE, broken_pages, flip, garbage, not_a_folder, poison, wrong_settings
+from tests.artifact.replaced_models import factor_of
 from tests.safety.models import scaled
-from tests.safety.replaced_models import factor_of
 from tflgpu.artifact.cache import Cache, faults, pack
 
 FACTORS = (2.0, 3.0)

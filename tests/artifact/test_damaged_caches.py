@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.safety import damaged_caches, replaced_models
+from tests.artifact import damaged_caches, replaced_models
 
 
 @pytest.mark.usefixtures("fresh_warnings")
