@@ -90,6 +90,15 @@ def test_memory_is_limited(glass: Trial) -> None:
         try_piece(glass, "run", piece, [np.array([1_500_000_000], np.int32)])
 
 
+def test_what_is_written_past_a_tensor_counts_as_a_crash(glass: Trial) -> None:
+    """Here it would do its harm later, and elsewhere. RESHAPE copies 8000 bytes into a tensor of 4000."""
+    builder = ModelBuilder()
+    x, y = builder.input((1000,), "float64"), builder.tensor((1000,))
+    builder.op("RESHAPE", [x, builder.constant(np.array([1000], np.int32))], [y])
+    with pytest.raises(tflgpu.UnsupportedError, match="operator 7 RESHAPE: running it on the CPU crashed"):
+        try_piece(glass, "run", Piece(builder.finish([y]), ((7, "RESHAPE"),)), [np.zeros(1000)])
+
+
 @pytest.mark.usefixtures("_device")
 def test_a_loop_without_end_is_unsupported() -> None:
     """With the caller's own numbers: zeros would end it, or not, where these do the contrary."""
