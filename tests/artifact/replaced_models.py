@@ -1,4 +1,4 @@
-"""A model file that is replaced again and again while it compiles: ``python -m tests.artifact.replaced_models COMPILES``.
+"""A model file that is replaced while it compiles: ``python -m tests.artifact.replaced_models COMPILES``.
 
 Another thread writes a new model to the same path every 20 ms, by renaming and by overwriting in turn. Every answer
 must be that of one of the models, and afterwards every model must get its own answer. Prints what was wrong.
