@@ -60,6 +60,8 @@ def _iterated(
         if any(is_quantized(called.tensors[t]) for t in called.inputs):
             return f"its subgraph {number} takes quantized values"
     condition, body = (model.subgraphs[number] for number in numbers)
+    if len(condition.outputs) != 1 or len(body.outputs) != len(state):
+        return f"its subgraphs give {len(condition.outputs)} and {len(body.outputs)} values, not 1 and {len(state)}"
     test, step = map(callee, numbers)
     test.graph.caller = step.graph.caller = graph.source_of(operator)
     constants = sum(t.bytes for t in body.tensors if t.data is not None)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tflgpu.errors import UnsupportedError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.model.text import printable
@@ -25,7 +26,7 @@ class InputCheck:
     def __init__(self, infos: Sequence[TensorInfo], session: Session) -> None:
         self._session = session
         self._names = [info.name for info in infos]
-        self._wanted = [(info, np.dtype(info.dtype)) for info in infos]
+        self._wanted = [(info, _element_type(info)) for info in infos]
 
     def values(self, inputs: Inputs) -> list[Value]:
         """Inputs by name, in order, or a single one -> values in order.
@@ -109,3 +110,12 @@ def _check_shape(role: str, info: TensorInfo, shape: Shape, free_axes: Sequence[
     if not fits:
         expected = ["any" if axis in free_axes else str(d) for axis, d in enumerate(info.shape)]
         raise ValueError(f"{role} {info.name!r} has shape {list(shape)}; [{', '.join(expected)}] was expected")
+
+
+def _element_type(info: TensorInfo) -> np.dtype[Any]:
+    """Raises UnsupportedError for strings, handles and numbers that fill no byte."""
+    try:
+        return np.dtype(info.dtype)
+    except TypeError:
+        reason = f"input {info.name!r} has element type {info.dtype}, of which there are no arrays"
+        raise UnsupportedError((reason,)) from None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.safety.mutants.edits import Edit, Table, edited
+from tests.safety.mutants.edits import Edit, Patch, Table, edited
 from tests.safety.mutants.mutation import Mutant, mutant
 from tests.safety.mutants.originals import Original, control_flow, network
 from tests.safety.mutants.verdict import Court
@@ -65,6 +65,11 @@ FOUND = {
     ),
     "a variable of another shape": Found(control_flow("counter"), {"subgraphs[0].tensors[1].shape": [3, 1]}),
     "a third way to mirror": Found(network("mirror_pad", 0), {f"{OPERATOR}.builtinOptions.mode": 2}, "MIRROR_PAD"),
+    "a negative size": Found(network("broadcast_to", 4), {"buffers[1].data": Patch(8, b"\0\0\x80\xff")}, "broadcast"),
+    "a condition of two values": Found(control_flow("recurrence"), {"subgraphs[1].outputs": [0, 5]}, "WHILE"),
+    "a handle as input": Found(
+        control_flow("delay"), {"subgraphs[0].tensors[0].type": 13}, "has element type resource"
+    ),
     "an input twice": Found(
         network("add_alike", 0), {"subgraphs[0].inputs": [0, 0, 1]}, "where one tensor comes twice"
     ),

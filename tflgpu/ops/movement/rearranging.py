@@ -222,7 +222,10 @@ def tile(site: Site, emit: Emitter) -> Tensor:
 
 def _broadcast_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "shape")
-    if site.constant(1) is not None and not broadcasts_to(site.input(0).shape, tuple(numbers(site, 1))):
+    if site.constant(1) is None:
+        return
+    wanted = tuple(numbers(site, 1))
+    if min(wanted, default=0) < 0 or not broadcasts_to(site.input(0).shape, wanted):
         yield f"its input of shape {list(site.input(0).shape)} does not broadcast to {numbers(site, 1)}"
 
 
