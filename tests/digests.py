@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.artifact.artifact import Artifact, DevicePartition
+from tflgpu.artifact.artifact import Artifact
 from tflgpu.compiler import compile_model
 from tflgpu.errors import TflgpuError
 from tflgpu.options import Options
@@ -81,12 +81,11 @@ def canonical_plan(value: Any, functions: dict[str, int]) -> Iterator[str]:
 def digests(artifact: Artifact) -> tuple[str, str]:
     """Of the source and of the plans of a model's partitions on the device."""
     source, plan = (blake2b(digest_size=8) for _ in range(2))
-    for partition in artifact.partitions:
-        if isinstance(partition, DevicePartition):
-            for token in canonical_source(partition.source):
-                source.update(token.encode() + b" ")
-            for item in canonical_plan(partition.executable, {}):
-                plan.update(item.encode() + b" ")
+    for piece in artifact.pieces:
+        for token in canonical_source(piece.source):
+            source.update(token.encode() + b" ")
+        for item in canonical_plan(piece.executable, {}):
+            plan.update(item.encode() + b" ")
     return source.hexdigest(), plan.hexdigest()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.artifact import serializer
-from tflgpu.artifact.artifact import Artifact, CpuPartition, DevicePartition
+from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError
 from tflgpu.graph.layout import Shape
@@ -110,10 +110,8 @@ class CompiledModel:
 
     @property
     def source(self) -> str:
-        """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators split it."""
-        return "\n".join(
-            partition.source for partition in self._artifact.partitions if isinstance(partition, DevicePartition)
-        )
+        """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators or loops split it."""
+        return "\n".join(piece.source for piece in self._artifact.pieces)
 
     @property
     def queue(self) -> Queue:

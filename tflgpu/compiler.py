@@ -8,13 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition
+from tflgpu.artifact.artifact import (
+    Artifact,
+    BranchPartition,
+    CompiledPartition,
+    CpuPartition,
+    DevicePartition,
+    LoopPartition,
+    LoopState,
+)
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.assemble import assemble
-from tflgpu.codegen.link import link
+from tflgpu.codegen.link import link, state_bindings
 from tflgpu.codegen.program_size import check_program_size
 from tflgpu.codegen.render import KernelSource, render
 from tflgpu.errors import UnsupportedError
+from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece
 from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
@@ -38,9 +47,9 @@ from tflgpu.target import Target
 # Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
 Tuner = Callable[[Graph, Target], Chooser]
 
-Graphs = dict[Partition, Graph]  # those of the partitions on the device
+Graphs = dict[Partition, tuple[Graph, ...]]  # of all partitions; the CPU's have none
 
-Plans = dict[Partition, Plan]
+Plans = dict[Partition, tuple[Plan, ...]]
 
 
 def compile_model(
@@ -63,20 +72,17 @@ def _compile(
     model: Model = read_model(data)
     frontend: Frontend = lower_model(model, options, data, trial, target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
-    lowered: dict[Partition, Lowered] = {p: frontend.lower_partition(p) for p in partitions if p.on_device}
-    graphs: Graphs = {p: optimize(part.graph) for p, part in lowered.items()}
+    pieces = {p: frontend.pieces(p) for p in partitions}
+    graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(graphs, target, clock, tuner):
         compiled: list[CompiledPartition] = []
-        sources: dict[Partition, KernelSource] = {p: render(plan) for p, plan in plans.items()}
-        check_program_size(sources.values())
+        sources: dict[Partition, list[KernelSource]] = {p: list(map(render, each)) for p, each in plans.items()}
+        check_program_size([source for each in sources.values() for source in each])
         for partition in partitions:
             if partition.on_device:
-                source = sources[partition]
-                linked: Executable = link(plans[partition], source.names, lowered[partition].output_types)
-                text, executable = assemble(source, linked, plans[partition].target)
-                checks = lowered[partition].checks
-                compiled.append(DevicePartition(partition.inputs, partition.outputs, text, executable, checks))
+                each = list(map(_compiled, pieces[partition], plans[partition], sources[partition]))
+                compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
             else:
                 rest: bytes = submodel(data, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
@@ -100,6 +106,38 @@ def _prepare_on_cpu(artifact: Artifact, trial: Trial, clock: Stopwatch) -> None:
             clock.lap("interpreter")
 
 
+def compile_piece(piece: LoweredPiece, plan: Plan) -> DevicePartition:
+    """What the device runs of a piece."""
+    return _compiled(piece, plan, render(plan))
+
+
+def _compiled(piece: LoweredPiece, plan: Plan, source: KernelSource) -> DevicePartition:
+    linked: Executable = link(plan, source.names, piece.output_types)
+    text, executable = assemble(source, linked, plan.target)
+    return DevicePartition(piece.inputs, piece.outputs, text, executable, piece.checks)
+
+
+def device_partition(
+    partition: Partition, call: Call | None, compiled: Sequence[DevicePartition], plans: Sequence[Plan]
+) -> CompiledPartition:
+    """A partition on the device, of its compiled pieces. call: the loop or branch that it is, if it is one."""
+    sides = partition.inputs, partition.outputs
+    match call:
+        case Loop():
+            return LoopPartition(
+                *sides,
+                compiled[0],
+                compiled[1] if len(compiled) > 1 else None,
+                call.bounds,
+                tuple(map(LoopState, state_bindings(plans[0], compiled[0].executable), call.starts, call.results)),
+                tuple(call.passed.items()),
+                tuple((constant.tensor, constant.value) for constant in call.known),
+            )
+        case Branch():
+            return BranchPartition(*sides, call.condition, *compiled)
+    return compiled[0]
+
+
 def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None) -> Iterator[Plans]:
     """Plans of all graphs for each executor that may be the fastest, the likeliest first."""
     if target.executor != "auto":
@@ -107,7 +145,7 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
         return
     persistent, launch = replace(target, executor="persistent"), replace(target, executor="launch")
     untuned = _plans(graphs, persistent, clock)
-    choice = clear_choice(list(untuned.values()))
+    choice = clear_choice([plan for each in untuned.values() for plan in each])
     if choice != "launch":
         yield _plans(graphs, persistent, clock, tuner) if tuner else untuned
     if choice != "persistent":
@@ -116,16 +154,20 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
 
 def _plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
     clock.lap("plan")
-    choosers = {p: tuner(graph, target) if tuner else first_ranked for p, graph in graphs.items()}
+    choosers = {p: [tuner(g, target) if tuner else first_ranked for g in each] for p, each in graphs.items()}
     if tuner:
         clock.lap("tune")
-    plans = {p: make_plan(graph, target, choosers[p]) for p, graph in graphs.items()}
+    plans = {
+        p: tuple(make_plan(g, target, chooser) for g, chooser in zip(each, choosers[p], strict=True))
+        for p, each in graphs.items()
+    }
     clock.lap("plan")
     return plans
 
 
 def _report(frontend: Frontend, partitions: Sequence[Partition], plans: Plans) -> Report:
-    return make_report(frontend, partitions, [plan.graph for plan in plans.values()], list(plans.values()))
+    each = [plan for partition in partitions for plan in plans[partition]]
+    return make_report(frontend, partitions, [plan.graph for plan in each], each)
 
 
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
@@ -136,19 +178,21 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
     with Trial(options.cpu_timeout) as trial:
         frontend = lower_model(read_model(data), options, data, trial, target.missing_types if target else ())
     partitions = frontend.cut()
-    graphs = {p: optimize(frontend.lower_partition(p).graph) for p in partitions if p.on_device}
+    graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in frontend.pieces(p)) for p in partitions}
     if target is None:
-        return make_report(frontend, partitions, [add_conversions(graph) for graph in graphs.values()])
-    return _report(frontend, partitions, {p: make_plan(graph, target) for p, graph in graphs.items()})
+        each = [add_conversions(graph) for graphs_of in graphs.values() for graph in graphs_of]
+        return make_report(frontend, partitions, each)
+    plans = {p: tuple(make_plan(graph, target) for graph in graphs_of) for p, graphs_of in graphs.items()}
+    return _report(frontend, partitions, plans)
 
 
 def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, Plan]:
-    """The stages before code generation for a model that runs wholly on the device.
+    """The stages before code generation for a model that runs on the device as one piece.
 
     Raises UnsupportedError with every reason if it does not.
     """
     with Trial(options.cpu_timeout) as trial:
         lowered = lower_model(read_model(data), options, data, trial, target.missing_types).lowered
-    if lowered.obstacles:
-        raise UnsupportedError(lowered.obstacles)
+    if not lowered.is_whole:
+        raise UnsupportedError(lowered.cuts)
     return lowered, make_plan(optimize(lowered.graph), target)

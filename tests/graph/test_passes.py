@@ -16,6 +16,7 @@ from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
+from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
 from tflgpu.passes.slice_concatenations import slice_concatenations
@@ -57,6 +58,7 @@ def test_every_pass_is_tested() -> None:
         simplify,
         sink_transposes,
         slice_concatenations,
+        shorten_lookups,
         merge_padding,
         fold_affine,
         keep_given_weights,

@@ -59,7 +59,7 @@ def mutants(data: bytes, seed: int, count: int) -> Iterator[bytes]:
 def compile_without_device(data: bytes) -> None:
     """Everything up to source text; a model with obstacles stops after the stage that finds them."""
     lowered = lower(read_model(data))
-    if not lowered.obstacles:
+    if lowered.is_whole:
         graph = optimize(lowered.graph)
         for target in TARGETS:
             render(make_plan(graph, target))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tflgpu.artifact.executable import Executable
+from tflgpu.artifact.executable import Array, Binding, Executable
+from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import Interface, TensorIndex
+from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
 
 
@@ -14,9 +17,9 @@ from tflgpu.report.report import Report
 class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
-    inputs, outputs: tensors of the file. checks: behind the outputs the executable has a truth value for each of these
-    faults, true if the run found it. binaries: compiled programs of the source, the best first; empty until the
-    device's compiler has run.
+    inputs, outputs: tensors of the file; a loop's own truth value is none. checks: behind the outputs the executable
+    has a truth value for each of these faults, true if the run found it. binaries: compiled programs of the source, the
+    best first; empty until the device's compiler has run.
     """
 
     inputs: tuple[TensorIndex, ...]
@@ -42,7 +45,84 @@ class CpuPartition:
     is_open: bool = False
 
 
-CompiledPartition = DevicePartition | CpuPartition
+@dataclass(frozen=True)
+class LoopState:
+    """What an iteration hands on to the next one, in a buffer of the body that is a state.
+
+    binding: where it lies, in PHWC4. start: the tensor of the file with its first value; None if the body's executable
+    has that. result: the tensor of the file that gets its last value.
+    """
+
+    binding: Binding
+    start: TensorIndex | None
+    result: TensorIndex
+
+
+@dataclass(frozen=True)
+class LoopPartition:
+    """A WHILE that runs on the device, its state in device memory.
+
+    body: one iteration. Its output, if it has one, says whether another iteration follows.
+    condition: whether the first iteration follows; None if ``bounds`` tell the number of iterations.
+    passed: outputs that no iteration changes, each after the tensor whose value it has. known: such outputs with values
+    that are known before a run.
+    """
+
+    inputs: tuple[TensorIndex, ...]
+    outputs: tuple[TensorIndex, ...]
+    body: DevicePartition
+    condition: DevicePartition | None
+    bounds: tuple[Bound, ...]
+    states: tuple[LoopState, ...]
+    passed: tuple[tuple[TensorIndex, TensorIndex], ...]
+    known: tuple[tuple[TensorIndex, Array], ...] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class BranchPartition:
+    """An IF that runs on the device: one of two pieces. decision: the tensor of the file that chooses."""
+
+    inputs: tuple[TensorIndex, ...]
+    outputs: tuple[TensorIndex, ...]
+    decision: TensorIndex
+    then: DevicePartition
+    otherwise: DevicePartition
+
+
+CompiledPartition = DevicePartition | CpuPartition | LoopPartition | BranchPartition
+
+
+def pieces_of(partition: CompiledPartition) -> tuple[DevicePartition, ...]:
+    """What a partition runs on the device."""
+    match partition:
+        case DevicePartition():
+            return (partition,)
+        case LoopPartition(body=body, condition=condition):
+            return (body,) if condition is None else (body, condition)
+        case BranchPartition(then=then, otherwise=otherwise):
+            return (then, otherwise)
+    return ()
+
+
+def with_pieces(partition: CompiledPartition, pieces: Sequence[DevicePartition]) -> CompiledPartition:
+    """The partition with others in place of its :func:`pieces_of`."""
+    match partition:
+        case DevicePartition():
+            return pieces[0]
+        case LoopPartition():
+            return replace(partition, body=pieces[0], condition=pieces[1] if len(pieces) > 1 else None)
+        case BranchPartition():
+            return replace(partition, then=pieces[0], otherwise=pieces[1])
+    return partition
+
+
+def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
+    """The shapes that the device's part of a partition takes, by tensor of the file."""
+    pieces = pieces_of(partition)
+    shapes = {t: b.shape for p in pieces for t, b in zip(p.inputs, p.executable.inputs, strict=True)}
+    if isinstance(partition, LoopPartition):
+        shapes |= {s.start: s.binding.shape for s in partition.states if s.start is not None}
+    return shapes
 
 
 @dataclass(frozen=True)
@@ -55,10 +135,14 @@ class Artifact:
     report: Report
 
     @property
+    def pieces(self) -> tuple[DevicePartition, ...]:
+        """All that runs on the device."""
+        return tuple(piece for partition in self.partitions for piece in pieces_of(partition))
+
+    @property
     def executor(self) -> Literal["launch", "persistent"]:
         """The executor of the partitions on the device."""
-        persistent = any(isinstance(p, DevicePartition) and p.executable.persistent for p in self.partitions)
-        return "persistent" if persistent else "launch"
+        return "persistent" if any(piece.executable.persistent for piece in self.pieces) else "launch"
 
     @property
     def has_free_axes(self) -> bool:
@@ -79,5 +163,9 @@ def without_constants(artifact: Artifact) -> Artifact:
 def _without_constants(partition: CompiledPartition) -> CompiledPartition:
     if isinstance(partition, CpuPartition):
         return replace(partition, model=b"")
-    buffers = tuple(replace(b, data=None) for b in partition.executable.buffers)
-    return replace(partition, executable=replace(partition.executable, buffers=buffers), binaries=())
+    return with_pieces(partition, [_without_weights(piece) for piece in pieces_of(partition)])
+
+
+def _without_weights(piece: DevicePartition) -> DevicePartition:
+    buffers = tuple(replace(b, data=None) for b in piece.executable.buffers)
+    return replace(piece, executable=replace(piece.executable, buffers=buffers), binaries=())

@@ -53,6 +53,13 @@ def link(
     return Executable(tuple(memory.buffers), launches, inputs, outputs, states, memory.results)
 
 
+def state_bindings(plan: Plan, executable: Executable) -> tuple[Binding, ...]:
+    """Where the values of a plan's states lie, in PHWC4 and in the element types of the device."""
+    states = zip(plan.graph.states, executable.states, strict=True)
+    tensors = ((plan.graph[state.read], buffer.buffer) for state, buffer in states)
+    return tuple(Binding(buffer, 0, t.shape, plan.storage[t.id].type, t.dtype) for t, buffer in tensors)
+
+
 class _Memory:
     """The buffers: one arena, one for constants, one for inputs, one for outputs, and one for each state.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
+from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
 from tflgpu.frontend.litert_shapes import InferShapes, LitertShapes, declared_shapes
@@ -62,13 +63,13 @@ class Frontend:
         """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
         if foreign := tuple(self._foreign()):
             raise UnsupportedError((*self.lowered.obstacles, *foreign))
-        if not self.lowered.obstacles:
-            return self.cut()
         if self.lowered.unknown:
             raise ModelError("; ".join(self.lowered.unknown))
-        if self.grids:
-            reason = "Options.uint8_inputs is for models that run wholly on the device"
-            raise UnsupportedError((*self.lowered.obstacles, reason))
+        if self.grids and not self.lowered.is_whole:
+            reason = "Options.uint8_inputs is for models that run on the device as one piece"
+            raise UnsupportedError((*self.lowered.cuts, reason))
+        if not self.lowered.obstacles:
+            return self.cut()
         if self.options.fallback == "forbid":
             raise UnsupportedError(self.lowered.obstacles)
         if self.lowered.nowhere:
@@ -89,18 +90,33 @@ class Frontend:
     def cut(self) -> tuple[Partition, ...]:
         """One piece for the device if all of the model can go there, else as few as possible for both sides."""
         inputs, outputs = ([t.index for _, t in side] for side in (self.entry.inputs, self.entry.outputs))
-        if not self.lowered.obstacles:
+        if self.lowered.is_whole:
             return (Partition(True, tuple(range(len(self.entry.operators))), tuple(inputs), tuple(outputs)),)
-        return partition(self.subgraph, self.lowered.capable, inputs, outputs, self.lowered.known)
+        return partition(self.subgraph, self.lowered.capable, inputs, outputs, self.lowered.known, self.lowered.calls)
 
     def sizes(self, partition: Partition) -> dict[TensorIndex, Shape]:
         """The shapes of a piece's inputs, those left out that only a run can tell."""
         lowered = self.lowered
         return {t: lowered.bound[t].shape for t in partition.inputs if t in lowered.bound and t not in lowered.open}
 
+    def call(self, partition: Partition) -> Call | None:
+        """The loop or branch that a piece is; None for other pieces."""
+        return self.lowered.calls.get(partition.operators[0]) if partition.on_device else None
+
+    def pieces(self, partition: Partition) -> tuple[LoweredPiece, ...]:
+        """The graphs that the device runs of a piece: one of most, several of a loop or branch."""
+        call = self.call(partition)
+        if call is not None:
+            return call.pieces
+        if not partition.on_device:
+            return ()
+        lowered = self.lower_partition(partition)
+        types = tuple(lowered.output_types)
+        return (LoweredPiece(lowered.graph, partition.inputs, partition.outputs, types, lowered.checks),)
+
     def lower_partition(self, partition: Partition) -> Lowered:
         """A piece for the device as a graph of its own. Raises UnsupportedError if it cannot stand alone."""
-        if len(partition.operators) == len(self.entry.operators):
+        if self.lowered.is_whole:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
         simulate = self.options.quantized == "simulate"

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-import numpy as np
-
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
+from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
+from tflgpu.frontend.control_flow.callee import Callee
+from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
+from tflgpu.frontend.evaluators import evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.litert_shapes import InferShapes, declared_shapes
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
-from tflgpu.frontend.unroll import Callee, unroll
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
-from tflgpu.graph.ir import Array, Graph, Tensor, remove_dead
+from tflgpu.graph.ir import Graph, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.mixed_grids import mixture_reasons
-from tflgpu.model.model import FileTensor, Model, Operator
+from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 
-# Operators of nothing but constants that the lowering computes itself. Their results are weights and shapes.
-EVALUATORS: dict[str, Callable[..., Array]] = {
-    "DENSIFY": lambda x: x,  # sparse constants are dense since the file was read
-    "DEQUANTIZE": lambda x: x.astype(np.float32),
-}
+KNOWN_WITHOUT_DECLARATION = (*VARIABLE_OPERATORS, *CONTROL_FLOW)
 
 # Callers know the range that a model takes: to clamp its input would be a kernel more.
 UNCLAMPED = "{name!r} is not clamped to {low:.6g}..{high:.6g}, which its integers would do: it is an input of the model"
@@ -78,6 +75,8 @@ class _Lowering:
         infer: InferShapes,
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
+        *,
+        is_called: bool = False,
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
@@ -92,7 +91,9 @@ class _Lowering:
         self.infer = infer
         self.whole = whole
         self.graph = GraphBuilder(self.subgraph, outer)
-        self.called: dict[int, _Lowering] = {}  # the subgraphs that operators call
+        self.is_called = is_called  # by an operator of another subgraph
+        self.called: dict[int, Callee] = {}  # the subgraphs that operators call
+        self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
 
     def run(self) -> Lowered:
@@ -112,7 +113,7 @@ class _Lowering:
         graph = Graph(self.graph.tensors, tuple(self.graph.nodes), inputs, (*outputs, *checked), states)
         sides, bound = (self.entry.inputs, self.entry.outputs), self.graph.bound
         faults = tuple(check.fault for check in self.graph.checks)
-        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults)
+        return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls)
 
     def _bind_constants(self) -> None:
         for tensor in self.subgraph.tensors:
@@ -175,14 +176,17 @@ class _Lowering:
 
     def _lowered(self, operator: Operator) -> list[str]:
         unsized = [self.subgraph.tensors[t].name for t in operator.inputs if t in self.open]
-        if unsized and (operator.code in (*VARIABLE_OPERATORS, "WHILE") or find_operator(operator.code)[0] is not None):
+        if unsized and (operator.code in KNOWN_WITHOUT_DECLARATION or find_operator(operator.code)[0] is not None):
             return [f"the shape of its input {name!r} is known only at run time" for name in dict.fromkeys(unsized)]
         if operator.code in VARIABLE_OPERATORS:
             return list(use_variables(operator, self.graph, self.model, self._lower_once))
-        if operator.code == "WHILE":
-            return list(unroll(operator, self.graph, self.model, self._callee))
+        if operator.code in CONTROL_FLOW:
+            return self._call(operator)
         site = self._site(operator)
-        if self._evaluate(operator, site):
+        data = evaluated(operator, site)
+        if data is not None:
+            name = self.subgraph.tensors[operator.outputs[0]].name
+            self.graph.bind(operator.outputs[0], Tensor(next(self.graph.ids), name, data.shape, data.dtype.name, data))
             return []
         op, failures = find_operator(operator.code)
         if op is None:
@@ -196,24 +200,36 @@ class _Lowering:
             self.graph.add_checks(operator, op.checks, site)
         return reasons
 
-    def _nested(self, index: int, outer: GraphBuilder | None = None) -> _Lowering:
+    def _call(self, operator: Operator) -> list[str]:
+        """Lower a WHILE or an IF, into this graph or as pieces apart from it; returns the obstacle."""
+        wanted = {t for o in self.subgraph.operators for t in o.inputs} | {t.index for _, t in self.entry.outputs}
+        apart = None if self.is_called or self.checks else self.calls  # checks need one graph
+        return list(lower_call(operator, self.graph, self.model, self._callee, self._separate, wanted, apart))
+
+    def _separate(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> Callee:
+        """What lowers a subgraph into a graph of its own, or into that of ``outer``."""
+        nested = self._nested(subgraph, outer)
+        nested._bind_constants()
+        return Callee(subgraph, nested.graph, nested._lower)
+
+    def _nested(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
-        subgraph = self.model.subgraphs[index]
-        entry, infer = EntryPoint(index, subgraph.operators, (), ()), declared_shapes(subgraph)
-        return _Lowering(self.model, entry, self.simulate, {}, {}, self.missing_types, self.checks, infer, outer=outer)
+        model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
+        entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
+        infer, types, checks = declared_shapes(subgraph), self.missing_types, self.checks
+        return _Lowering(model, entry, self.simulate, {}, {}, types, checks, infer, outer=outer, is_called=True)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
-        first = self._nested(index)
+        first = self._nested(self.model.subgraphs[index])
         obstacles = first.run().obstacles
         return first.graph.variables, obstacles
 
     def _callee(self, index: int) -> Callee:
         """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""
         if index not in self.called:
-            self.called[index] = self._nested(index, self.graph)
-            self.called[index]._bind_constants()
-        return Callee(self.called[index].graph, self.called[index]._lower)
+            self.called[index] = self._separate(self.model.subgraphs[index], self.graph)
+        return self.called[index]
 
     def _site(self, operator: Operator) -> Site:
         def open_or_declared(tensor: FileTensor) -> Shape | None:
@@ -237,18 +253,6 @@ class _Lowering:
         """What rounds a tensor of an operator, if anything does."""
         tensor = self.subgraph.tensors[index] if index >= 0 else None
         return grid_of(tensor) if self.simulate and tensor is not None and is_quantized(tensor) else None
-
-    def _evaluate(self, operator: Operator, site: Site) -> bool:
-        """Compute an operator whose inputs are all constants, if there is an evaluator for it."""
-        values = [site.constant(i) for i in range(len(site.inputs))]
-        evaluator = EVALUATORS.get(operator.code)
-        if evaluator is None or len(operator.outputs) != 1 or not values or any(v is None for v in values):
-            return False
-        if any(t is None or t.dtype not in ("float16", "float32") for t in site.inputs):
-            return False
-        target, data = self.subgraph.tensors[operator.outputs[0]], evaluator(*values)
-        self.graph.bind(target.index, Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data))
-        return True
 
     def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
         """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.graph.ir import Graph, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor
@@ -44,11 +45,12 @@ class Entry:
 class Lowered:
     """The graph of all operators that can run, and an entry for each operator whether it can or not.
 
-    ``graph`` is complete, and fit to run, only if no entry has reasons. ``inputs`` and ``outputs`` are the file's
+    ``graph`` is complete, and fit to run, only if :attr:`is_whole`. ``inputs`` and ``outputs`` are the file's
     tensors behind the graph's, in the same order, under the names that callers use.
     bound: what stands for each tensor of the file, with its shape, and its value if that is known before a run.
     open: tensors of the file whose shape only a run can tell.
     checks: faults that a run must not find. Behind the outputs the graph has a truth value for each.
+    calls: operators that the device runs apart from the others, by index.
     """
 
     graph: Graph
@@ -57,11 +59,26 @@ class Lowered:
     outputs: tuple[tuple[str, FileTensor], ...]
     bound: Mapping[TensorIndex, Tensor]
     open: frozenset[TensorIndex]
-    checks: tuple[str, ...] = ()
+    checks: tuple[str, ...]
+    calls: Mapping[int, Call]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one piece on the device is all of it."""
+        return not self.obstacles and not self.calls
 
     @property
     def obstacles(self) -> tuple[str, ...]:
         return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Why it is not one piece on the device."""
+        calls = (e for e in self.entries if e.index in self.calls)
+        return (
+            *self.obstacles,
+            *(f"operator {e.index} {e.code}: it is a piece of its own on the device" for e in calls),
+        )
 
     @property
     def output_types(self) -> list[str]:

@@ -32,11 +32,13 @@ def partition(
     inputs: Sequence[int],
     outputs: Sequence[int],
     known: Collection[int] = (),
+    calls: Collection[int] = (),
 ) -> tuple[Partition, ...]:
-    """Pieces in the order in which they run, device and CPU in turn.
+    """Pieces in the order in which they run: all that is ready for the device, then for the CPU, and so on.
 
     capable: the operators that can run on the device. inputs, outputs: the tensors of the caller. known: tensors whose
-    values are known beforehand, so that no piece for the device has to be given them.
+    values are known beforehand, so that no piece for the device has to be given them. calls: operators for the device
+    that are pieces of their own.
     Taking everything that is ready before changing sides gives the fewest changes for a given first side; both are
     tried.
     Operators of nothing but constants belong to every piece that wants their results, so that no constant crosses.
@@ -45,9 +47,16 @@ def partition(
     Raises UnsupportedError if there would be more than :data:`MOST_PARTITIONS`.
     """
     units = _units(subgraph)
-    capable = {o.index for unit in units if all(o.index in capable for o in unit) for o in unit}
-    constant = _constant_operators(subgraph, capable, outputs)
-    orders = [_alternate(subgraph, units, capable, constant, inputs, first) for first in (True, False)]
+    units_for_device = (
+        u for u in units if all(o.index in capable and (len(u) == 1 or o.index not in calls) for o in u)
+    )
+    capable = {o.index for unit in units_for_device for o in unit}
+    given = {t for i in calls for t in subgraph.operators[i].inputs if t not in known}
+    constant = _constant_operators(subgraph, capable - set(calls), {*outputs, *given})
+    orders = [
+        _alternate(subgraph, units, capable, constant, inputs, capable.intersection(calls), first)
+        for first in (True, False)
+    ]
     groups = min(orders, key=lambda order: (sum(on_device for on_device, _ in order), len(order)))
     if len(groups) > MOST_PARTITIONS:
         raise UnsupportedError(
@@ -56,7 +65,9 @@ def partition(
                 "Options.cpu_ops leaves more operators to the CPU, so that there are fewer",
             )
         )
-    return tuple(_partition_of(subgraph, groups, i, constant, inputs, outputs, known) for i in range(len(groups)))
+    return tuple(
+        _partition_of(subgraph, groups, i, constant, inputs, outputs, known, calls) for i in range(len(groups))
+    )
 
 
 def operators_on_cpu(partitions: Sequence[Partition]) -> frozenset[int]:
@@ -131,7 +142,7 @@ def _bound_together(subgraph: Subgraph) -> list[set[int]]:
     return list(groups.values())
 
 
-def _constant_operators(subgraph: Subgraph, capable: Collection[int], outputs: Sequence[int]) -> dict[int, Operator]:
+def _constant_operators(subgraph: Subgraph, capable: Collection[int], outputs: Collection[int]) -> dict[int, Operator]:
     """Output tensor -> operator, for operators of constants alone that both sides can compute for themselves."""
     known = {t.index for t in subgraph.tensors if t.data is not None}
     found: dict[int, Operator] = {}
@@ -149,6 +160,7 @@ def _alternate(
     capable: Collection[int],
     constant: dict[int, Operator],
     inputs: Sequence[int],
+    calls: Collection[int],
     side: bool,
 ) -> list[tuple[bool, list[Operator]]]:
     free = {o.index for o in constant.values()}
@@ -156,21 +168,35 @@ def _alternate(
     ready = {-1, *inputs, *constant, *(t.index for t in subgraph.tensors if t.data is not None or t.is_variable)}
     written = {t for unit in waiting for o in unit for t in o.outputs}
     groups: list[tuple[bool, list[Operator]]] = []
+    on_device, on_cpu = set(capable) - set(calls), {o.index for o in subgraph.operators} - set(capable)
     while waiting and len(groups) <= MOST_PARTITIONS:
-        taken: list[Operator] = []
-        rest: list[list[Operator]] = []
-        for unit in waiting:
-            own = {t for o in unit for t in o.outputs}
-            known = all(t in ready or t in own or t not in written for o in unit for t in o.inputs)
-            if known and (unit[0].index in capable) == side:
-                taken += unit
-                ready |= own
-            else:
-                rest.append(unit)
+        taken = _take(waiting, ready, written, on_device if side else on_cpu)
+        if side and not taken:
+            taken = _take(waiting, ready, written, calls, at_most=1)
         if taken:
             groups.append((side, taken))
-        waiting, side = rest, not side
+        else:
+            side = not side
     return groups
+
+
+def _take(
+    waiting: list[list[Operator]],
+    ready: set[int],
+    written: set[int],
+    fitting: Collection[int],
+    at_most: int | None = None,
+) -> list[Operator]:
+    """Remove the units from ``waiting`` that can run now, and add their results to ``ready``; units in file order."""
+    taken: list[list[Operator]] = []
+    for unit in waiting:
+        own = {t for o in unit for t in o.outputs}
+        known = all(t in ready or t in own or t not in written for o in unit for t in o.inputs)
+        if known and unit[0].index in fitting and len(taken) != at_most:
+            taken.append(unit)
+            ready |= own
+    waiting[:] = [unit for unit in waiting if not any(unit is t for t in taken)]
+    return [operator for unit in taken for operator in unit]
 
 
 def _partition_of(
@@ -181,10 +207,12 @@ def _partition_of(
     inputs: Sequence[int],
     outputs: Sequence[int],
     known: Collection[int],
+    calls: Collection[int],
 ) -> Partition:
     on_device, own = groups[number]
     operators = {o.index: o for o in own}
-    pending = [t for o in own for t in o.inputs]
+    is_call = on_device and own[0].index in calls
+    pending = [] if is_call else [t for o in own for t in o.inputs]
     while pending:
         source = constant.get(pending.pop())
         if source is not None and source.index not in operators:

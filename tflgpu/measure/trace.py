@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tflgpu.artifact.artifact import pieces_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
+from tflgpu.compiler import compile_piece, device_partition
+from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lowered import Lowered
+from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
 from tflgpu.litert.cpu_executor import CpuExecutor
@@ -26,6 +31,7 @@ from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
+from tflgpu.runtime.engine import engine_of
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
@@ -51,6 +57,8 @@ class Result:
 def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Result]:
     """Run a model once on arrays in the order of its inputs; one entry a kernel, in order of execution.
 
+    A loop or a branch that is a piece of its own has one entry for each of its results.
+
     Raises what :func:`tflgpu.compile` raises.
     """
     device = choose(options.device)
@@ -61,7 +69,13 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
         values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
         for partition in frontend.partitions():
             given = [values[t] for t in partition.inputs]
-            if partition.on_device:
+            call = frontend.call(partition)
+            if call is not None:
+                with DeviceFailures(device, "running the model"):
+                    results = _run_call(partition, call, given, target, session)
+                names = [frontend.subgraph.tensors[t].name for t in partition.outputs]
+                found += (Result(*each) for each in zip(names, repeat(partition.operators), results, strict=False))
+            elif partition.on_device:
                 with DeviceFailures(device, "running the model"):
                     results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
             else:
@@ -72,6 +86,19 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
                 results = CpuExecutor(rest, is_open=True).run(given)
             values |= zip(partition.outputs, results, strict=True)
     return found
+
+
+def _run_call(
+    partition: Partition, call: Call, inputs: Sequence[Array], target: Target, session: Session
+) -> list[Array]:
+    """Run a loop or a branch, whose kernels are not observed. Returns its outputs."""
+    plans = [make_plan(optimize(piece.graph), target) for piece in call.pieces]
+    compiled = device_partition(partition, call, list(map(compile_piece, call.pieces, plans)), plans)
+    executors = [
+        LaunchExecutor(piece.executable, compile_program(session.context, piece.source), session)
+        for piece in pieces_of(compiled)
+    ]
+    return engine_of(compiled, executors).run(inputs)
 
 
 def _run_partition(

@@ -14,6 +14,7 @@ from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
+from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
 from tflgpu.passes.slice_concatenations import slice_concatenations
@@ -24,6 +25,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: Mapping[str, Pass] = {
     "fold_constants": fold_constants,
     "slice_concatenations": slice_concatenations,
+    "shorten_lookups": shorten_lookups,
     "simplify": simplify,
     "sink_transposes": sink_transposes,
     "merge_padding": merge_padding,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tflgpu.errors import internal_faults
-from tflgpu.graph.ir import Graph, Node, State, TensorId, Value
+from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import fuse_nodes, lower_node
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -15,7 +15,9 @@ from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
+from tflgpu.plan.overwriting import overwritable
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
+from tflgpu.plan.states import with_short_states, written_in_place
 from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.target import Target, VectorType
 
@@ -23,7 +25,7 @@ from tflgpu.target import Target, VectorType
 @internal_faults("planning")
 def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> Plan:
     """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' tile configurations."""
-    graph = add_conversions(graph)
+    graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
     graph = make_numbers_whole(fuse_nodes(graph, storage, target), storage, target)
     graph = eliminate_concatenations(graph, storage)
@@ -33,7 +35,8 @@ def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> 
     root, places = roots(graph), input_places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}
     root = {t: places[r].whole if r in places else r for t, r in root.items()}
-    root |= {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
+    in_place = written_in_place(graph, kernels, root)
+    root = {t: in_place.get(r, r) for t, r in root.items()}
     lifetimes, shared = _lifetimes(graph, kernels, root, shifts, storage)
     offsets, arena_bytes = place(lifetimes)
     placed = {t: offsets[shared.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if shared.get(r, r) in offsets}
@@ -124,7 +127,7 @@ def _lifetimes(
     shared: dict[TensorId, TensorId] = {}
     for time, planned in enumerate(kernels):
         out = planned.node.output
-        source = next(_overwritable(planned, root), None)
+        source = next(overwritable(planned, root), None)
         if source is None or out in boundary or root[source] in boundary or last[root[source]] != time:
             continue
         if source in shifts or out in shifts:
@@ -141,33 +144,3 @@ def _lifetimes(
             max(size, before.size), min(first[tensor], before.first), max(last[tensor], before.last)
         )
     return lifetimes, shared
-
-
-def _can_overwrite(state: State, kernels: tuple[PlannedKernel, ...], root: Mapping[TensorId, TensorId]) -> bool:
-    """Whether the kernel that computes a state's next value may store it over the last one."""
-    written = next(time for time, k in enumerate(kernels) if k.node.output == state.written)
-
-    def used(k: PlannedKernel) -> set[TensorId]:
-        return {root[a.tensor] for a in k.arguments if a.tensor is not None}
-
-    if any(state.read in used(later) for later in kernels[written + 1 :]):
-        return False
-    return state.read not in used(kernels[written]) or state.read in _overwritable(kernels[written], root)
-
-
-def _overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> Iterator[TensorId]:
-    """The inputs that the kernel reads only at the element it is about to write: the result may take their memory.
-
-    Such are the epilogue's operands of the output's own shape, and the primary of a map, unless the kernel reads the
-    same memory in any other way as well.
-    """
-    readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
-    elementwise = {s.access.name for op in planned.epilogue for s in op.operands if s.access and s.access.same}
-    primary = planned.kernel.parameters.get("primary")
-    if isinstance(primary, Access) and primary.same:
-        elementwise.add(primary.name)
-    for argument in readers:
-        assert argument.tensor is not None
-        alone = sum(root[argument.tensor] == root[o.tensor] for o in readers if o.tensor is not None) == 1
-        if argument.name in elementwise and alone:
-            yield argument.tensor

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 
 from tflgpu.frontend.lowered import Lowered
@@ -83,9 +84,9 @@ def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]
         """Changes between device and CPU, and bytes that cross, if the device ran the operators of these codes too."""
         capable = lowered.capable | {i for i, code in refused.items() if code in codes}
         cut = partition(subgraph, capable, inputs, outputs)
-        return len(cut) - 1, crossing_bytes(cut, subgraph)
+        return _changes(cut), crossing_bytes(cut, subgraph)
 
-    changes, crossing = now = len(partitions) - 1, crossing_bytes(partitions, subgraph)
+    changes, crossing = now = _changes(partitions), crossing_bytes(partitions, subgraph)
     codes = sorted(set(refused.values()))
     best = min(([code] for code in codes), key=cost)
     if cost(best) >= now:  # no single code makes a difference
@@ -99,6 +100,11 @@ def _split(subgraph: Subgraph, lowered: Lowered, partitions: Sequence[Partition]
         f"{counted(changes, 'change')} between device and CPU in each run, and {size(crossing)} cross; "
         f"without {_listed(culprits)} it would be {rest}",
     )
+
+
+def _changes(partitions: Sequence[Partition]) -> int:
+    """How often a run changes between device and CPU."""
+    return sum(a.on_device != b.on_device for a, b in pairwise(partitions))
 
 
 def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Advice]:

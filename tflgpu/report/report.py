@@ -86,8 +86,9 @@ class Report:
 
     partitions: number of partitions on the device. crossing_bytes: bytes between device and CPU in one run, without the
         model's own inputs and outputs.
-    kernels: launches of one run. arena_bytes: memory of activations. arena_lower_bound: the largest sum of activations
-        that are alive at once; no arena can be smaller. constant_bytes: weights as the device stores them.
+    kernels: launches of one run, those of loops and branches once each. arena_bytes: memory of activations.
+        arena_lower_bound: the largest sum of activations that are alive at once; no arena can be smaller.
+        constant_bytes: weights as the device stores them.
     """
 
     model: ModelInfo

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.executable import Array, DeviceBuffer, Executable
+from tflgpu.artifact.executable import Array, Binding, DeviceBuffer, Executable
 from tflgpu.errors import DeviceError
+from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import Transfer
+from tflgpu.target import HOST_DTYPES
 
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
@@ -82,14 +84,37 @@ class Executor(ABC):
 
         If it fails, the variables are undefined until :meth:`reset_state`.
         """
+        self.write(inputs)
+        self.step()
+        return self.results()
+
+    def write(self, inputs: Sequence[Array]) -> None:
+        """Start to copy the inputs to the device."""
         if self._moved:
             self._settle({})
         self._transfer.write(enumerate(inputs))
+
+    def step(self) -> None:
+        """Enqueue all kernels of one inference, on the inputs that are there."""
         self._start()
         self._keep_states()
+
+    def results(self) -> list[Array]:
+        """Wait for the queue. Returns new arrays of the outputs. Raises DeviceError if the kernels report a failure."""
         results = self._transfer.read(self._output_numbers)
         self._check()
         return results
+
+    def set_state(self, binding: Binding, value: Array) -> None:
+        """Give a state a value of its shape. It is copied before this returns."""
+        elements = pack(np.asarray(value, HOST_DTYPES[binding.element]))
+        cl.enqueue_copy(self.session.queue, self._buffers[binding.buffer], elements)
+
+    def state(self, binding: Binding) -> Array:
+        """Wait for the queue. Returns the value of a state as a new array."""
+        elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
+        cl.enqueue_copy(self.session.queue, elements, self._buffers[binding.buffer])
+        return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
 
     def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """:meth:`run` with inputs that may be on the device.
@@ -104,8 +129,7 @@ class Executor(ABC):
             self._transfer.write(on_host)
         for binding in copied & sources.keys():
             self._copy_in(binding, sources[binding])
-        self._start()
-        self._keep_states()
+        self.step()
         for binding in copied & targets.keys():
             self._copy_out(binding, targets[binding])
         results = self._transfer.read([n for n in self._output_numbers if n not in outputs])

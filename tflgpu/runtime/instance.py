@@ -9,7 +9,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu.artifact.artifact import Artifact, CompiledPartition, CpuPartition, DevicePartition, without_constants
+from tflgpu.artifact.artifact import (
+    Artifact,
+    CompiledPartition,
+    CpuPartition,
+    DevicePartition,
+    pieces_of,
+    planned_shapes,
+    with_pieces,
+    without_constants,
+)
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Shape
@@ -20,6 +29,7 @@ from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.cpu_engine import CpuEngine
 from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import Binaries, build, keep
@@ -29,6 +39,8 @@ from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
 
 Array = NDArray[Any]
+
+Engine = Executor | CpuEngine | PieceEngine
 
 
 class Instance:
@@ -50,8 +62,8 @@ class Instance:
         self.artifact = artifact
         self._session = session
         self._trial = Trial(cpu_timeout)  # what runs partitions on the CPU for the first time
-        self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which partitions may share
-        self._programs: dict[int, Any] = {}  # that had to be compiled, by the number of their partition
+        self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which pieces may share
+        self._programs: dict[tuple[int, int], Any] = {}  # that had to be compiled, by partition and piece
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
         self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
         self._engines = [engine for _, engine in started]
@@ -60,34 +72,36 @@ class Instance:
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
 
-    def _start(
-        self, number: int, clock: Stopwatch, cache: Cache | None
-    ) -> tuple[CompiledPartition, Executor | CpuEngine]:
-        """A partition with the binaries of its program, and the engine that runs it."""
+    def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
+        """A partition with the binaries of its programs, and the engine that runs it."""
         partition = self.artifact.partitions[number]
         if isinstance(partition, CpuPartition):
             interpreter = self._interpreter(partition, cache)
             clock.lap("interpreter")
             return partition, interpreter
-        if partition.source not in self._built:
-            self._built[partition.source] = build(partition.source, self._session, partition.binaries, cache)
-        program, binaries = self._built[partition.source]
-        if not binaries:
-            self._programs[number] = program
-        clock.lap("build")
-        executor = open_executor(partition, program, self._session)
-        clock.lap("upload")
-        return replace(partition, binaries=binaries), executor
+        pieces, executors = [], list[Executor]()
+        for place, piece in enumerate(pieces_of(partition)):
+            if piece.source not in self._built:
+                self._built[piece.source] = build(piece.source, self._session, piece.binaries, cache)
+            program, binaries = self._built[piece.source]
+            if not binaries:
+                self._programs[number, place] = program
+            clock.lap("build")
+            executors.append(open_executor(piece, program, self._session))
+            pieces.append(replace(piece, binaries=binaries))
+            clock.lap("upload")
+        return with_pieces(partition, pieces), engine_of(partition, executors)
 
     def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
         """Store the binaries of programs that had to be compiled in the artifact and in the cache."""
         partitions = list(self.artifact.partitions)
-        for number, program in self._programs.items():
-            partition, engine = partitions[number], self._engines[number]
-            assert isinstance(partition, DevicePartition) and isinstance(engine, Executor)
-            interruptible(engine.warm_up)
+        for (number, place), program in self._programs.items():
+            pieces = list(pieces_of(partitions[number]))
+            interruptible(_executors_of(self._engines[number])[place].warm_up)
             clock.lap("build")
-            partitions[number] = replace(partition, binaries=keep(program, partition.source, self._session, cache))
+            binaries = keep(program, pieces[place].source, self._session, cache)
+            pieces[place] = replace(pieces[place], binaries=binaries)
+            partitions[number] = with_pieces(partitions[number], pieces)
             clock.lap("store")
         self.artifact = replace(self.artifact, partitions=tuple(partitions))
         self._programs.clear()
@@ -149,9 +163,8 @@ class Instance:
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
         with self._trial:
             for partition, engine in self._partitions():
-                if isinstance(engine, Executor):
-                    for tensor, binding in zip(partition.inputs, engine.executable.inputs, strict=True):
-                        _check_shape(f"tensor {tensor} of the file", binding.shape, values[tensor].shape)
+                for tensor, shape in planned_shapes(partition).items():
+                    _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
                 results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
                 values |= zip(partition.outputs, results, strict=True)
         return values
@@ -164,17 +177,26 @@ class Instance:
     def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
         """For each partition on the device, when its launches began and ended. The state changes as by one run."""
         values = self._run_partitions(inputs)
-        return [
-            (partition, engine.profile([values[t] for t in partition.inputs], runs))
-            for partition, engine in self._partitions()
-            if isinstance(partition, DevicePartition) and isinstance(engine, Executor)
-        ]
+        found: list[tuple[DevicePartition, list[Interval]]] = []
+        for partition, engine in self._partitions():
+            given = [values[t] for t in partition.inputs]
+            if isinstance(partition, DevicePartition) and isinstance(engine, Executor):
+                found.append((partition, engine.profile(given, runs)))
+            elif isinstance(engine, PieceEngine):
+                found += engine.profile(given, runs)
+        return found
 
     def _executors(self) -> list[Executor]:
-        return [engine for engine in self._engines if isinstance(engine, Executor)]
+        return [executor for engine in self._engines for executor in _executors_of(engine)]
 
-    def _partitions(self) -> Iterator[tuple[CompiledPartition, Executor | CpuEngine]]:
+    def _partitions(self) -> Iterator[tuple[CompiledPartition, Engine]]:
         return zip(self.artifact.partitions, self._engines, strict=True)
+
+
+def _executors_of(engine: Engine) -> tuple[Executor, ...]:
+    if isinstance(engine, PieceEngine):
+        return engine.executors
+    return (engine,) if isinstance(engine, Executor) else ()
 
 
 def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
@@ -185,7 +207,7 @@ def _check_shape(what: str, planned: Shape, computed: Shape) -> None:
 
 def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
     """The results without those of the partition's checks. Raises ValueError for every fault that these found."""
-    if isinstance(partition, CpuPartition) or not partition.checks:
+    if not isinstance(partition, DevicePartition) or not partition.checks:
         return results
     split = len(results) - len(partition.checks)
     if faults := [fault for fault, found in zip(partition.checks, results[split:], strict=True) if found.any()]:

@@ -67,8 +67,8 @@ def _show_graph(path: Path, after: str | None, as_json: bool) -> None:
     if last not in ("lower", *PASSES):
         raise ValueError(f"there is no pass {last!r}; in their order they are {', '.join(('lower', *PASSES))}")
     lowered = lower(read_model(path.read_bytes()))
-    if lowered.obstacles:
-        raise tflgpu.UnsupportedError(lowered.obstacles)
+    if not lowered.is_whole:
+        raise tflgpu.UnsupportedError(lowered.cuts)
     graph = next(graph for name, graph in optimizing(lowered.graph) if name == last)
     _print(as_json, lambda: graph_as_dict(graph), lambda: graph_lines(graph, [e.code for e in lowered.entries]))
 

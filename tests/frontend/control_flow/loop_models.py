@@ -15,7 +15,7 @@ Cell = Callable[[Builder, int, Sequence[int], np.random.Generator], list[int]]  
 
 
 def _layer(body: Builder, x: int, depth: int, outputs: int, rng: np.random.Generator) -> int:
-    weights = rng.standard_normal((outputs, depth)) / 2
+    weights = rng.standard_normal((outputs, depth)) / 2 * (5 / max(5, depth)) ** 0.5
     constants = [body.constant(w.astype(np.float32)) for w in (weights, np.zeros(outputs))]
     return body.add("FULLY_CONNECTED", [x, *constants], (1, outputs))
 

@@ -1,0 +1,1 @@
+"""WHILE and IF."""

@@ -1,0 +1,50 @@
+"""WHILE and IF: into the graph that is being lowered where constants decide, else as pieces apart from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from tflgpu.frontend.control_flow.branch import lower_branch
+from tflgpu.frontend.control_flow.callee import Callee, Separate
+from tflgpu.frontend.control_flow.loop import lower_loop
+from tflgpu.frontend.control_flow.pieces import Call
+from tflgpu.frontend.control_flow.unroll import unroll
+from tflgpu.frontend.graph_builder import GraphBuilder
+from tflgpu.model.model import Model, Operator
+from tflgpu.model.tensor_info import TensorIndex
+
+CONTROL_FLOW = ("WHILE", "IF")
+
+
+def lower_call(
+    operator: Operator,
+    graph: GraphBuilder,
+    model: Model,
+    callee: Callable[[int], Callee],
+    separate: Separate,
+    wanted: Collection[TensorIndex],
+    apart: dict[int, Call] | None,
+) -> Iterator[str]:
+    """Do what a WHILE or an IF does; yields why the device cannot.
+
+    callee: of a subgraph by its number, in ``graph``. wanted: tensors of the file that something reads, or that are
+    outputs. apart: gets the pieces of an operator that cannot become a part of ``graph``; None if there may be none.
+    Raises ModelError for a subgraph that is not there.
+    """
+    found: Call | str | None
+    if operator.code == "IF":
+        found = lower_branch(operator, graph, model, callee, separate)
+    else:
+        found = next(unroll(operator, graph, model, callee), None)
+        if found is not None and apart is not None:
+            state = [value for t in operator.inputs if (value := graph.read(t)) is not None]
+            found = lower_loop(operator, state, model, separate, wanted)
+    if isinstance(found, str):
+        yield found
+    elif found is not None and apart is None:
+        yield "which branch it takes is known only at run time"
+    elif found is not None and apart is not None:
+        apart[operator.index] = found
+        for index, shape in zip(operator.outputs, found.shapes, strict=True):
+            graph.bind(index, graph.tensor(replace(graph.subgraph.tensors[index], shape=shape)))

@@ -1,0 +1,64 @@
+"""The subgraphs that an operator calls, lowered where it stands or on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tflgpu.errors import ModelError
+from tflgpu.frontend.graph_builder import GraphBuilder
+from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
+from tflgpu.graph.ir import Tensor
+from tflgpu.model.model import Model, Operator, Subgraph
+from tflgpu.model.quantization import is_quantized
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A subgraph that is lowered into ``graph``. lower: an operator of it; returns the obstacles."""
+
+    subgraph: Subgraph
+    graph: GraphBuilder
+    lower: Callable[[Operator], Sequence[str]]
+
+    def call(self, inputs: Sequence[Tensor]) -> list[Tensor] | str:
+        """The outputs of the subgraph, lowered for these inputs; or the first obstacle."""
+        self.graph.bound |= zip(self.subgraph.inputs, inputs, strict=True)
+        try:
+            for operator in self.subgraph.operators:
+                reasons = self.lower(operator)
+                if operator.code in VARIABLE_OPERATORS:
+                    reasons = ["it uses a variable"]
+                if reasons:
+                    return f"operator {operator.index} {operator.code}: {reasons[0]}"
+        except ModelError as error:
+            return str(error)
+        return [self.graph.bound[t] for t in self.subgraph.outputs]
+
+
+# The callee of a subgraph: in a graph of its own, or in that of the builder given.
+Separate = Callable[[Subgraph, GraphBuilder | None], Callee]
+
+
+def subgraphs_of(
+    operator: Operator, model: Model, options: tuple[str, str], inputs: int, outputs: tuple[int, int]
+) -> list[int] | str:
+    """The numbers of the two subgraphs that an operator calls, by the names of its options; or why it cannot be run.
+
+    inputs, outputs: how many values each subgraph takes and gives. Raises ModelError for a subgraph that is not there.
+    """
+    numbers = [operator.options.get(f"{option}_subgraph_index", 0) for option in options]
+    for number, wanted in zip(numbers, outputs, strict=True):
+        if not 0 < number < len(model.subgraphs):
+            raise ModelError(f"{_articled(operator.code)} calls subgraph {number} of {len(model.subgraphs)}")
+        called = model.subgraphs[number]
+        if len(called.inputs) != inputs or len(called.outputs) != wanted:
+            found = f"takes {len(called.inputs)} values and gives {len(called.outputs)}"
+            return f"its subgraph {number} {found}; {inputs} and {wanted} were expected"
+        if any(is_quantized(called.tensors[t]) for t in (*called.inputs, *called.outputs)):
+            return f"its subgraph {number} takes or gives quantized values"
+    return numbers
+
+
+def _articled(code: str) -> str:
+    return f"an {code}" if code == "IF" else f"a {code}"

@@ -1,0 +1,121 @@
+"""Pieces that the device runs apart from the operators around them: loops that data end, and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tflgpu.frontend.control_flow.callee import Callee
+from tflgpu.graph.ir import Array, Graph, Tensor, TensorId, remove_dead
+from tflgpu.graph.layout import Shape
+from tflgpu.model.model import Operator
+from tflgpu.model.tensor_info import TensorIndex
+from tflgpu.model.trip_count import Bound
+
+
+@dataclass(frozen=True)
+class LoweredPiece:
+    """A graph of its own.
+
+    inputs: the tensors of the file behind its inputs. outputs: those behind its outputs, if there are any; a truth
+    value that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
+    which the graph has a truth value each, behind the outputs.
+    """
+
+    graph: Graph
+    inputs: tuple[TensorIndex, ...]
+    outputs: tuple[TensorIndex, ...]
+    output_types: tuple[str, ...]
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A result that is known before a run. tensor: of the file."""
+
+    tensor: TensorIndex
+    value: Array
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A WHILE whose state stays on the device.
+
+    body: one iteration. Its states are what iterations hand on; its output, if there is one, says whether another
+        iteration follows.
+    condition: whether the first iteration follows; None if ``bounds`` tell the number of iterations.
+    starts: the tensor of the file with the first value of each state; None for one that is known before a run.
+    results: the tensor of the file that gets the last value of each state.
+    passed: results that no iteration changes, each with the tensor of the file whose value it has.
+    known: results that no iteration changes and that are known before a run.
+    shapes: of all results.
+    """
+
+    body: LoweredPiece
+    condition: LoweredPiece | None
+    bounds: tuple[Bound, ...]
+    starts: tuple[TensorIndex | None, ...]
+    results: tuple[TensorIndex, ...]
+    passed: Mapping[TensorIndex, TensorIndex]
+    known: tuple[Constant, ...]
+    shapes: tuple[Shape, ...]
+
+    @property
+    def pieces(self) -> tuple[LoweredPiece, ...]:
+        return (self.body,) if self.condition is None else (self.body, self.condition)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """An IF whose condition only a run can tell.
+
+    condition: the tensor of the file that decides. then, otherwise: what is run. shapes: of all results.
+    """
+
+    condition: TensorIndex
+    then: LoweredPiece
+    otherwise: LoweredPiece
+    shapes: tuple[Shape, ...]
+
+    @property
+    def pieces(self) -> tuple[LoweredPiece, ...]:
+        return (self.then, self.otherwise)
+
+
+Call = Loop | Branch
+
+
+def place_inputs(callee: Callee, values: Sequence[Tensor]) -> list[Tensor]:
+    """What stands for values of the caller in a graph of the callee's own."""
+    graph, placed = callee.graph, []
+    for index, value in zip(callee.subgraph.inputs, values, strict=True):
+        graph.bind(index, replace(value, id=next(graph.ids)))
+        placed.append(graph.bound[index])
+    return placed
+
+
+def piece_of(
+    operator: Operator,
+    callee: Callee,
+    inputs: Mapping[TensorId, TensorIndex],
+    results: Sequence[Tensor],
+    outputs: tuple[TensorIndex, ...] = (),
+) -> LoweredPiece:
+    """What was lowered as a piece that gives copies of ``results``.
+
+    inputs: what it may read, with the tensors of the file. outputs: the tensors of the file behind the results.
+    """
+    graph = callee.graph
+    copies = [graph.add_map(r, replace(r, id=next(graph.ids), data=None), operator=operator.index) for r in results]
+    whole = Graph(graph.tensors, tuple(graph.nodes), tuple(inputs), tuple(t.id for t in copies))
+    return with_read_inputs(whole, inputs, outputs)
+
+
+def with_read_inputs(
+    graph: Graph, inputs: Mapping[TensorId, TensorIndex], outputs: tuple[TensorIndex, ...] = ()
+) -> LoweredPiece:
+    """The piece of a graph, without the inputs that no node reads."""
+    graph = remove_dead(graph)
+    read = tuple(t for t in graph.inputs if t in graph.consumers)
+    types = tuple(graph[t].dtype for t in graph.outputs)
+    return LoweredPiece(replace(graph, inputs=read), tuple(inputs[t] for t in read), outputs, types)

@@ -1,0 +1,41 @@
+"""How often a loop goes through, where integers that count in equal steps decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.model.tensor_info import TensorIndex
+
+Values = Mapping[TensorIndex, NDArray[np.generic]]  # of tensors of the file
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """``offset``, and the value that a tensor of the file has when the loop begins, if there is one."""
+
+    tensor: TensorIndex | None
+    offset: int
+
+    def value(self, values: Values) -> int:
+        return self.offset + (0 if self.tensor is None else int(values[self.tensor].reshape(-1)[0]))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A loop goes on as long as ``upper`` is greater than ``lower``.
+
+    closing: how much nearer an iteration brings the two.
+    """
+
+    upper: Scalar
+    lower: Scalar
+    closing: int
+
+
+def trip_count(bounds: Sequence[Bound], values: Values) -> int:
+    """The number of iterations of a loop that goes on as long as all of ``bounds`` say so."""
+    return max(0, min(-((b.lower.value(values) - b.upper.value(values)) // b.closing) for b in bounds))

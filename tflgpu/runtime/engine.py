@@ -1,0 +1,126 @@
+"""What runs a partition: the device, LiteRT on the CPU, or the device in a loop or a branch that the host decides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from tflgpu.artifact.artifact import BranchPartition, CompiledPartition, DevicePartition, LoopPartition, pieces_of
+from tflgpu.artifact.executable import Array
+from tflgpu.model.tensor_info import TensorIndex
+from tflgpu.model.trip_count import trip_count
+from tflgpu.runtime.executor import Executor, Interval
+
+# Iterations that are enqueued before the host waits for the device: an interrupt need not wait longer, and drivers keep
+# what is not done yet in memory.
+AHEAD = 64
+
+Values = dict[TensorIndex, Array]  # of tensors of the file
+
+
+class PieceEngine(ABC):
+    """Runs a partition of several pieces. Not thread-safe: the caller serializes the calls."""
+
+    def __init__(self, partition: LoopPartition | BranchPartition, executors: Sequence[Executor]) -> None:
+        """executors: of the partition's pieces."""
+        self._inputs, self._pieces = partition.inputs, pieces_of(partition)
+        self.executors = tuple(executors)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Arrays in the order of the partition's inputs -> new arrays in the order of its outputs.
+
+        Raises ValueError for shapes that were not planned, DeviceError if the device fails.
+        """
+        values = dict(zip(self._inputs, inputs, strict=True))
+        return self._run(values)
+
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
+        """When the launches of each piece that a run needs began and ended; those of a loop's body in one iteration."""
+        values = dict(zip(self._inputs, inputs, strict=True))
+        return [
+            (piece, executor.profile([values[t] for t in piece.inputs], runs))
+            for piece, executor in zip(self._pieces, self.executors, strict=True)
+            if self._needs(executor, values)
+        ]
+
+    def reset_state(self) -> None:
+        """Forget what the last run left, which the next one does not read anyway."""
+        for executor in self.executors:
+            executor.reset_state()
+
+    @abstractmethod
+    def _run(self, values: Values) -> list[Array]:
+        """:meth:`run` on values by tensor."""
+
+    def _needs(self, executor: Executor, values: Values) -> bool:
+        """Whether a run on these values uses one of the executors."""
+        return True
+
+
+class LoopEngine(PieceEngine):
+    """Runs a WHILE: the body again and again, until a count that is known or the condition, read each time, ends it."""
+
+    def __init__(self, partition: LoopPartition, executors: Sequence[Executor]) -> None:
+        super().__init__(partition, executors)
+        self._partition = partition
+        self._body = executors[0]
+
+    def _run(self, values: Values) -> list[Array]:
+        body, partition = self._body, self._partition
+        body.reset_state()
+        for state in partition.states:
+            if state.start is not None:
+                body.set_state(state.binding, values[state.start])
+        body.write([values[t] for t in self._pieces[0].inputs])
+        for _ in self._iterations(values):
+            body.step()
+        body.results()
+        found = dict(partition.known)
+        found |= {result: values[source] for result, source in partition.passed}
+        found |= {s.result: body.state(s.binding) for s in partition.states if s.result in partition.outputs}
+        return [found[t] for t in partition.outputs]
+
+    def _iterations(self, values: Values) -> Iterator[None]:
+        """One item for each iteration; each is to be enqueued before the next item is asked for."""
+        if self._partition.bounds:
+            for number in range(trip_count(self._partition.bounds, values)):
+                if number % AHEAD == AHEAD - 1:
+                    self._body.session.queue.finish()
+                yield
+            return
+        condition, test = self._pieces[1], self.executors[1]
+        (again,) = test.run([values[t] for t in condition.inputs])
+        while again:
+            yield
+            (again,) = self._body.results()
+
+
+class BranchEngine(PieceEngine):
+    """Runs an IF: the piece that its condition chooses."""
+
+    def __init__(self, partition: BranchPartition, executors: Sequence[Executor]) -> None:
+        super().__init__(partition, executors)
+        self._partition = partition
+
+    def _run(self, values: Values) -> list[Array]:
+        number = self._chosen(values)
+        piece = self._pieces[number]
+        results = self.executors[number].run([values[t] for t in piece.inputs])
+        found = dict(zip(piece.outputs, results, strict=True))
+        return [found[t] for t in self._partition.outputs]
+
+    def _needs(self, executor: Executor, values: Values) -> bool:
+        return executor is self.executors[self._chosen(values)]
+
+    def _chosen(self, values: Values) -> int:
+        return 0 if values[self._partition.decision].reshape(-1)[0] else 1
+
+
+def engine_of(partition: CompiledPartition, executors: Sequence[Executor]) -> Executor | PieceEngine:
+    """What runs a partition on the device. executors: of its pieces."""
+    match partition:
+        case LoopPartition():
+            return LoopEngine(partition, executors)
+        case BranchPartition():
+            return BranchEngine(partition, executors)
+    return executors[0]
