@@ -143,6 +143,20 @@ def seen_in_another_shape() -> bytes:
     return builder.finish([flat, back])
 
 
+def replaced_rows() -> bytes:
+    """Rows of two variables are replaced, where an input says; of the second all old elements are needed once more."""
+    builder, shape = ModelBuilder(), (4, 3, 5)
+    row, place = builder.input((2, 1, 5)), builder.input((3,), "int32")
+    first_values(builder, {"a": normal(*shape, seed=1), "b": normal(*shape, seed=2)})
+    results = []
+    for name in ("a", "b"):
+        old, new = read(builder, name, shape), builder.tensor(shape)
+        builder.op("DYNAMIC_UPDATE_SLICE", [old, row, place], [new])
+        assign(builder, name, new)
+        results.append(new if name == "a" else binary(builder, "MUL", old, new, shape))
+    return builder.finish(results)
+
+
 def counter() -> bytes:
     builder = ModelBuilder()
     x = builder.input((1, 3), "int32")
@@ -206,6 +220,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "in_the_order_of_the_file": in_the_order_of_the_file,
     "window": window,
     "seen_in_another_shape": seen_in_another_shape,
+    "replaced_rows": replaced_rows,
     "counter": counter,
     "quantized": quantized,
     "variable_tensor": variable_tensor,

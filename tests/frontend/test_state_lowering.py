@@ -21,6 +21,7 @@ from tests.frontend.stateful_models import (
     normal,
     nothing_to_draw,
     read,
+    replaced_rows,
     variable_tensor,
     window,
 )
@@ -55,6 +56,12 @@ def test_states_are_written_in_place_where_nothing_reads_them_later() -> None:
     # A copy of one over the other destroys what the second needs, which goes over what the first has no more use for.
     assert sorted(states_of(exchange())) == [False, True]
     assert states_of(never_assigned()) == []
+    assert states_of(replaced_rows()) == [True, False]
+
+
+def test_a_kernel_that_replaces_rows_in_place_leaves_the_others_alone() -> None:
+    _, plan = plan_model(replaced_rows(), Options(), CPU)
+    assert [k.kernel.template for k in plan.kernels].count("movement/overwrite") == 1
 
 
 def obstacles(builder: ModelBuilder, outputs: Sequence[int]) -> tuple[str, ...]:

@@ -93,6 +93,11 @@ class Net:
         """A tensor that keeps its value from one run to the next, zeros at first; operators change it in place."""
         return Tensor(self._builder.tensor(shape, is_variable=True), np.zeros(shape))
 
+    def change(self, variable: Tensor, code: str, inputs: Sequence[Tensor], value: NDArray[Any]) -> Tensor:
+        """Append an operator that leaves ``value`` in a variable."""
+        self._builder.op(code, [x.index for x in inputs], [variable.index])
+        return Tensor(variable.index, value)
+
     def integers(self, values: Any) -> Tensor:
         """An int32 constant: axes, sizes, paddings."""
         return self.constant(np.array(values, np.int32))

@@ -17,7 +17,7 @@ from tflgpu.plan.boundary import add_conversions, roots, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
 from tflgpu.plan.overwriting import overwritable
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
-from tflgpu.plan.states import with_short_states, written_in_place
+from tflgpu.plan.states import overwriting, with_short_states, written_in_place
 from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.target import Target, VectorType
 
@@ -28,7 +28,7 @@ def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> 
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
     graph = make_numbers_whole(fuse_nodes(graph, storage, target), storage, target)
-    graph = eliminate_concatenations(graph, storage)
+    graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
     kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)

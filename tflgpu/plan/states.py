@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, State, TensorId
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 from tflgpu.plan.boundary import roots
 from tflgpu.plan.overwriting import overwritable
 from tflgpu.plan.plan import PlannedKernel
@@ -50,11 +52,55 @@ def _writing_late(graph: Graph) -> Graph:
     return graph.with_nodes(rest)
 
 
+def overwriting(graph: Graph) -> Graph:
+    """The same graph with an ``overwrite`` node for each gather that only puts new elements into a state's last value.
+
+    Its kernel touches no others, so that its output has to lie where the last value does: :func:`written_in_place`.
+    """
+    root, nodes = roots(graph), list(graph.nodes)
+    for state in graph.states:
+        time, node = next((time, n) for time, n in enumerate(nodes) if n.output == state.written)
+        attributes = node.attributes
+        if node.epilogue or not isinstance(attributes, Gather) or attributes.background is None:
+            continue
+        others = [t for i, t in enumerate(node.inputs) if i != attributes.background]
+        used = {root.get(t) for t in (*others, *(t for later in nodes[time + 1 :] for t in later.inputs))}
+        if node.inputs[attributes.background] != state.read or state.read in used:
+            continue
+        positions = tuple(_without_input(p, attributes.background) for p in attributes.positions)
+        if _moves_vec4s(positions, graph[others[0]].shape, graph[node.output].shape):
+            nodes[time] = replace(node, kind="overwrite", inputs=tuple(others), attributes=Gather(positions))
+    return graph.with_nodes(nodes)
+
+
+def _moves_vec4s(positions: Sequence[Position], new: Shape, whole: Shape) -> bool:
+    """Whether a kernel that moves vec4s can put new elements where ``positions`` of the whole ask for them."""
+    keeps_channels = bool(new) and positions[-1] == follow(len(new) - 1) and new[-1] == whole[-1]
+    return keeps_channels and all(_is_shifted(position, axis) for axis, position in enumerate(positions))
+
+
+def _without_input(position: Position, number: int) -> Position:
+    """The same position in a node that lacks one of the inputs."""
+    terms = (replace(t, input=t.input - (t.input > number)) if isinstance(t, Lookup) else t for t in position.terms)
+    return replace(position, terms=tuple(terms))
+
+
+def _is_shifted(position: Position, axis: int) -> bool:
+    """Whether a position is the output's coordinate along ``axis`` less a number, the same for all elements."""
+    lookups = [t for t in position.terms if isinstance(t, Lookup)]
+    own = [t for t in position.terms if t not in lookups]
+    return own == [Digit(axis)] and all(
+        t.step == -1 and t.limit is not None and all(m.axis is None for m in t.places) for t in lookups
+    )
+
+
 def written_in_place(
     graph: Graph, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]
 ) -> dict[TensorId, TensorId]:
     """The states' next values that a kernel may store over the last ones, which it then has for its root."""
-    return {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
+    found = {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
+    assert all(k.node.output in found for k in kernels if k.node.kind == "overwrite"), "a state would lose its elements"
+    return found
 
 
 def _can_overwrite(state: State, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]) -> bool:

@@ -1,0 +1,69 @@
+"""The kernel of the ``overwrite`` node: new elements for a part of a state, which keeps all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.kernels.access import Coordinate, coordinates
+from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.ops.movement.gather import Gather, Lookup
+from tflgpu.target import ElementType, vector_type
+
+
+@dataclass(frozen=True)
+class Index:
+    """An element of a tensor of integers, kept between 0 and ``limit``. element: its number in PHWC4."""
+
+    table: str
+    type: ElementType
+    element: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class TargetAxis:
+    """One axis of the output but the last: the new elements' own coordinate, shifted. stride: in vec4s."""
+
+    follows: Coordinate
+    start: int
+    indices: tuple[Index, ...]
+    stride: int
+
+
+@PORTABLE.lowering("overwrite")
+def overwrite_kernel(request: Request) -> Kernel:
+    """A work-item moves a vec4. The node's positions say where output elements come from, the kernel where they go."""
+    attributes, source, target = request.node.attributes, request.shape(0), request.target
+    assert isinstance(attributes, Gather)
+    arguments = [request.operand(f"input{i}", i) for i in range(len(request.node.inputs))]
+
+    def index(lookup: Lookup) -> Index:
+        table, argument = request.shape(lookup.input), arguments[lookup.input]
+        assert lookup.limit is not None
+        return Index(argument.name, argument.type, _element(table, [m.start for m in lookup.places]), lookup.limit)
+
+    strides = request.output.geometry.axis_strides
+    axes = [
+        TargetAxis(place, -position.start, tuple(index(t) for t in position.terms if isinstance(t, Lookup)), stride)
+        for place, position, stride in zip(coordinates(source.shape), attributes.positions, strides, strict=False)
+    ]
+    per_tile = items_per_tile(source.vec4s, target, 30)
+    return Kernel(
+        "movement/overwrite",
+        {"axes": axes, "src": source, "source": arguments[0], "per_tile": per_tile},
+        tuple(arguments),
+        tiles=tile_count(source.vec4s, per_tile),
+        local_size=target.local_size,
+        value_type=vector_type(arguments[0].type),
+    )
+
+
+def _element(table: Geometry, place: list[int]) -> int:
+    """The number of an element in PHWC4."""
+    *leading, channel = place or [0]
+    vec4 = sum(at * stride for at, stride in zip(leading, table.axis_strides, strict=True))
+    return LANES * (vec4 + channel // LANES * table.plane) + channel % LANES
