@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.conformance import cases
-from tests.frontend import dynamic_models, loop_models, stateful_models
+from tests.frontend import dynamic_models, stateful_models
+from tests.frontend.control_flow import loop_models
 from tests.ops.case import Case
 from tests.ops.table import ROWS
 
