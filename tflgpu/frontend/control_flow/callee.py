@@ -50,7 +50,8 @@ def subgraphs_of(
     numbers = [operator.options.get(f"{option}_subgraph_index", 0) for option in options]
     for number, wanted in zip(numbers, outputs, strict=True):
         if not 0 < number < len(model.subgraphs):
-            raise ModelError(f"{_articled(operator.code)} calls subgraph {number} of {len(model.subgraphs)}")
+            where = f"operator {operator.index} {operator.code}"
+            raise ModelError(f"{where} calls subgraph {number} of {len(model.subgraphs)}")
         called = model.subgraphs[number]
         if len(called.inputs) != inputs or len(called.outputs) != wanted:
             found = f"takes {len(called.inputs)} values and gives {len(called.outputs)}"
@@ -58,7 +59,3 @@ def subgraphs_of(
         if any(is_quantized(called.tensors[t]) for t in (*called.inputs, *called.outputs)):
             return f"its subgraph {number} takes or gives quantized values"
     return numbers
-
-
-def _articled(code: str) -> str:
-    return f"an {code}" if code == "IF" else f"a {code}"
