@@ -6,7 +6,8 @@ Either may crash or hang, so both belong into a :class:`~tests.safety.sandbox.Sa
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -111,7 +112,8 @@ def _opinion(question: Question, resolver: OpResolverType) -> Opinion | str:
             outputs = [_run(interpreter, list(inputs.values())) for inputs in question.inputs]
     except Exception as error:  # any refusal: LiteRT is not on trial
         return f"{type(error).__name__}: {error}"
-    return Opinion(outputs, _largest(interpreter))
+    tensors = [a for output in outputs for a in output.values()]
+    return Opinion(outputs, _largest([*tensors, *_every_tensor(interpreter)]))
 
 
 def _run(interpreter: Interpreter, inputs: Sequence[Array]) -> dict[str, Array]:
@@ -134,13 +136,13 @@ def _tensor(interpreter: Interpreter, detail: dict[str, Any]) -> Array:
     )
 
 
-def _largest(interpreter: Interpreter) -> float:
-    largest = 0.0
+def _every_tensor(interpreter: Interpreter) -> Iterator[Array]:
+    """What is in memory after the last run."""
     for detail in interpreter.get_tensor_details():
-        if detail["dtype"] in (np.float32, np.float16, np.float64):
-            try:
-                value = np.abs(interpreter.get_tensor(detail["index"]).astype(np.float64))
-            except ValueError:  # it has no memory
-                continue
-            largest = max(largest, float(value.max(where=np.isfinite(value), initial=0.0)))
-    return largest
+        with suppress(ValueError):  # it has no memory
+            yield interpreter.get_tensor(detail["index"])
+
+
+def _largest(tensors: Iterable[Array]) -> float:
+    floats = (np.abs(t.astype(np.float64)) for t in map(np.asarray, tensors) if t.dtype.kind == "f")
+    return max((float(size.max(where=np.isfinite(size), initial=0.0)) for size in floats), default=0.0)

@@ -43,6 +43,8 @@ def cumsum(site: Site, emit: Emitter) -> Tensor:
 def _top_k_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "k")
     k, shape = site.constant(1), site.input(0).shape
+    if not {*site.output_types[1:]} <= {"int16", "int32"}:
+        yield f"its indices are {site.output_types[1]}; int16 or int32 was expected"
     if not shape:
         yield "its input has no axes"
     elif k is not None and (k.size != 1 or not 0 <= k.reshape(-1)[0] <= shape[-1]):
