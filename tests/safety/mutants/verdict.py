@@ -82,6 +82,8 @@ def _compared(mutant: Mutant, answers: Sequence[Answer], opinions: dict[str, Opi
     judges = {name: opinion for name, opinion in opinions.items() if isinstance(opinion, Opinion)}
     if not judges:
         return Verdict("unjudged", "LiteRT refuses it", "; ".join(map(str, opinions.values())))
+    if any(array.dtype.kind not in "biuf" for answer in answers for array in answer.outputs.values()):
+        return Verdict("unjudged", "no real numbers")
     model = read_model(mutant.data)
     faults = {name: _fault(model, answers, opinion) for name, opinion in judges.items()}
     if None in faults.values():
