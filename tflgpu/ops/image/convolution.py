@@ -175,9 +175,6 @@ def fully_connected(site: Site, emit: Emitter) -> Tensor:
     rows = reshape_node(emit, x, (prod(x.shape) // depth, depth))
     result = (rows.shape[0], out)
     final = (*x.shape[:-1], out) if site.options.get("keep_num_dims") else result
-    declared = site.output_shapes[0]
-    if declared is not None and prod(declared) == prod(final):
-        final = declared  # before version 5, the operator keeps dimensions without an option
     if weights.is_constant:
         y = convolution_node(site, emit, "fully_connected", (rows, weights, bias), result, None)
         return reshape_node(emit, y, final)
