@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflgpu.errors import UnsupportedError
 from tflgpu.model.model import Operator, Subgraph
@@ -65,9 +65,25 @@ def partition(
                 "Options.cpu_ops leaves more operators to the CPU, so that there are fewer",
             )
         )
-    return tuple(
+    partitions = [
         _partition_of(subgraph, groups, i, constant, inputs, outputs, known, calls) for i in range(len(groups))
-    )
+    ]
+    return _with_constant_outputs(partitions, {*outputs} - {*inputs}, calls)
+
+
+def _with_constant_outputs(
+    partitions: Sequence[Partition], outputs: Collection[int], calls: Collection[int]
+) -> tuple[Partition, ...]:
+    """The last piece that is no call of a subgraph also gives the outputs that no operator computes."""
+    missing = sorted({*outputs}.difference(*(p.outputs for p in partitions)))
+    if not missing:
+        return tuple(partitions)
+    places = [i for i, p in enumerate(partitions) if not (p.on_device and p.operators[0] in calls)]
+    if not places:
+        raise UnsupportedError((f"tensors {missing} are constants and outputs beside a loop or branch",))
+    last = partitions[places[-1]]
+    given = replace(last, outputs=tuple(sorted({*last.outputs, *missing})))
+    return (*partitions[: places[-1]], given, *partitions[places[-1] + 1 :])
 
 
 def operators_on_cpu(partitions: Sequence[Partition]) -> frozenset[int]:

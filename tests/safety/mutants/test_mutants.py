@@ -81,6 +81,12 @@ FOUND = {
     "an infinite scale": Found(
         network("quantize", 0), {"subgraphs[0].tensors[1].quantization.scale": [float("inf")]}, "finite numbers"
     ),
+    "an output that nothing computes": Found(
+        control_flow("mask_and_more"), {"subgraphs[0].outputs": [12, 14, 10, 16, 9]}
+    ),
+    "another declared shape of a product": Found(
+        network("fully_connected", 0), {"subgraphs[0].tensors[2].shape": [5, 3]}
+    ),
     "floats that become integers": Found(network("dequantize", 0), {"operatorCodes[0].deprecatedBuiltinCode": 19}),
 }
 

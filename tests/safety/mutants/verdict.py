@@ -47,6 +47,8 @@ class Court:
         if fate.kind != "answer":
             return Verdict("fault", cause(fate), f"{fate.text}\n{fate.details}")
         answers: list[Answer] = fate.value
+        if not answers:
+            return Verdict("unjudged", "inputs that are too large to run")
         opinions = self._litert.run(Question(mutant.data, [answer.inputs for answer in answers]))
         if opinions.kind != "answer":
             return Verdict("unjudged", f"LiteRT: {opinions.kind}", opinions.text)
