@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from tests.conformance.cases import Array
 from tests.safety.mutants.edits import unpack
 from tflgpu.model.model import Model, Operator, Subgraph
+from tflgpu.model.tensor_info import Quantization
 
 RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}
 MANY_LAYERS = 8  # of integers: each rounds, and the next multiplies what comes of it
 EXP_SCALE = 88 / 2**15  # of 16 bits: e**88 is near the largest number
 HYBRID = {"BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
 LARGEST = float(np.finfo(np.float32).max)
+LONGEST_POWER = 31  # an exponent beyond it overflows for every base but -1, 0 and 1
 TERMS = 256  # of the longest sum, where models are as small as those that are damaged
 
 
@@ -51,6 +53,14 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         and max(_scales(model), default=0) > EXP_SCALE,
         "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),
         "the rounding of many quantized layers": quantized and len(operators) >= MANY_LAYERS,
+        "LiteRT reads beyond a tensor of which it is to take a place that is not there": _takes_from_outside(model),
+        "whole powers wrap around, or become the least number": "POW" in codes
+        and any((np.abs(data.astype(np.int64)) > LONGEST_POWER).any() for data in _constants(model, "i")),
+        "LiteRT's clips of an LSTM turn NaN into numbers": any("LSTM" in code for code in codes)
+        and not all(np.isfinite(data).all() for data in _constants(model, "f")),
+        "zero points of channels, which the format forbids": any(
+            len(q.scale) > 1 and any(q.zero_point) for q in _quantizations(model)
+        ),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -60,6 +70,30 @@ def _holds_an_input(data: bytes) -> bool:
     main = file.subgraphs[0]
     held = (file.buffers[main.tensors[index].buffer].data for index in main.inputs)
     return any(data is not None and len(data) for data in held)
+
+
+def _takes_from_outside(model: Model) -> bool:
+    """Whether a STRIDED_SLICE drops an axis of which it takes a place that the axis does not have."""
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            dropped = operator.options.get("shrink_axis_mask", 0)
+            begins = graph.tensors[operator.inputs[1]].data if dropped else None
+            if begins is not None:
+                places = zip(graph.tensors[operator.inputs[0]].shape, begins.reshape(-1), strict=False)
+                if any(dropped >> i & 1 and not -size <= begin < size for i, (size, begin) in enumerate(places)):
+                    return True
+    return False
+
+
+def _constants(model: Model, kind: str) -> Iterator[Array]:
+    """kind: of numpy's element types."""
+    tensors = (tensor for graph in model.subgraphs for tensor in graph.tensors)
+    yield from (tensor.data for tensor in tensors if tensor.data is not None and tensor.data.dtype.kind == kind)
+
+
+def _quantizations(model: Model) -> Iterator[Quantization]:
+    tensors = (tensor for graph in model.subgraphs for tensor in graph.tensors)
+    yield from (tensor.quantization for tensor in tensors if tensor.quantization)
 
 
 def _is_hybrid(model: Model) -> bool:
