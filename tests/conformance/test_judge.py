@@ -17,11 +17,14 @@ INSIDE, OUTSIDE = 0.99, 1.01
 
 
 def model_of(
-    code: str, shapes: Sequence[tuple[int, ...]], output: tuple[int, ...], options: Mapping[str, object] | None = None
+    code: str,
+    shapes: Sequence[tuple[int, ...] | None],
+    output: tuple[int, ...],
+    options: Mapping[str, object] | None = None,
 ) -> bytes:
-    """A model of one operator on float tensors, none of them constant."""
+    """A model of one operator on float tensors, none of them constant. shapes: of its inputs, None where absent."""
     builder = ModelBuilder()
-    inputs = [builder.input(shape) for shape in shapes]
+    inputs = [-1 if shape is None else builder.input(shape) for shape in shapes]
     result = builder.tensor(output)
     builder.op(code, inputs, [result], options)
     return builder.finish([result])
@@ -217,7 +220,13 @@ ROWS: list[Row] = [
     ("SOFTMAX", [(2, 11)], (2, 11), None, 11),
     ("SUM", [(2, 3, 4), (1,)], (2, 1, 4), None, 3),
     ("TRANSPOSE_CONV", [(4,), (4, 2, 3, 5), (1, 4, 4, 5)], (1, 8, 8, 4), None, 30),
-    ("UNIDIRECTIONAL_SEQUENCE_LSTM", [(1, 2, 3), *[(4, 3)] * 4, *[(4, 4)] * 4], (1, 2, 4), None, 7),
+    (
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [(1, 2, 3), *[(4, 3)] * 4, *[(4, 4)] * 4, *[None] * 3, *[(4,)] * 4, None, None, (1, 4), (1, 4)],
+        (1, 2, 4),
+        None,
+        7,
+    ),
 ]
 SUMMING = {code: (model_of(code, shapes, output, options), terms) for code, shapes, output, options, terms in ROWS}
 

@@ -53,7 +53,7 @@ def test_a_place_is_chosen_among_unrounded_numbers() -> None:
     builder = ModelBuilder()
     x = softmax(builder, softmax(builder, builder.input(SHAPE)))
     place = builder.tensor(SHAPE[:-1], "int32")
-    builder.op("ARG_MAX", [x, builder.constant(np.array([3], np.int32))], [place])
+    builder.op("ARG_MAX", [x, builder.constant(np.array([3], np.int32))], [place], {"output_type": "INT32"})
     plan = plan_of(builder, place)
     (node,) = (k.node for k in plan.kernels if k.kernel.template == "portable/arg_extreme")
     assert plan.storage[node.inputs[0]].type == "float"

@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused(device_name: str) -> None:
         tflgpu.Options(uint8_inputs={"x": (0, 0)})
     with pytest.raises(ValueError, match=r"names 'w'; the model has the inputs \['x', 'y'\]"):
         tflgpu.inspect(two_inputs(), tflgpu.Options(uint8_inputs={"w": (0, 1)}))
-    with pytest.raises(tflgpu.UnsupportedError, match="uint8_inputs is for models that run wholly on the device"):
+    with pytest.raises(tflgpu.UnsupportedError, match="uint8_inputs is for models that run on the device as one piece"):
         tflgpu.compile(two_inputs(), tflgpu.Options(device=device_name, cpu_ops=["EXP"], uint8_inputs={"x": (0, 1)}))
     builder = ModelBuilder()
     x, y = builder.input((1, 4), "int32", name="x"), builder.tensor((1, 4), "int32")

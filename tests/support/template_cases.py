@@ -74,7 +74,9 @@ def arg_extremes(net: Net) -> Tensor:
     """Along the channels and along another axis; as floats, to go on with."""
     x = _image(net, 2, 3, 4, 6)
     for code, axis, function in (("ARG_MAX", 3, np.argmax), ("ARG_MIN", 1, np.argmin)):
-        index = net.op(code, [x, net.integers([axis])], function(x.value, axis).astype(np.int32))
+        index = net.op(
+            code, [x, net.integers([axis])], function(x.value, axis).astype(np.int32), {"output_type": "int32"}
+        )
         net.output(net.op("CAST", [index], index.value.astype(np.float64)))
     return x
 

@@ -62,6 +62,11 @@ class LitertShapes:
                 tensors[index].shape, tensors[index].shapeSignature = list(known.shape), None
                 if known.data is not None and known.data.dtype.kind in "iub":
                     kept.fill(tensors[index], known.data)
+        for index in (
+            tensors.keys() & operator.outputs
+        ):  # what has no elements is then what LiteRT computed, not what the file has
+            shape = tensors[index].shape
+            tensors[index].shape = None if shape is None else [max(1, int(size)) for size in shape]
         place = {t: i for i, t in enumerate(indices)} | {-1: -1}
         call, graph, model = copy(own.operators[operator.index]), schema.SubGraphT(), schema.ModelT()
         call.inputs, call.outputs = [place[t] for t in operator.inputs], [place[t] for t in operator.outputs]

@@ -85,7 +85,10 @@ class CpuExecutor:
 
 
 def result_shapes(model: bytes) -> list[list[int] | None]:
-    """The shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or ValueError."""
+    """The shapes of a model's outputs, None for each that only a run can tell. Raises RuntimeError or ValueError.
+
+    The model declares an element or more for each output, so that an output without elements is what LiteRT computed.
+    """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
 
     interpreter = Interpreter(
@@ -94,10 +97,9 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
     interpreter.allocate_tensors()
 
     def shape(detail: Mapping[str, Any]) -> list[int] | None:
-        if 0 in detail["shape"]:  # no memory, whether it is known or not
-            return None
         try:
-            interpreter.get_tensor(detail["index"])
+            if 0 not in detail["shape"]:  # a tensor without elements never has memory
+                interpreter.get_tensor(detail["index"])
         except REFUSALS:  # no memory yet: LiteRT waits for a run to decide it
             return None
         return list(map(int, detail["shape"]))

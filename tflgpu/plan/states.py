@@ -99,7 +99,8 @@ def written_in_place(
 ) -> dict[TensorId, TensorId]:
     """The states' next values that a kernel may store over the last ones, which it then has for its root."""
     found = {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
-    assert all(k.node.output in found for k in kernels if k.node.kind == "overwrite"), "a state would lose its elements"
+    if not all(k.node.output in found for k in kernels if k.node.kind == "overwrite"):
+        raise ValueError("a state would lose its elements")
     return found
 
 
