@@ -53,7 +53,7 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         and max(_scales(model), default=0) > EXP_SCALE,
         "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),
         "the rounding of many quantized layers": quantized and len(operators) >= MANY_LAYERS,
-        "LiteRT reads beyond a tensor of which it is to take a place that is not there": _takes_from_outside(model),
+        "LiteRT gives what the memory held where a slice drops an axis oddly": _drops_axes_oddly(model),
         "whole powers wrap around, or become the least number": "POW" in codes
         and any((np.abs(data.astype(np.int64)) > LONGEST_POWER).any() for data in _constants(model, "i")),
         "LiteRT's clips of an LSTM turn NaN into numbers": any("LSTM" in code for code in codes)
@@ -72,15 +72,17 @@ def _holds_an_input(data: bytes) -> bool:
     return any(data is not None and len(data) for data in held)
 
 
-def _takes_from_outside(model: Model) -> bool:
-    """Whether a STRIDED_SLICE drops an axis of which it takes a place that the axis does not have."""
+def _drops_axes_oddly(model: Model) -> bool:
+    """Whether a STRIDED_SLICE drops an axis, of which it takes a place that is not there or goes backwards."""
     for graph in model.subgraphs:
         for operator in graph.operators:
             dropped = operator.options.get("shrink_axis_mask", 0)
-            begins = graph.tensors[operator.inputs[1]].data if dropped else None
-            if begins is not None:
-                places = zip(graph.tensors[operator.inputs[0]].shape, begins.reshape(-1), strict=False)
-                if any(dropped >> i & 1 and not -size <= begin < size for i, (size, begin) in enumerate(places)):
+            begins, _, strides = (graph.tensors[t].data for t in operator.inputs[1:4]) if dropped else (None,) * 3
+            if begins is None or strides is None:
+                continue
+            axes = zip(graph.tensors[operator.inputs[0]].shape, begins.flat, strides.flat, strict=False)
+            for i, (size, begin, stride) in enumerate(axes):
+                if dropped >> i & 1 and (stride < 0 or not -size <= begin < size):
                     return True
     return False
 
