@@ -110,7 +110,10 @@ def _check_files(folder: Path) -> None:
     check_own_folder(folder)
     with os.scandir(folder) as found:
         for entry in found:
-            status = entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # another process closed the database, and sqlite deleted what it no longer needs
+                continue
             if not stat.S_ISREG(status.st_mode) or fault_of(status) is not None:
                 raise PermissionError(f"{entry.path} is no file of this user's own")
 
