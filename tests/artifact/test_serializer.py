@@ -28,7 +28,9 @@ COMPILE = "tflgpu.runtime.opencl.build.compile_program"
 
 # What only compiling needs; a warm start that imported one of them would be a slow one.
 COMPILER = [
+    "concurrent.futures",
     "jinja2",
+    "tflgpu.litert.trial",
     "tflite",
     "flatbuffers",
     "tflgpu.compiler",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache
-from tflgpu.litert.cpu_executor import Array, CpuExecutor
-from tflgpu.litert.piece import Piece, try_piece
+from tflgpu.litert.cpu_executor import REFUSALS, Array, CpuExecutor
+from tflgpu.litert.piece import Piece, refused, try_piece
 from tflgpu.litert.trial import Trial
 from tflgpu.runtime.tried import is_tried, remember
 
@@ -47,3 +48,12 @@ class CpuEngine:
         """Set every variable to its initial value."""
         if self._executor is not None:
             self._executor.reset_state()
+
+
+def open_engine(partition: CpuPartition, artifact: Artifact, trial: Trial, cache: Cache | None) -> CpuEngine:
+    """The engine of one of the artifact's partitions. Raises UnsupportedError if LiteRT refuses it, too."""
+    piece = Piece(partition.model, artifact.codes(partition), partition.is_open)
+    try:
+        return CpuEngine(piece, trial, cache)
+    except (ImportError, *REFUSALS) as error:
+        raise refused(artifact.report.reasons, error) from error

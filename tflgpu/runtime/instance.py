@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -22,12 +22,8 @@ from tflgpu.artifact.artifact import (
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Shape
-from tflgpu.litert.cpu_executor import REFUSALS
-from tflgpu.litert.piece import Piece, refused
-from tflgpu.litert.trial import Trial
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime.cpu_engine import CpuEngine
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executor import Executor, Interval
@@ -38,9 +34,13 @@ from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
 
+if TYPE_CHECKING:  # models that run on the device alone do without
+    from tflgpu.litert.trial import Trial
+    from tflgpu.runtime.cpu_engine import CpuEngine
+
 Array = NDArray[Any]
 
-Engine = Executor | CpuEngine | PieceEngine
+Engine: TypeAlias = "Executor | CpuEngine | PieceEngine"
 
 
 class Instance:
@@ -61,7 +61,8 @@ class Instance:
         """
         self.artifact = artifact
         self._session = session
-        self._trial = Trial(cpu_timeout)  # what runs partitions on the CPU for the first time
+        self._cpu_timeout = cpu_timeout
+        self._trial: Trial | None = None  # what runs partitions on the CPU for the first time
         self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which pieces may share
         self._programs: dict[tuple[int, int], Any] = {}  # that had to be compiled, by partition and piece
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
@@ -131,11 +132,12 @@ class Instance:
         self.artifact = without_constants(self.artifact)
 
     def _interpreter(self, partition: CpuPartition, cache: Cache | None) -> CpuEngine:
-        piece = Piece(partition.model, self.artifact.codes(partition), partition.is_open)
-        try:
-            return CpuEngine(piece, self._trial, cache)
-        except (ImportError, *REFUSALS) as error:
-            raise refused(self.artifact.report.reasons, error) from error
+        from tflgpu.litert.trial import Trial
+        from tflgpu.runtime.cpu_engine import open_engine
+
+        if self._trial is None:
+            self._trial = Trial(self._cpu_timeout)
+        return open_engine(partition, self.artifact, self._trial, cache)
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """One inference. inputs: values of the model's inputs in order.
@@ -161,7 +163,7 @@ class Instance:
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
-        with self._trial:
+        with self._trial or nullcontext():
             for partition, engine in self._partitions():
                 for tensor, shape in planned_shapes(partition).items():
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -18,6 +17,8 @@ def interruptible(call: Callable[[], T]) -> T:
     Python answers signals in the main thread and between two of its own instructions. So the main thread waits here for
     another one, which makes the call; Ctrl-C raises KeyboardInterrupt at once.
     """
+    from concurrent.futures import ThreadPoolExecutor  # a warm start does without
+
     if threading.current_thread() is not threading.main_thread():
         return call()
     pool = ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compiler")
