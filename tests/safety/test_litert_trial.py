@@ -140,3 +140,15 @@ def test_the_process_imports_nothing_of_tflgpu() -> None:
 def test_a_comparison_survives_a_crash() -> None:
     with pytest.raises(ValueError, match=r"LiteRT cannot run this model: crashed \(SIG"):
         LiteRT(crashing(1).model, None)
+
+
+def test_a_piece_that_memory_does_not_hold_is_unsupported(glass: Trial) -> None:
+    """2 GiB twice, in LiteRT and in the array of the result, are more than the process may take."""
+    builder = ModelBuilder()
+    x, y = builder.input((4,), "int8"), builder.tensor((2**31 - 8,), "int8")
+    builder.op("PAD", [x, builder.constant(np.array([[0, 2**31 - 12]], np.int32))], [y])
+    piece = Piece(builder.finish([y]), ((7, "PAD"),))
+    with pytest.raises(
+        tflgpu.UnsupportedError, match="operator 7 PAD: running it on the CPU takes more than 4294967296"
+    ):
+        try_piece(glass, "run", piece, [np.zeros(4, np.int8)])

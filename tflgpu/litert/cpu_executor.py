@@ -138,7 +138,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         except REFUSALS as refusal:
             reply = {"refusal": str(refusal)}
         except MemoryError:
-            reply = {"refusal": f"it takes more than {MEMORY} bytes of memory"}
+            reply = {"death": f"takes more than {MEMORY} bytes of memory"}
         _limit(0, 0)
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()

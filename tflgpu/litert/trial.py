@@ -38,7 +38,7 @@ class RefusedError(ValueError):
 
 
 class DiedError(Exception):
-    """The process ended, or was ended, without an answer. ``timed_out``: because it took too long."""
+    """The process ended, was ended or had no memory left. ``timed_out``: because it took too long."""
 
     def __init__(self, end: str, timed_out: bool) -> None:
         super().__init__(end)
@@ -75,6 +75,8 @@ class Trial:
         except BaseException:  # an interrupt, too: its answer would be taken for that of the next question
             self.close()
             raise
+        if "death" in reply:
+            raise DiedError(reply["death"], timed_out=False)
         if "refusal" in reply:
             raise RefusedError(reply["refusal"])
         return reply["answer"]
