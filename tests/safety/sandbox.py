@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -26,6 +26,8 @@ from tflgpu.errors import TflgpuError
 
 Kind = Literal["answer", "public error", "foreign exception", "death", "hang", "memory"]
 Job = TypeVar("Job")
+Worker = TypeVar("Worker")
+Result = TypeVar("Result")
 
 MEMORY = 4 << 30  # bytes that a job may take besides what its process has already
 START_SECONDS = 120.0  # for imports and devices on a busy machine
@@ -139,20 +141,30 @@ class Sandbox(Generic[Job]):
 
 def run_all(jobs: Sequence[Job], make: Callable[[], Sandbox[Job]], processes: int) -> Iterator[Fate]:
     """The fate of each job, in order, as soon as it is known."""
+    return share_out(jobs, make, processes, lambda sandbox, job: sandbox.run(job))
+
+
+def share_out(
+    jobs: Sequence[Job],
+    make: Callable[[], AbstractContextManager[Worker]],
+    count: int,
+    work: Callable[[Worker, Job], Result],
+) -> Iterator[Result]:
+    """What ``work`` returns for each job, in order, as soon as it is known; done by ``count`` workers in threads."""
     with ExitStack() as stack:
-        idle: SimpleQueue[Sandbox[Job]] = SimpleQueue()
-        for _ in range(processes):
+        idle: SimpleQueue[Worker] = SimpleQueue()
+        for _ in range(count):
             idle.put(stack.enter_context(make()))
 
-        def run(job: Job) -> Fate:
-            sandbox = idle.get()
+        def result(job: Job) -> Result:
+            worker = idle.get()
             try:
-                return sandbox.run(job)
+                return work(worker, job)
             finally:
-                idle.put(sandbox)
+                idle.put(worker)
 
-        threads = stack.enter_context(ThreadPoolExecutor(processes))
-        yield from threads.map(run, jobs)
+        threads = stack.enter_context(ThreadPoolExecutor(count))
+        yield from threads.map(result, jobs)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import islice, product
 from pathlib import Path
-from queue import SimpleQueue
 from random import Random
 from typing import Any, get_args
 
@@ -25,6 +23,7 @@ from tests.safety.mutants.mutate import Finding, read_findings, summary
 from tests.safety.mutants.mutation import Mutant
 from tests.safety.mutants.originals import Original, network
 from tests.safety.mutants.verdict import Court, Verdict
+from tests.safety.sandbox import share_out
 from tflgpu.options import Fallback
 
 INTEGERS = (0, 1, -1, 2**15, 2**16, 2**24, 2**30, 2**31 - 1, -(2**31), 2**32, 2**63 - 1, -(2**63))
@@ -87,21 +86,12 @@ def judge(court: Court, mutant: Mutant, fallback: Fallback = "auto") -> Verdict:
 
 
 def _judged(mutants: Sequence[tuple[int, Mutant]], jobs: int, fallback: Fallback) -> Iterator[Finding]:
-    with ExitStack() as stack:
-        idle: SimpleQueue[Court] = SimpleQueue()
-        for _ in range(jobs):
-            idle.put(stack.enter_context(Court()))
+    def finding(court: Court, numbered: tuple[int, Mutant]) -> Finding:
+        number, mutant = numbered
+        verdict = judge(court, mutant, fallback)
+        return Finding(number, str(mutant), verdict.outcome, verdict.cause, verdict.details)
 
-        def finding(numbered: tuple[int, Mutant]) -> Finding:
-            number, mutant = numbered
-            court = idle.get()
-            try:
-                verdict = judge(court, mutant, fallback)
-            finally:
-                idle.put(court)
-            return Finding(number, str(mutant), verdict.outcome, verdict.cause, verdict.details)
-
-        yield from stack.enter_context(ThreadPoolExecutor(jobs)).map(finding, mutants)
+    return share_out(mutants, Court, jobs, finding)
 
 
 def _written(changes: Sequence[tuple[Original, Edits]]) -> Iterator[Mutant]:

@@ -6,11 +6,9 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from threading import Lock
 
 from rich import box
@@ -21,6 +19,7 @@ from rich.table import Table
 from tests.safety.mutants.mutation import mutant
 from tests.safety.mutants.shrink import shrunk
 from tests.safety.mutants.verdict import Court, Outcome
+from tests.safety.sandbox import share_out
 
 
 @dataclass(frozen=True)
@@ -78,25 +77,17 @@ def read_findings(file: Path) -> dict[int, Finding]:
 
 def _judged(seeds: Sequence[int], jobs: int) -> Iterator[Finding]:
     drawing = Lock()  # hypothesis draws the networks, in one thread at a time
-    with ExitStack() as stack:
-        idle: SimpleQueue[Court] = SimpleQueue()
-        for _ in range(jobs):
-            idle.put(stack.enter_context(Court()))
 
-        def finding(seed: int) -> Finding:
-            with drawing:
-                found = mutant(seed, shared=True)
-            court = idle.get()
-            try:
-                verdict = court.judge(found)
-                smallest = ""
-                if verdict.outcome == "fault":
-                    smallest = str(shrunk(found, lambda other: court.judge(other) == verdict))
-            finally:
-                idle.put(court)
-            return Finding(seed, str(found), verdict.outcome, verdict.cause, verdict.details, smallest)
+    def finding(court: Court, seed: int) -> Finding:
+        with drawing:
+            found = mutant(seed, shared=True)
+        verdict = court.judge(found)
+        smallest = ""
+        if verdict.outcome == "fault":
+            smallest = str(shrunk(found, lambda other: court.judge(other) == verdict))
+        return Finding(seed, str(found), verdict.outcome, verdict.cause, verdict.details, smallest)
 
-        yield from stack.enter_context(ThreadPoolExecutor(jobs)).map(finding, seeds)
+    return share_out(seeds, Court, jobs, finding)
 
 
 def summary(findings: Sequence[Finding]) -> Table:
