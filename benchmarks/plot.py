@@ -1,6 +1,6 @@
 """Results of benchmarks.gpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib (extra ``dev``).
 
-python -m benchmarks.plot benchmarks/results/gpu-DATE.json docs/gpu.svg [--precision fp16]
+python -m benchmarks.plot benchmarks/results/gpu-DATE.json docs/pictures/gpu.svg [--precision fp16]
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Options:
         the cache, also for other models with equal layers.
     checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range, divisors of
         zero and negative exponents of integers, where LiteRT reports an error. Without it such an index becomes the
-        nearest in range (docs/numerics.md). Each operator to check costs a kernel or two.
+        nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.
     kernels: family of kernels; ``"auto"`` goes by the device's type. The other family also runs, but slower: it is
         useful for comparisons, and to test GPU kernels without a GPU.
     """

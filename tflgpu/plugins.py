@@ -1,7 +1,7 @@
 """Packages that add operators: those with an entry point in the group ``tflgpu.operators``.
 
-Importing such a package declares its operators (docs/custom-operators.md). That is done when a model has an operator
-that nothing else declares, so a package that is broken costs the other models nothing.
+Importing such a package declares its operators (docs/guide/custom-operators.md). That is done when a model has an
+operator that nothing else declares, so a package that is broken costs the other models nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The drawing of docs/design.md: ``python -m scripts.pages.draw_road`` writes docs/road.svg from the code.
+"""The drawing of docs/internals/design.md: ``python -m scripts.pages.draw_road`` writes docs/pictures/road.svg.
 
-Above: the calls of ``tflgpu.compile`` in order, each in the column of its package. Below: which package imports which.
+It is made from the code. Above: the calls of ``tflgpu.compile`` in order, each in the column of its package.
+Below: which package imports which.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from scripts.pages.road import Call, calls, imports
 
-PICTURE = Path(__file__).parents[2] / "docs" / "road.svg"
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "road.svg"
 
 # Pixels.
 LEFT, COLUMN, ROW, HEADER, GAP, MARGIN = 330, 62, 21, 40, 78, 14

@@ -1,5 +1,5 @@
 """What becomes of numbers at the edge of their types: ``python -m scripts.pages.make_numerics`` writes
-docs/numerics.md.
+docs/reference/numerics.md.
 
 Every line of its tables is a run, of LiteRT and of tflgpu on the first OpenCL device.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.pages.numerics import Corner, explanation, run_litert, run_tflgpu, sections
 
-PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "numerics.md"
 
 HEAD = """# Numbers at the edge
 

@@ -1,4 +1,4 @@
-"""The first two layers of MobileNetV1 at every stage: ``python -m scripts.pages.make_walk`` writes docs/walk.md.
+"""Two layers of MobileNetV1 at every stage: ``python -m scripts.pages.make_walk`` writes docs/internals/walk.md.
 
 All listings come from compiling the model, for a target that is named on the page. No device is needed.
 """
@@ -29,7 +29,7 @@ from tflgpu.passes import optimize, optimizing
 from tflgpu.plan import make_plan
 from tflgpu.target import Target
 
-PAGE = Path(__file__).parents[2] / "docs" / "walk.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "walk.md"
 
 LAYERS = 2  # operators of the file that the page follows
 
@@ -47,7 +47,7 @@ PAGE_TEXT = """\
 `python -m scripts.pages.make_walk` writes this page. It compiles MobileNetV1 (width {alpha}, {size}x{size} pixels,
 random weights) for a GPU with {units} compute units, in half precision, and follows the first two operators. `tflgpu
 show MODEL --stage STAGE` prints such listings of any model: `model`, `graph` (with `--after PASS`), `plan`, `source`,
-`executable`. [design.md](design.md) explains the stages, [glossary.md](glossary.md) the terms.
+`executable`. [design.md](design.md) explains the stages, [glossary.md](../reference/glossary.md) the terms.
 
 ## 1. Read: bytes to `Model`
 
@@ -213,7 +213,7 @@ def _repeats(shapes: Sequence[str], at: int, length: int) -> int:
 
 
 def page() -> str:
-    """The text of docs/walk.md."""
+    """The text of docs/internals/walk.md."""
     model = read_model(mobilenet_v1(ALPHA, SIZE))
     lowered = lower(model)
     codes = [entry.code for entry in lowered.entries]

@@ -17,7 +17,7 @@ from scripts.pages import draw_road, make_walk
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    path for pattern in ("*.md", "docs/*.md", "cache_format/*.md", "examples/*/*.md") for path in ROOT.glob(pattern)
+    path for pattern in ("*.md", "docs/**/*.md", "cache_format/*.md", "examples/*/*.md") for path in ROOT.glob(pattern)
 )
 CHANGELOG = ROOT / "CHANGELOG.md"
 
@@ -114,7 +114,9 @@ def test_the_walk_is_current() -> None:
 def glossary_rows() -> list[tuple[str, str]]:
     """The terms of the glossary, each with its last column, the names in the code."""
     rows = re.findall(
-        r"^\| \*\*(.+?)\*\* .*\| (.*?) \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| \*\*(.+?)\*\* .*\| (.*?) \|$",
+        (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     return [(term, names) for term, names in rows]
 
@@ -133,5 +135,5 @@ def test_the_glossary_names_what_is_in_the_code() -> None:
 
 
 def test_the_glossary_has_every_public_name() -> None:
-    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     assert set(tflgpu.__all__) - set(CODE.findall(text)) == set()

@@ -1,4 +1,4 @@
-"""docs/inspect.md and the JSON of the commands: every key is documented, and every documented key is there."""
+"""docs/tools/inspect.md and the JSON of the commands: every key is documented, and every documented key is there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import missing
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 
-PAGE = Path(__file__).parents[2] / "docs" / "inspect.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tools" / "inspect.md"
 
 
 def documented(command: str) -> dict[str, str]:

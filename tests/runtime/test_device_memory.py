@@ -257,7 +257,9 @@ def test_the_documents_example_runs() -> None:
     if not tflgpu.devices():
         missing("an OpenCL device")
     root = Path(__file__).parents[2]
-    (example,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "device-arrays.md").read_text(), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (root / "docs" / "guide" / "device-arrays.md").read_text(), re.DOTALL
+    )
     digits = np.load(root / "examples" / "digits" / "held_out.npz")
     names = {"tflgpu": tflgpu, "np": np, "digit": digits["images"][:1, :, :, None].astype(np.float32) / 16}
     exec(example.replace('"examples/', f'"{root}/examples/'), names)

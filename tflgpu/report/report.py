@@ -7,7 +7,7 @@ from typing import Any
 
 from tflgpu.model.tensor_info import TensorInfo
 
-# Version of ``Report.as_dict`` (docs/inspect.md). It goes up when a key changes its meaning or is removed.
+# Version of ``Report.as_dict`` (docs/tools/inspect.md). It goes up when a key changes its meaning or is removed.
 FORMAT = 1
 
 
@@ -139,7 +139,7 @@ class Report:
         return ", ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, as docs/inspect.md describes it."""
+        """Plain data for JSON, as docs/tools/inspect.md describes it."""
         return {"format": FORMAT} | asdict(self)
 
     def __str__(self) -> str:

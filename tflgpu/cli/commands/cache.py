@@ -24,7 +24,7 @@ from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, reporting_errors, table
 
-# Of the JSON, as docs/inspect.md describes it.
+# Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
 
 SECONDS_PER_DAY = 86_400

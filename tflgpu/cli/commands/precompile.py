@@ -29,7 +29,7 @@ from tflgpu.model.model_source import ModelContent
 
 T = TypeVar("T")
 
-# Of the JSON, as docs/inspect.md describes it.
+# Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
 
 

@@ -19,7 +19,7 @@ from tflgpu.cli.tables import kernel_table, kernels_as_list
 from tflgpu.cli.timeline import timeline
 from tflgpu.options import ExecutorChoice
 
-# Of the JSON, as docs/inspect.md describes it.
+# Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
 
 

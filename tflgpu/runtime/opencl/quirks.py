@@ -90,7 +90,7 @@ QUIRKS: tuple[Quirk, ...] = (
         lambda driver: driver.platform == POCL,
         fault="a kernel is compiled at its first launch, and a binary taken before does not have it",
         remedy="runtime/opencl/build.py takes binaries once every kernel has run",
-        source="docs/decisions.md: 2.3 s of compiling at every warm start of MobileNetV1 0.25 without it",
+        source="docs/internals/decisions.md: 2.3 s of compiling at every warm start of MobileNetV1 0.25 without it",
     ),
     Quirk(
         "cache at home",
@@ -118,7 +118,7 @@ QUIRKS: tuple[Quirk, ...] = (
         lambda driver: driver.platform == NVIDIA,
         fault="a program's binary is PTX, which is compiled again at every load: 0.31 s for MobileNetV1 on an H200",
         remedy="runtime/opencl/cubin.py links it to machine code, which loads in 0.4 ms",
-        source="docs/decisions.md",
+        source="docs/internals/decisions.md",
     ),
 )
 
