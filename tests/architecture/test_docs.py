@@ -103,6 +103,12 @@ def test_python_parses(page: Path) -> None:
             ast.parse(textwrap.dedent(code), name(page))
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    assert pages - set(navigation) == set(), "give them a line in the `nav` of mkdocs.yml"
+
+
 def test_the_drawing_is_current() -> None:
     assert draw_road.PICTURE.read_text(encoding="utf-8") == draw_road.draw(), "run `python -m scripts.pages.draw_road`"
 
