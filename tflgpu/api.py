@@ -17,7 +17,7 @@ from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError
 from tflgpu.graph.layout import Shape
-from tflgpu.model.model_source import ModelContent, ModelSource, read_bytes
+from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, check_options, whole_number
 from tflgpu.report.profile import KernelTime, Profile
@@ -45,14 +45,18 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
     signature or output or a queue that does not fit, CacheMissError if the cache is required to have the model and
     does not, CacheDirectoryError if other users can write to the cache.
     """
-    return CompiledModel(ModelContent(model), check_options(options), queue)
+    content = ModelContent(model)
+    with content.naming_file():
+        return CompiledModel(content, check_options(options), queue)
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
     """What of a model can run on a device, and why not the rest; needs no device."""
     from tflgpu.compiler import inspect_model  # a warm start must not import the compiler
 
-    return inspect_model(read_bytes(model), check_options(options))
+    content = ModelContent(model)
+    with content.naming_file():
+        return inspect_model(content.bytes, check_options(options))
 
 
 class CompiledModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,13 @@ def test_an_unknown_custom_operator_is_named() -> None:
     builder.op(HOSTILE.replace("\0", ""), [x], [y])
     with pytest.raises(tflgpu.ModelError, match="#define x"):
         tflgpu.compile(builder.finish([y]))
+
+
+def test_an_error_about_a_file_begins_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(b"I am no model")
+    for read in (tflgpu.compile, tflgpu.inspect):
+        with pytest.raises(tflgpu.ModelError, match=rf"^{re.escape(str(path))}: not a TensorFlow Lite model"):
+            read(path)
+        with pytest.raises(tflgpu.ModelError, match=r"^not a TensorFlow Lite model"):
+            read(path.read_bytes())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tflgpu.options import CacheMode, Precision, Tuning
+from tflgpu.options import CacheMode, ExecutorChoice, Options, Precision, Tuning
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 
@@ -38,9 +42,85 @@ CacheDirs = Annotated[
     ),
 ]
 
-CacheModeName = Annotated[
-    CacheMode | None,
-    typer.Option(
-        "--cache", metavar="MODE", help="What to do with it: readwrite, read, require or off.", show_default="readwrite"
-    ),
-]
+
+def compile_options(
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    executor: Annotated[ExecutorChoice, typer.Option(help="Launches, or one kernel that runs all of them.")] = "auto",
+    tuning: TuningName = "none",
+    signature: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Entry point to run.", show_default="the first"),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Size of the first axis of every input.", show_default="the file's")
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Tensor to compute; give it several times for several.",
+            show_default="the model's outputs",
+        ),
+    ] = None,
+    cpu_ops: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPS",
+            help="Operators to leave to LiteRT's CPU: SOFTMAX, 12 or 60-65, by commas.",
+            show_default="none",
+        ),
+    ] = None,
+    checks: Annotated[
+        bool, typer.Option("--checks", help="Fail for indices out of range and for divisors of zero, as LiteRT does.")
+    ] = False,
+    cache_dir: CacheDirs = None,
+    cache: Annotated[
+        CacheMode, typer.Option(metavar="MODE", help="What to do with it: readwrite, read, require or off.")
+    ] = "readwrite",
+) -> Options:
+    """The options of a compilation, as every verb has them that runs a model."""
+    return Options(
+        device=device,
+        precision=precision,
+        executor=executor,
+        tuning=tuning,
+        signature=signature,
+        batch=batch,
+        outputs=outputs,
+        cpu_ops=_operators(cpu_ops or ()),
+        checks=checks,
+        cache_dir=cache_dir,
+        cache=cache,
+    )
+
+
+def _operators(listed: Sequence[str]) -> list[str | int | range]:
+    """``["SOFTMAX,12", "60-65"]`` as ``Options.cpu_ops`` takes it; both ends of a range belong to it."""
+    operators: list[str | int | range] = []
+    for word in (word.strip() for text in listed for word in text.split(",")):
+        if numbers := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
+            first, last = numbers.groups()
+            operators.append(int(first) if last is None else range(int(first), int(last) + 1))
+        else:
+            operators.append(word)
+    return operators
+
+
+def with_compile_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """``verb`` as the command line sees it: :func:`compile_options`' parameters in place of ``options``."""
+    own = dict(inspect.signature(verb, eval_str=True).parameters)
+    shared = dict(inspect.signature(compile_options, eval_str=True).parameters)
+    as_json = own.pop("as_json")
+    del own["options"]
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values(), as_json)]
+
+    @wraps(verb)
+    def called(**arguments: Any) -> None:
+        options = compile_options(**{name: arguments.pop(name) for name in shared})
+        verb(**arguments, options=options)
+
+    # Which Typer reads.
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    return called

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+
+from tflgpu.errors import ModelError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -47,6 +51,16 @@ class ModelContent:
                 self.status = os.fstat(file.fileno())  # of the open file: the path may already name another one
                 self._bytes = file.read()
         return self._bytes
+
+    @contextmanager
+    def naming_file(self) -> Iterator[None]:
+        """While the bytes are read: a ModelError begins with the file's path."""
+        try:
+            yield
+        except ModelError as error:
+            if self.path is None:
+                raise
+            raise ModelError(f"{self.path}: {error}") from error
 
     def release(self) -> None:
         """Drop the bytes of a file; they are not needed again."""

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
+from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.inputs import random_input
@@ -41,8 +41,10 @@ class Result:
         return self.litert.median / self.tflgpu.median if self.litert else None
 
 
+@with_compile_options
 def benchmark_model(
     model: ModelPath,
+    options: tflgpu.Options,
     runs: Annotated[int, typer.Option(min=1, help="Measure at least so many runs.")] = 50,
     min_seconds: Annotated[float, typer.Option(min=0, help="Measure for at least so long.")] = 1.0,
     profile: Annotated[bool, typer.Option("--profile", help="Add device time and rate of every kernel.")] = False,
@@ -50,11 +52,6 @@ def benchmark_model(
         bool, typer.Option("--litert", help="Measure LiteRT's CPU interpreter in turns with tflgpu.")
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
-    tuning: TuningName = "none",
-    cache_dir: CacheDirs = None,
-    cache: CacheModeName = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how long a model takes to start and to run on random inputs, host array to host array.
@@ -67,10 +64,11 @@ def benchmark_model(
     """
     if threads is not None and not litert:
         raise ValueError("--threads is about LiteRT; give --litert too")
-    options = tflgpu.Options(
-        device=device, precision=precision, tuning=tuning, cache_dir=cache_dir, cache=cache or "readwrite"
+    starts = (
+        [tflgpu.compile(model, options)]
+        if options.cache_dir is not None or options.cache != "readwrite"
+        else _cold_and_warm(model, options)
     )
-    starts = [tflgpu.compile(model, options)] if cache_dir or cache else _cold_and_warm(model, options)
     with starts[-1] as compiled:
         rival = LiteRT(model.read_bytes(), threads or os.cpu_count()) if litert else None
         result = _measure(compiled, rival, runs, min_seconds, profile)

@@ -11,30 +11,26 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
 from tflgpu.cli.inputs import random_input
 from tflgpu.cli.tables import kernel_table, kernels_as_list
 from tflgpu.cli.timeline import timeline
-from tflgpu.options import ExecutorChoice
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
 
 
+@with_compile_options
 def profile_model(
     model: ModelPath,
+    options: tflgpu.Options,
     runs: Annotated[int, typer.Option(min=1, help="Measure so many runs, and take the medians.")] = 20,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write a timeline for ui.perfetto.dev.", show_default=False),
     ] = None,
-    executor: Annotated[ExecutorChoice, typer.Option(help="Launches, or one kernel that runs all of them.")] = "auto",
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
-    cache_dir: CacheDirs = None,
-    cache: CacheModeName = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure every kernel of a model on the device: time, bandwidth and arithmetic.
@@ -42,9 +38,6 @@ def profile_model(
     Inputs are random. Bytes count what a kernel reads and writes once each, so that a kernel which reads from a cache
     can have more bandwidth than memory has.
     """
-    options = tflgpu.Options(
-        device=device, precision=precision, executor=executor, cache_dir=cache_dir, cache=cache or "readwrite"
-    )
     generator = np.random.default_rng(0)
     with tflgpu.compile(model, options) as compiled:
         profile = compiled.profile([random_input(info, generator) for info in compiled.inputs], runs)

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, CacheDirs, CacheModeName, DeviceName, ModelPath, PrecisionName, TuningName
+from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.inputs import naming, read_inputs
@@ -27,6 +27,7 @@ from tflgpu.cli.outputs import (
 )
 
 
+@with_compile_options
 def run_model(
     model: ModelPath,
     inputs: Annotated[
@@ -35,6 +36,7 @@ def run_model(
             metavar="INPUT...", help="An image or a .npy file for each input, in order.", show_default=False
         ),
     ],
+    options: tflgpu.Options,
     mean: Annotated[float, typer.Option(help="Pixels 0..255 become (value - mean) / std; by default -1..1.")] = 127.5,
     std: Annotated[float, typer.Option(help="See --mean; --mean 0 --std 255 gives 0..1.")] = 127.5,
     labels: Annotated[Path | None, typer.Option(help="A text file, line n naming class n.", show_default=False)] = None,
@@ -42,14 +44,6 @@ def run_model(
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every output there as a .npy file.", show_default=False)
     ] = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
-    tuning: TuningName = "none",
-    checks: Annotated[
-        bool, typer.Option("--checks", help="Fail for indices out of range and for divisors of zero, as LiteRT does.")
-    ] = False,
-    cache_dir: CacheDirs = None,
-    cache: CacheModeName = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a model once on images or arrays.
@@ -57,14 +51,6 @@ def run_model(
     Outputs that are vectors are read as a classifier's answer, and their best classes printed; of others the range is.
     What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
     """
-    options = tflgpu.Options(
-        device=device,
-        precision=precision,
-        tuning=tuning,
-        checks=checks,
-        cache_dir=cache_dir,
-        cache=cache or "readwrite",
-    )
     with tflgpu.compile(model, options) as compiled:
         arrays = read_inputs(inputs, compiled.inputs, mean, std)
         names = read_labels(labels) if labels else []

@@ -1,0 +1,1 @@
+"""What `benchmark` and `profile` measure, and how they show it."""

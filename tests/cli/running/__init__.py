@@ -1,0 +1,1 @@
+"""The options that verbs have which run a model, and `run` itself."""

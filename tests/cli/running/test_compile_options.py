@@ -1,0 +1,77 @@
+"""The options of a compilation on the command line: the same for every verb that runs a model."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.cli.command import MODEL, as_json, fail, invoke, succeed
+from tflgpu.cli import VERBS
+from tflgpu.cli.arguments import compile_options
+from tflgpu.model.writer import ModelBuilder
+
+SHARED = inspect.signature(compile_options).parameters
+
+
+@pytest.mark.parametrize("verb", ["run", "benchmark", "profile"])
+def test_verbs_that_run_a_model_have_the_same_options(verb: str) -> None:
+    own = inspect.signature(VERBS[verb]).parameters
+    assert "options" not in own
+    assert {name: own[name].default for name in SHARED} == {name: p.default for name, p in SHARED.items()}
+    assert list(own)[-1] == "as_json", "the help ends with what concerns the form"
+
+
+def test_options_are_passed_on_under_their_names() -> None:
+    assert set(SHARED) <= {field.name for field in fields(tflgpu.Options)}
+    assert compile_options() == tflgpu.Options()
+
+
+def test_operators_for_the_cpu_are_codes_indices_and_ranges() -> None:
+    chosen = compile_options(cpu_ops=["SOFTMAX, 12", "60-65"]).cpu_ops
+    assert chosen == ("SOFTMAX", 12, range(60, 66))
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> Path:
+    """y = x + 1 and z = y * 3, with a free first axis, under two signatures."""
+    builder = ModelBuilder()
+    x = builder.input((1, 4), name="x", shape_signature=(-1, 4))
+    one, three = (builder.constant(np.array([value], np.float32)) for value in (1, 3))
+    y, z = (builder.tensor((1, 4), name=name, shape_signature=(-1, 4)) for name in "yz")
+    builder.op("ADD", [x, one], [y])
+    builder.op("MUL", [y, three], [z])
+    path = tmp_path / "sums.tflite"
+    path.write_bytes(builder.finish([z], signature="triple"))
+    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32)[None])
+    np.save(tmp_path / "two.npy", np.arange(8, dtype=np.float32).reshape(2, 4))
+    return path
+
+
+def test_run_takes_signature_outputs_batch_and_executor(device: tflgpu.Device, sums: Path) -> None:
+    arguments = ("run", sums, sums.with_name("two.npy"), "--batch", 2, "--signature", "triple", "--executor", "launch")
+    found = as_json(*arguments, "--outputs", "y", "--outputs", "z")["outputs"]
+    assert [(o["name"], o["shape"], o["maximum"]) for o in found] == [("y", [2, 4], 8.0), ("z", [2, 4], 24.0)]
+    assert "signature 'none'" in fail("run", sums, sums.with_name("x.npy"), "--signature", "none")
+    assert "no tensor" in fail("run", sums, sums.with_name("x.npy"), "--outputs", "none")
+
+
+def test_run_leaves_operators_to_the_cpu(device: tflgpu.Device, sums: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    arguments = ("run", sums, sums.with_name("x.npy"), "--cache", "off")
+    result = invoke(*arguments, "--cpu-ops", "0,MUL")
+    assert result.exit_code == 0, result.output
+    assert "warning" in result.stderr and "ADD" in result.stderr and "MUL" in result.stderr
+    assert result.stdout == succeed(*arguments)
+
+
+def test_benchmark_and_profile_take_them_too(device: tflgpu.Device) -> None:
+    def arena(*options: object) -> int:
+        return int(as_json("benchmark", MODEL, "--runs", 1, "--min-seconds", 0, *options)["memory_bytes"]["arena"])
+
+    assert arena("--batch", 8) > 4 * arena()
+    assert len(as_json("profile", MODEL, "--runs", 1, "--outputs", "image", "--cache", "off")["kernels"]) < 12
