@@ -28,9 +28,9 @@ import tflgpu
 from benchmarks.contender import timed
 from benchmarks.publish import publish
 from tflgpu.cli.accuracy import Deviation
-from tflgpu.cli.inputs import random_input
 from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.cli.processes import in_own_process
+from tflgpu.inputs import random_input
 from tflgpu.runtime.opencl.devices import choose
 
 RUNS = 20

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, detector_model, fail, succeed, unsupported_model
 from tflgpu.cli.console import console
-from tflgpu.cli.inputs import random_input, read_input
 from tflgpu.cli.outputs import save, summarize
 from tflgpu.model.tensor_info import Quantization, TensorInfo
 
@@ -110,22 +108,6 @@ def test_an_unsupported_model_is_one_line(
     assert "BITCAST has no kernel" in message
 
 
-@pytest.mark.parametrize(("dtype", "zero_point"), [("uint8", 0), ("int8", -128)])
-def test_images_are_quantized(tmp_path: Path, dtype: str, zero_point: int) -> None:
-    """0..1 in 255 steps: the pixels pass through, but for the zero point."""
-    pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 15
-    Image.fromarray(pixels).save(tmp_path / "image.png")
-    info = TensorInfo("image", (1, 2, 3, 3), dtype, Quantization((1 / 255,), (zero_point,), 0))
-    array = read_input(tmp_path / "image.png", info, mean=0, std=255)
-    assert array.dtype == dtype
-    np.testing.assert_array_equal(array[0].astype(int), pixels.astype(int) + zero_point)
-
-
-def test_no_image_fits_a_vector(digit: Path) -> None:
-    with pytest.raises(ValueError, match="which no image fits"):
-        read_input(digit, TensorInfo("x", (1, 4), "float32", None), 0, 1)
-
-
 def test_vectors_are_ranked_and_others_are_not() -> None:
     info = TensorInfo("scores", (1, 1, 3), "uint8", Quantization((0.5,), (10,), 0))
     summary = summarize(info, np.array([[[10, 14, 12]]], np.uint8), ["a", "b", "c"], 2)
@@ -140,16 +122,6 @@ def test_output_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     assert [p.parent for p in paths] == [tmp_path / "out"] * 3
     assert sorted((tmp_path / "out").iterdir()) == sorted(paths)
     assert not list(tmp_path.glob("*.npy"))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "low", "high"), [("float32", -1, 1), ("int8", -128, 127), ("int32", 0, 1), ("bool", 0, 1)]
-)
-def test_random_inputs_fill_their_range(dtype: str, low: float, high: float) -> None:
-    drawn = random_input(TensorInfo("x", (50, 1000), dtype, None), np.random.default_rng(0)).astype(np.float64)
-    assert low <= drawn.min() <= low + 0.01 * (high - low)
-    assert high - 0.01 * (high - low) <= drawn.max() <= high
-    assert drawn.mean() == pytest.approx((low + high) / 2, abs=0.01 * (high - low))
 
 
 def test_demo_is_right(device: tflgpu.Device, held_out: tuple[np.ndarray, np.ndarray]) -> None:

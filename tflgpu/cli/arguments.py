@@ -32,6 +32,18 @@ TuningName = Annotated[
     Tuning, typer.Option("--tuning", help="Measure no, few or all candidates for the parameters of kernels.")
 ]
 
+Mean = Annotated[
+    float | None,
+    typer.Option(
+        help="Pixels 0..255 become (pixel - mean) / std.",
+        show_default="as the model's metadata say; else 8-bit inputs take pixels as they are, others -1..1",
+    ),
+]
+
+Std = Annotated[
+    float | None, typer.Option(help="See --mean; --mean 0 --std 255 gives 0..1.", show_default="as for --mean")
+]
+
 CacheDirs = Annotated[
     list[Path] | None,
     typer.Option(

@@ -83,14 +83,6 @@ def _real(array: NDArray[Any], info: TensorInfo) -> NDArray[np.float64]:
     return (array.astype(np.float64) - info.quantization.zero_point[0]) * info.quantization.scale[0]
 
 
-def read_labels(path: Path) -> list[str]:
-    """Raises OSError, or ValueError for what is no text in UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file in UTF-8: {error}") from error
-
-
 def check_labels(path: Path, labels: Sequence[str], infos: Sequence[TensorInfo]) -> None:
     """Raises ValueError if no output has an element for each of the labels that ``path`` has."""
     sizes = {info.name: int(np.prod(info.shape)) for info in infos}

@@ -17,12 +17,12 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.accuracy import Deviation
-from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
 from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
-from tflgpu.cli.inputs import naming, random_input, read_inputs
 from tflgpu.cli.litert_peer import LiteRT
+from tflgpu.inputs import InputReader, naming, random_input
 from tflgpu.model.tensor_info import TensorInfo
 
 # Largest error, as a part of a tensor's range, that a precision explains.
@@ -66,13 +66,15 @@ def diff_model(
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="INPUT...", help="An image or a .npy file for each input; random without.", show_default=False
+            metavar="INPUT...",
+            help="An image or a .npy file for each input, or one .npz file for all; random without.",
+            show_default=False,
         ),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs, each with random inputs of its own.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Of the random inputs.")] = 0,
-    mean: Annotated[float, typer.Option(help="Pixels 0..255 become (value - mean) / std; by default -1..1.")] = 127.5,
-    std: Annotated[float, typer.Option(help="See --mean.")] = 127.5,
+    mean: Mean = None,
+    std: Std = None,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Name the first tensor in the model whose error is past the bound.")
     ] = False,
@@ -100,7 +102,7 @@ def diff_model(
     options = tflgpu.Options(device=device, precision=precision)
     with tflgpu.compile(model, options) as compiled:
         reference = LiteRT(model.read_bytes(), threads or os.cpu_count())
-        given = read_inputs(inputs, compiled.inputs, mean, std) if inputs else None
+        given = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs) if inputs else None
         with naming(inputs or ()):
             comparison = _compare(compiled, reference, given, runs, seed)
         facts = {"device": device_facts(compiled.device), "precision": compiled.precision}

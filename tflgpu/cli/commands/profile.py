@@ -14,9 +14,9 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
-from tflgpu.cli.inputs import random_input
 from tflgpu.cli.tables import kernel_table, kernels_as_list
 from tflgpu.cli.timeline import timeline
+from tflgpu.inputs import random_input
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1

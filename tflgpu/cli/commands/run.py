@@ -11,20 +11,11 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
+from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
-from tflgpu.cli.inputs import naming, read_inputs
-from tflgpu.cli.outputs import (
-    Detection,
-    Summary,
-    check_labels,
-    detections,
-    detector_outputs,
-    read_labels,
-    save,
-    summarize,
-)
+from tflgpu.cli.outputs import Detection, Summary, check_labels, detections, detector_outputs, save, summarize
+from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
 
 
 @with_compile_options
@@ -33,13 +24,18 @@ def run_model(
     inputs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="INPUT...", help="An image or a .npy file for each input, in order.", show_default=False
+            metavar="INPUT...",
+            help="An image or a .npy file for each input, in order, or one .npz file for all.",
+            show_default=False,
         ),
     ],
     options: tflgpu.Options,
-    mean: Annotated[float, typer.Option(help="Pixels 0..255 become (value - mean) / std; by default -1..1.")] = 127.5,
-    std: Annotated[float, typer.Option(help="See --mean; --mean 0 --std 255 gives 0..1.")] = 127.5,
-    labels: Annotated[Path | None, typer.Option(help="A text file, line n naming class n.", show_default=False)] = None,
+    mean: Mean = None,
+    std: Std = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="A text file, line n naming class n.", show_default="those packed into the model"),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many classes of a classifier's answer to print.")] = 5,
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every output there as a .npy file.", show_default=False)
@@ -52,8 +48,8 @@ def run_model(
     What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
     """
     with tflgpu.compile(model, options) as compiled:
-        arrays = read_inputs(inputs, compiled.inputs, mean, std)
-        names = read_labels(labels) if labels else []
+        arrays = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs)
+        names = read_labels(labels) if labels else packed_labels(model.read_bytes())
         detector = detector_outputs(compiled.report, compiled.outputs)
         if labels and not detector:
             check_labels(labels, names, compiled.outputs)

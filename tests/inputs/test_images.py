@@ -1,4 +1,4 @@
-"""Images of every kind on the command line: scaled to 0..255 and upright, or refused."""
+"""Images of every kind: scaled to 0..255 and upright, or refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from tflgpu.cli.inputs import read_input
+from tflgpu.inputs import InputReader
 from tflgpu.model.tensor_info import TensorInfo
 
 # From black to white, and a middle that 8 bits do not hold.
@@ -19,7 +19,8 @@ GREY = np.array([[0, 257, 1000], [32768, 65000, 65535]], np.uint16)
 
 
 def read(path: Path, channels: int, size: tuple[int, int] = (2, 3)) -> NDArray[np.float32]:
-    array = read_input(path, TensorInfo("image", (1, *size, channels), "float32", None), mean=0, std=1)
+    info = TensorInfo("image", (1, *size, channels), "float32", None)
+    (array,) = InputReader(b"", [info], mean=0, std=1).read([path])
     assert array.dtype == np.float32
     return array[0]
 

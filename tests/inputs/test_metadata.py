@@ -1,0 +1,72 @@
+"""TFLite Metadata of real models, and damaged ones."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import MODEL
+from tflgpu.errors import ModelError
+from tflgpu.inputs import packed_labels, read_labels
+from tflgpu.model.metadata.declarations import ModelMetadata, Normalization
+from tflgpu.model.metadata.metadata_reader import read_metadata
+
+DETECTOR = "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29"
+
+
+@pytest.fixture(scope="module")
+def detector(shared: Path) -> bytes:
+    return (shared / "models" / f"{DETECTOR}.tflite").read_bytes()
+
+
+def test_normalization_is_read(shared: Path, detector: bytes) -> None:
+    """As tflite-support's own reader shows it."""
+    (image,) = read_metadata(detector).inputs
+    assert image.normalization == Normalization((127.5,), (127.5,))
+    (image,) = read_metadata((shared / "models" / "selfie_segmenter.tflite").read_bytes()).inputs
+    assert image.normalization == Normalization((0,), (255,))
+    (clip,) = read_metadata((shared / "models" / "yamnet_audio_classifier_with_metadata.tflite").read_bytes()).inputs
+    assert clip.normalization is None
+
+
+def test_models_without_metadata_have_none() -> None:
+    assert read_metadata(MODEL.read_bytes()) == ModelMetadata()
+    assert packed_labels(MODEL.read_bytes()) == []
+
+
+def test_labels_are_unpacked(shared: Path, detector: bytes) -> None:
+    found = packed_labels(detector)
+    assert found[:3] == ["person", "bicycle", "car"]
+    quantized = (shared / "models" / "tf2_mobilenet_v2_1.0_224_ptq.tflite").read_bytes()
+    assert packed_labels(quantized) == read_labels(shared / "labels" / "imagenet_labels.txt")
+
+
+def test_a_named_file_has_to_be_there(detector: bytes, tmp_path: Path) -> None:
+    without = detector[: detector.rindex(b"PK\x03\x04")]
+    with pytest.raises(ModelError, match=r"'labelmap\.txt', which the model's metadata name, cannot be unpacked"):
+        packed_labels(without)
+    (tmp_path / "other.zip").write_bytes(without)
+    with zipfile.ZipFile(tmp_path / "other.zip", "a") as archive:
+        archive.writestr("other.txt", "person")
+    with pytest.raises(ModelError, match=r"name a file 'labelmap\.txt', which is not packed"):
+        packed_labels((tmp_path / "other.zip").read_bytes())
+    with zipfile.ZipFile(tmp_path / "other.zip", "a") as archive:
+        archive.writestr("labelmap.txt", b"\xff\xfe")
+    with pytest.raises(ModelError, match="no text in UTF-8"):
+        packed_labels((tmp_path / "other.zip").read_bytes())
+
+
+def test_damage_is_a_model_error(detector: bytes) -> None:
+    """Every byte of the metadata, made large: another answer, or ModelError."""
+    start = detector.index(b"M001") - 4
+    for place in range(start, start + 600):
+        damaged = bytearray(detector)
+        damaged[place] = 0xFF
+        try:
+            read_metadata(bytes(damaged))
+        except ModelError as error:
+            assert "the model's metadata are damaged" in str(error)
+    with pytest.raises(ModelError, match=r"b'M0\.1', where b'M001' belongs"):
+        read_metadata(detector[: start + 6] + b"." + detector[start + 7 :])

@@ -1,0 +1,19 @@
+"""The files of a folder that models take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ARRAYS = (".npy", ".npz")
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def input_files(folder: Path, suffixes: tuple[str, ...] = ARRAYS + IMAGES) -> list[Path]:
+    """Those with one of ``suffixes``, in the alphabetical order of their names.
+
+    Raises OSError for a folder that cannot be read, ValueError for one without such a file.
+    """
+    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.is_file())
+    if not files:
+        raise ValueError(f"{folder} has no file that ends in {', '.join(suffixes)}")
+    return files

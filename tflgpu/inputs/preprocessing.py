@@ -1,0 +1,127 @@
+"""Pixels -> the numbers that an image input takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.inputs.images import MODES, Pixels
+from tflgpu.model.metadata.declarations import Normalization
+from tflgpu.model.tensor_info import TensorInfo
+
+# For float inputs of which nothing else is known: -1..1, as TFLite's evaluation tools take it.
+USUAL = Normalization((127.5,), (127.5,))
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What happens to an image's pixels before a model sees them: cropped, resized, normalized, quantized.
+
+    normalization: None for pixels as they are, which only inputs of 8 bits take.
+    crop: the part of the shorter side that a square in the middle keeps; None for the whole image.
+    antialias: resize as Pillow does. Otherwise four pixels make one, however many there are, from the upper left corner
+    on: what TFLite's RESIZE_BILINEAR computes, and its evaluation tools with it.
+    """
+
+    normalization: Normalization | None
+    crop: float | None = None
+    antialias: bool = True
+
+    def apply(self, pixels: Pixels, info: TensorInfo) -> NDArray[Any]:
+        """[height, width, channels] of the input's size and element type. Raises ValueError if no image fits it."""
+        height, width, channels = image_shape(info)
+        if self.crop is not None:
+            pixels = _cropped(pixels, self.crop)
+        resized = _smooth(pixels, height, width) if self.antialias else _sampled(pixels, height, width)
+        if self.normalization is None:
+            return _as_they_are(resized, info)
+        mean, std = (_numbers(each, channels, info) for each in (self.normalization.mean, self.normalization.std))
+        return _quantized((resized - mean) / std, info)
+
+
+def normalization_of(
+    info: TensorInfo, declared: Normalization | None, mean: float | None, std: float | None
+) -> Normalization | None:
+    """For an input: what the user gave, else nothing for 8 bits, else what the model declares, else -1..1.
+
+    TFLite's tools take pixels as they are for 8 bits (minus 128, if signed), whatever the metadata declare: they
+    describe the float model, which was quantized so that pixels pass through.
+    """
+    if mean is not None or std is not None:
+        return Normalization(*((127.5 if each is None else each,) for each in (mean, std)))
+    return None if np.dtype(info.dtype) in (np.uint8, np.int8) else declared or USUAL
+
+
+def image_shape(info: TensorInfo) -> tuple[int, int, int]:
+    """Height, width and channels of an image input. Raises ValueError for any other."""
+    image = info.shape[-3:]
+    if len(image) < 3 or image[2] not in MODES:
+        raise ValueError(
+            f"input {info.name!r} has shape {list(info.shape)}, which no image fits; "
+            "[1, height, width, 1, 3 or 4] takes images, anything else .npy files"
+        )
+    return image[0], image[1], image[2]
+
+
+def _cropped(pixels: Pixels, part: float) -> Pixels:
+    """The square in the middle, rounded as TFLite's tools round (halves up)."""
+    height, width = pixels.shape[:2]
+    side = int(part * min(height, width) + 0.5)
+    top, left = (height - side + 1) // 2, (width - side + 1) // 2
+    return pixels[top : top + side, left : left + side]
+
+
+def _smooth(pixels: Pixels, height: int, width: int) -> NDArray[np.float32]:
+    from PIL import Image
+
+    def resize(plane: Pixels) -> NDArray[np.float32]:
+        return np.asarray(Image.fromarray(plane).resize((width, height), Image.Resampling.BILINEAR), np.float32)
+
+    if pixels.dtype == np.uint8 and pixels.shape[2] > 1:
+        return resize(pixels)
+    return np.dstack([resize(pixels[..., channel]) for channel in range(pixels.shape[2])])
+
+
+def _sampled(pixels: Pixels, height: int, width: int) -> NDArray[np.float32]:
+    rows = _interpolated(pixels.astype(np.float32), height, axis=0)
+    return _interpolated(rows, width, axis=1)
+
+
+def _interpolated(values: NDArray[np.float32], size: int, axis: int) -> NDArray[np.float32]:
+    """``size`` samples along an axis, the first one at its first element."""
+    length = values.shape[axis]
+    places = np.arange(size, dtype=np.float32) * np.float32(length / size)
+    lower = np.minimum(places.astype(np.intp), length - 1)
+    upper = np.minimum(lower + 1, length - 1)
+    weight = (places - lower).reshape(-1, *[1] * (values.ndim - 1 - axis))
+    result: NDArray[np.float32] = values.take(lower, axis) * (1 - weight) + values.take(upper, axis) * weight
+    return result
+
+
+def _as_they_are(values: NDArray[np.float32], info: TensorInfo) -> NDArray[Any]:
+    pixels: NDArray[Any] = (values + np.iinfo(info.dtype).min).astype(info.dtype)  # cuts, as TFLite's tools do
+    return pixels
+
+
+def _numbers(numbers: tuple[float, ...], channels: int, info: TensorInfo) -> NDArray[np.float32]:
+    if len(numbers) not in (1, channels):
+        raise ValueError(
+            f"the model's metadata normalize {len(numbers)} channels, but input {info.name!r} has {channels}"
+        )
+    return np.array(numbers, np.float32)
+
+
+def _quantized(values: NDArray[np.float32], info: TensorInfo) -> NDArray[Any]:
+    """Real values in the input's element type."""
+    dtype = np.dtype(info.dtype)
+    if dtype.kind == "f":
+        return values.astype(dtype)
+    if info.quantization is None or dtype.kind not in "iu":
+        raise ValueError(f"input {info.name!r} has element type {info.dtype} and no scale; give it as a .npy file")
+    steps = np.rint(values / info.quantization.scale[0]) + info.quantization.zero_point[0]
+    limits = np.iinfo(dtype)
+    quantized: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(dtype)
+    return quantized
