@@ -27,9 +27,9 @@ import numpy as np
 import tflgpu
 from benchmarks.contender import timed
 from benchmarks.publish import publish
-from tflgpu.cli.accuracy import Deviation
-from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.cli.processes import in_own_process
+from tflgpu.evaluate.accuracy import Deviation
+from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import random_input
 from tflgpu.runtime.opencl.devices import choose
 

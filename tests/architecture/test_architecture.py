@@ -42,11 +42,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure": PLANNING | {"artifact", "codegen", "compiler", "frontend", "litert", "runtime"},
     "api": FACTS | {"artifact", "compiler", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
+    "evaluate": {"api", "artifact", "errors", "frontend", "inputs", "litert", "model", "options", "report", "version"},
     "interpreter": GRAPH | {"api", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "codegen", "compiler", "frontend"}
-    | {"inputs", "litert", "measure", "report", "runtime"},
+    | {"evaluate", "inputs", "litert", "measure", "report", "runtime"},
     "__main__": {"cli"},
 }
 
@@ -56,7 +57,7 @@ OWNERS = {
     "pyopencl": {"runtime"},
     "tflite": {"model"},
     "flatbuffers": {"litert", "model"},
-    "ai_edge_litert": {"cli", "frontend", "litert"},
+    "ai_edge_litert": {"evaluate", "frontend", "litert"},
     "cryptography": {"artifact"},
     "diskcache": {"artifact"},
     "farmhash": {"artifact"},

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
-from tflgpu.cli.outputs import DETECTOR
+from tflgpu.evaluate.detector import DETECTOR
 from tflgpu.model.writer import ModelBuilder
 
 DIGITS = examples_folder() / "digits"

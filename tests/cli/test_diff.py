@@ -10,7 +10,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, invoke, succeed
-from tflgpu.cli.accuracy import Deviation
+from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.model.writer import ModelBuilder
 
 

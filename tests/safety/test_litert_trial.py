@@ -12,7 +12,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tflgpu.cli.litert_peer import LiteRT
+from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.litert import cpu_executor, trial
 from tflgpu.litert.piece import Piece, try_piece
 from tflgpu.litert.trial import RefusedError, Trial

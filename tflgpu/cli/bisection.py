@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from tflgpu.cli.accuracy import Deviation, real
 from tflgpu.cli.console import console, table
-from tflgpu.cli.litert_peer import LiteRT
+from tflgpu.evaluate.accuracy import Deviation, real
+from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.options import Options
 
 if TYPE_CHECKING:

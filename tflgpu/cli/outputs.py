@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tflgpu.evaluate.accuracy import real
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.report.report import Report
-
-DETECTOR = "TFLite_Detection_PostProcess"
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Summary:
 
 def summarize(info: TensorInfo, array: NDArray[Any], labels: Sequence[str], top: int) -> Summary:
     """``labels`` name the classes of outputs that have as many."""
-    values = _real(array, info)
+    values = real(array, info.quantization)
     flat = values.reshape(-1)
     is_vector = flat.size > 1 and max(array.shape) == flat.size
     named = labels if len(labels) == flat.size else None
@@ -48,39 +46,6 @@ def summarize(info: TensorInfo, array: NDArray[Any], labels: Sequence[str], top:
     scores = tuple(Score(i, named[i] if named else None, float(flat[i])) for i in best)
     minimum, maximum = (float(flat.min()), float(flat.max())) if flat.size else (None, None)
     return Summary(info.name, tuple(array.shape), array.dtype.name, minimum, maximum, scores)
-
-
-@dataclass(frozen=True)
-class Detection:
-    """What a detector found. box: top, left, bottom and right as parts of the image's height and width."""
-
-    index: int
-    label: str | None
-    score: float
-    box: tuple[float, ...]
-
-
-def detector_outputs(report: Report, infos: Sequence[TensorInfo]) -> tuple[str, ...]:
-    """The names of a detector's outputs, which are boxes, classes, scores and their number; empty for other models."""
-    known = {info.name for info in infos}
-    return next((o.outputs for o in report.operators if o.code == DETECTOR and known.issuperset(o.outputs)), ())
-
-
-def detections(arrays: Sequence[NDArray[Any]], labels: Sequence[str], top: int) -> tuple[Detection, ...]:
-    """The best of what is in the first image. arrays: of :func:`detector_outputs`; ``labels`` name the classes."""
-    boxes, classes, scores = (array[0] for array in arrays[:3])
-    count = int(arrays[3].reshape(-1)[0])
-    best = np.argsort(-scores[:count], kind="stable")[:top]
-    indices = [int(classes[i]) for i in best]
-    names = [labels[c] if c < len(labels) else None for c in indices]
-    found = zip(indices, names, scores[best].tolist(), map(tuple, boxes[best].tolist()), strict=True)
-    return tuple(Detection(*each) for each in found)
-
-
-def _real(array: NDArray[Any], info: TensorInfo) -> NDArray[np.float64]:
-    if info.quantization is None or array.dtype.kind == "f":
-        return array.astype(np.float64)
-    return (array.astype(np.float64) - info.quantization.zero_point[0]) * info.quantization.scale[0]
 
 
 def check_labels(path: Path, labels: Sequence[str], infos: Sequence[TensorInfo]) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed
-from tflgpu.cli import litert_peer
 from tflgpu.cli.timing import ROUNDS, measure
 from tflgpu.compiler import plan_model
+from tflgpu.evaluate import litert_peer
 
 
 def test_engines_take_turns() -> None:

@@ -19,9 +19,9 @@ from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
-from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.cli.tables import is_cold, kernel_table, kernels_as_list, start_table
 from tflgpu.cli.timing import Latency, measure, seconds_of
+from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import random_input
 from tflgpu.report.profile import Profile
 

@@ -21,8 +21,8 @@ from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.digits import drawing
-from tflgpu.cli.litert_peer import LiteRT
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
+from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.frontend.submodel import is_installed
 from tflgpu.report.profile import Profile
 

@@ -16,12 +16,12 @@ from rich.markup import escape
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli.accuracy import Deviation
 from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
 from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
-from tflgpu.cli.litert_peer import LiteRT
+from tflgpu.evaluate.accuracy import Deviation
+from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader, naming, random_input
 from tflgpu.model.tensor_info import TensorInfo
 

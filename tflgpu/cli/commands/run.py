@@ -14,7 +14,8 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
-from tflgpu.cli.outputs import Detection, Summary, check_labels, detections, detector_outputs, save, summarize
+from tflgpu.cli.outputs import Summary, check_labels, save, summarize
+from tflgpu.evaluate.detector import Detection, detections, detector_outputs
 from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
 
 

@@ -1,0 +1,1 @@
+"""How right a model is: its answers on the device and on LiteRT's CPU, against each other and against the truth."""
