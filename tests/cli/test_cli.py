@@ -95,7 +95,7 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
     assert "has 1 labels" in fail("run", MODEL, digit, "--labels", tmp_path / "short.txt")
     assert "--std is 0" in fail("run", MODEL, digit, "--std", 0)
     assert "no OpenCL device matches 'nosuch'" in fail("run", MODEL, digit, "--device", "nosuch")
-    assert "--litert too" in fail("benchmark", MODEL, "--threads", 2)
+    assert "--litert too" in fail("benchmark", MODEL, "--num-threads", 2)
     assert "2 inputs were given" in fail("diff", MODEL, digit, digit)
 
 
@@ -132,7 +132,7 @@ def test_demo_is_right(device: tflgpu.Device, held_out: tuple[np.ndarray, np.nda
 
 
 def test_demo_fits_a_plain_terminal(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_width", 80)
+    monkeypatch.setattr(console, "width", 80)
     text = succeed("demo")
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text

@@ -130,8 +130,8 @@ def test_run(tmp_path: Path) -> None:
 
 def test_benchmark() -> None:
     pytest.importorskip("ai_edge_litert")
-    arguments = ("benchmark", DIGITS, "--runs", 1, "--min-seconds", 0)
-    outputs = [as_json(*arguments), as_json(*arguments, "--litert", "--profile")]
+    arguments = ("benchmark", DIGITS, "--runs", 1, "--min-secs", 0, "--warmup-min-secs", 0)
+    outputs = [as_json(*arguments, "--cache", "off"), as_json(*arguments, "--litert", "--profile")]
     check("benchmark", outputs, opaque=("device", "init_seconds.cold", "init_seconds.warm"))
 
 

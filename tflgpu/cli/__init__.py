@@ -26,7 +26,14 @@ from tflgpu.cli.usage import Verbs
 
 __all__ = ["app"]
 
-app = typer.Typer(name="tflgpu", cls=Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="tflgpu",
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},  # as TFLite's tools spell options
+)
 
 VERBS: dict[str, Callable[..., None]] = {
     "devices": list_devices,

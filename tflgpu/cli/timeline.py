@@ -24,7 +24,7 @@ def timeline(profile: Profile, process: str, thread: str) -> dict[str, Any]:
 def _event(number: int, kernel: KernelTime) -> dict[str, Any]:
     return {
         "ph": "X",
-        "name": " + ".join(kernel.operators) or "(layout conversion)",
+        "name": kernel.title,
         "cat": "kernel",
         "ts": 1e6 * kernel.begin,
         "dur": 1e6 * kernel.seconds,

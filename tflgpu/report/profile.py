@@ -25,6 +25,11 @@ class KernelTime:
     level: int
 
     @property
+    def title(self) -> str:
+        """What it computes, in words: a chain of operators, which several kernels may have in common."""
+        return " + ".join(self.operators) or "(layout conversion)"
+
+    @property
     def gflops(self) -> float | None:
         """Billions of multiplications and additions a second; None without such, or if the clock was too coarse."""
         return 2e-9 * self.macs / self.seconds if self.macs and self.seconds else None

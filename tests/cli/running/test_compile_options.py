@@ -71,7 +71,11 @@ def test_run_leaves_operators_to_the_cpu(device: tflgpu.Device, sums: Path) -> N
 
 def test_benchmark_and_profile_take_them_too(device: tflgpu.Device) -> None:
     def arena(*options: object) -> int:
-        return int(as_json("benchmark", MODEL, "--runs", 1, "--min-seconds", 0, *options)["memory_bytes"]["arena"])
+        return int(
+            as_json("benchmark", MODEL, "--runs", 1, "--min-secs", 0, "--cache", "off", *options)["memory_bytes"][
+                "arena"
+            ]
+        )
 
     assert arena("--batch", 8) > 4 * arena()
     assert len(as_json("profile", MODEL, "--runs", 1, "--outputs", "image", "--cache", "off")["kernels"]) < 12

@@ -1,147 +1,178 @@
-"""``tflgpu benchmark``."""
+"""``tflgpu benchmark``, after TFLite's benchmark_model, whose options have the same names here."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.filesize import decimal
 from rich.markup import escape
+from rich.table import Table
 
 import tflgpu
-from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
+from tflgpu.cli.benchmarking.comma_separated import write_csv
+from tflgpu.cli.benchmarking.kernel_groups import node_types, profile_tables
+from tflgpu.cli.benchmarking.measurement import Duration, Measurement, measure_model
+from tflgpu.cli.benchmarking.start import Start
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
-from tflgpu.cli.tables import is_cold, kernel_table, kernels_as_list, start_table
-from tflgpu.cli.timing import Latency, measure, seconds_of
-from tflgpu.evaluate.litert_peer import LiteRT
-from tflgpu.inputs import random_input
-from tflgpu.report.profile import Profile
+from tflgpu.cli.tables import kernels_as_list
+from tflgpu.report.report import Report
 
-
-@dataclass(frozen=True)
-class Result:
-    """What was measured: seconds of the first run, then of all others."""
-
-    first: float
-    tflgpu: Latency
-    litert: Latency | None
-    profile: Profile | None
-
-    @property
-    def ratio(self) -> float | None:
-        """LiteRT's median over tflgpu's: above 1 tflgpu is the faster."""
-        return self.litert.median / self.tflgpu.median if self.litert else None
+# Statistics in the order of a table's rows.
+TIMES = ("first", "warmup_avg", "min", "p5", "median", "avg", "p95", "p99", "max", "std")
 
 
 @with_compile_options
 def benchmark_model(
     model: ModelPath,
     options: tflgpu.Options,
-    runs: Annotated[int, typer.Option(min=1, help="Measure at least so many runs.")] = 50,
-    min_seconds: Annotated[float, typer.Option(min=0, help="Measure for at least so long.")] = 1.0,
+    runs: Annotated[int, typer.Option("--num-runs", "--runs", min=1, help="Measure at least so many runs.")] = 50,
+    min_seconds: Annotated[float, typer.Option("--min-secs", min=0, help="Measure for at least so long.")] = 1.0,
+    max_seconds: Annotated[float, typer.Option("--max-secs", min=0, help="Measure for no longer.")] = 150.0,
+    warmup_runs: Annotated[int, typer.Option("--warmup-runs", min=1, help="Warm up with at least so many.")] = 1,
+    warmup_min_seconds: Annotated[
+        float, typer.Option("--warmup-min-secs", min=0, help="Warm up for at least so long.")
+    ] = 0.5,
     profile: Annotated[bool, typer.Option("--profile", help="Add device time and rate of every kernel.")] = False,
     litert: Annotated[
         bool, typer.Option("--litert", help="Measure LiteRT's CPU interpreter in turns with tflgpu.")
     ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option("--num-threads", min=1, help="Threads of LiteRT.", show_default="all cores"),
+    ] = None,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV instead of tables, one row for each number.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how long a model takes to start and to run on random inputs, host array to host array.
+    """Measure how long a model takes to start and to run on random inputs, host array to host array, and its memory.
 
-    It starts twice: compiled into an empty cache, then from there. With --cache-dir or --cache it starts once, as that
-    cache has it.
+    It starts twice: compiled into an empty cache, then from there in a new process. With --cache-dir, or another
+    --cache than readwrite, it starts once, as that cache has it.
 
     Drivers keep compiled programs of their own: CUDA_CACHE_DISABLE=1 and POCL_KERNEL_CACHE=0 in the environment make a
     start cold.
     """
     if threads is not None and not litert:
-        raise ValueError("--threads is about LiteRT; give --litert too")
-    starts = (
-        [tflgpu.compile(model, options)]
-        if options.cache_dir is not None or options.cache != "readwrite"
-        else _cold_and_warm(model, options)
-    )
-    with starts[-1] as compiled:
-        rival = LiteRT(model.read_bytes(), threads or os.cpu_count()) if litert else None
-        result = _measure(compiled, rival, runs, min_seconds, profile)
-    if as_json:
-        print_json({"model": model} | _as_dict(compiled, starts, rival, result))
+        raise ValueError("--num-threads is about LiteRT; give --litert too")
+    if as_csv and as_json:
+        raise ValueError("--csv and --json exclude each other")
+    duration = Duration(runs, min_seconds, max_seconds, warmup_runs, warmup_min_seconds)
+    rival_threads = (threads or os.cpu_count() or 1) if litert else None
+    found = measure_model(model, options, duration, threads=rival_threads, profile=profile)
+    if as_csv:
+        write_csv(_as_dict(model, found), sys.stdout)
+    elif as_json:
+        print_json(_as_dict(model, found))
     else:
-        console.print(f"[bold]{escape(model.name)}[/] on {escape(str(compiled.device.name))}, {compiled.precision}")
-        _print(compiled, starts, rival, result)
+        _print(model, found)
 
 
-def _cold_and_warm(model: Path, options: tflgpu.Options) -> list[CompiledModel]:
-    """The model compiled into an empty cache, closed, and started from there."""
-    with TemporaryDirectory(prefix="tflgpu-benchmark-") as folder:
-        options = replace(options, cache_dir=folder)
-        with tflgpu.compile(model, options) as cold:
-            pass
-        return [cold, tflgpu.compile(model, options)]
-
-
-def _measure(compiled: CompiledModel, rival: LiteRT | None, runs: int, min_seconds: float, profile: bool) -> Result:
-    generator = np.random.default_rng(0)
-    inputs = [random_input(info, generator) for info in compiled.inputs]
-    engines: dict[str, Callable[[], object]] = {"tflgpu": lambda: compiled.run(inputs)}
-    if rival is not None:
-        engines["litert"] = lambda: rival.run(inputs)
-    first = seconds_of(engines["tflgpu"])
-    latency = measure(engines, runs, min_seconds)
-    return Result(first, latency["tflgpu"], latency.get("litert"), compiled.profile(inputs) if profile else None)
-
-
-def _as_dict(
-    compiled: CompiledModel, starts: list[CompiledModel], rival: LiteRT | None, result: Result
-) -> dict[str, Any]:
-    report = compiled.report
-    seconds = {is_cold(start): dict(start.seconds) for start in starts}
+def _as_dict(model: Path, found: Measurement) -> dict[str, Any]:
+    compiled, report = found.model, found.model.report
+    starts = {start.kind: start for start in found.starts}
+    cold, warm = starts.get("cold"), starts.get("warm")
     return {
+        "model": model,
         "device": device_facts(compiled.device),
         "precision": compiled.precision,
-        "init_seconds": {"cold": seconds.get(True), "warm": seconds.get(False)},
-        "first_seconds": result.first,
-        "tflgpu_seconds": asdict(result.tflgpu),
-        "litert": {"version": rival.version, "threads": rival.threads} if rival else None,
-        "litert_seconds": asdict(result.litert) if result.litert else None,
-        "litert_over_tflgpu": result.ratio,
+        "executor": compiled.executor,
+        "init_seconds": {"cold": cold and cold.seconds, "warm": warm and warm.seconds},
+        "first_seconds": found.tflgpu.first,
+        "warm_first_seconds": warm and warm.first,
+        "tflgpu_seconds": found.tflgpu.as_dict(),
+        "litert": {"version": found.rival.version, "threads": found.rival.threads} if found.rival else None,
+        "litert_seconds": found.litert.as_dict() if found.litert else None,
+        "litert_over_tflgpu": found.ratio,
         "memory_bytes": {
             "arena": report.arena_bytes,
             "arena_lower_bound": report.arena_lower_bound,
             "constants": report.constant_bytes,
+            "resident_peak": found.peak_bytes,
+            "cold_init": cold and cold.init_bytes,
+            "cold_overall": cold and cold.overall_bytes,
+            "warm_init": warm and warm.init_bytes,
+            "warm_overall": warm and warm.overall_bytes,
         },
-        "kernels": kernels_as_list(result.profile) if result.profile else None,
+        "kernels": kernels_as_list(found.profile) if found.profile else None,
+        "node_types": [asdict(t) for t in node_types(found.profile.kernels)] if found.profile else None,
     }
 
 
-def _print(compiled: CompiledModel, starts: list[CompiledModel], rival: LiteRT | None, result: Result) -> None:
-    console.print("", start_table(*starts), "", sep="\n")
-    columns = ("first", "median", "p10", "p90", "runs")
-    latency = table("engine", *columns, right=columns, title="one run, ms")
-    latency.add_row("tflgpu", f"{1e3 * result.first:.3f}", *_cells(result.tflgpu), style="bold")
-    if rival and result.litert:
-        latency.add_row(f"{rival.name}, threads: {rival.threads}", "", *_cells(result.litert))
-    console.print(latency)
-    if result.ratio is not None:
-        word, factor = ("faster", result.ratio) if result.ratio >= 1 else ("slower", 1 / result.ratio)
-        console.print(f"tflgpu is [bold]{factor:.2f} times {word}[/] than LiteRT (medians, measured in turns)")
+def _print(model: Path, found: Measurement) -> None:
+    where = f"{escape(str(found.model.device.name))}, {found.model.precision}, {found.model.executor} executor"
+    console.print(f"[bold]{escape(model.name)}[/] on {where}")
+    console.print("", _start_table(found.starts), "", _latency_table(found), sep="\n")
+    if found.ratio is not None:
+        word, factor = ("faster", found.ratio) if found.ratio >= 1 else ("slower", 1 / found.ratio)
+        console.print(f"\ntflgpu is [bold]{factor:.2f} times {word}[/] than LiteRT (medians, measured in turns)")
+    console.print("", _memory_table(found), "", _device_memory(found.model.report), sep="\n")
+    if found.profile:
+        for each in profile_tables(found.profile):
+            console.print("", each, sep="\n")
+    _print_as_benchmark_model(found)
 
-    report = compiled.report
+
+def _start_table(starts: Sequence[Start]) -> Table:
+    kinds = [start.kind for start in starts]
+    result = table("start, ms", *kinds, right=kinds)
+    for stage in dict.fromkeys(stage for start in starts for stage in start.seconds):
+        result.add_row(stage, *(f"{1e3 * s.seconds[stage]:.1f}" if stage in s.seconds else "" for s in starts))
+    result.add_row("init", *(f"{1e3 * sum(s.seconds.values()):.1f}" for s in starts), style="bold")
+    result.add_row("first inference", *(f"{1e3 * s.first:.1f}" for s in starts))
+    return result
+
+
+def _latency_table(found: Measurement) -> Table:
+    engines = {"tflgpu": found.tflgpu.as_dict()}
+    if found.rival and found.litert:
+        engines[f"{found.rival.name}, threads: {found.rival.threads}"] = found.litert.as_dict()
+    result = table("inference, ms", *engines, right=tuple(engines))
+    for name in TIMES:
+        cells = (f"{1e3 * times[name]:.3f}" for times in engines.values())
+        result.add_row(name.replace("_", " "), *cells, style="bold" if name == "median" else "")
+    for name in ("warmup_runs", "runs"):
+        result.add_row(name.replace("_", " "), *(str(times[name]) for times in engines.values()))
+    return result
+
+
+def _memory_table(found: Measurement) -> Table:
+    kinds = [start.kind for start in found.starts]
+    result = table("resident memory, MB", *kinds, right=kinds)
+    result.add_row("added by init", *(_megabytes(s.init_bytes) for s in found.starts))
+    result.add_row("and first inference", *(_megabytes(s.overall_bytes) for s in found.starts))
+    result.add_row("peak of the process", _megabytes(found.peak_bytes), *[""] * (len(kinds) - 1))
+    return result
+
+
+def _megabytes(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e6:.1f}"
+
+
+def _device_memory(report: Report) -> str:
     arena, bound, constants = (
         decimal(size or 0) for size in (report.arena_bytes, report.arena_lower_bound, report.constant_bytes)
     )
-    console.print(f"\nmemory: {arena} of activations (lower bound {bound}), {constants} of constants")
-    if result.profile:
-        console.print("", kernel_table(result.profile), sep="\n")
+    return f"device memory: {arena} of activations (lower bound {bound}), {constants} of constants"
 
 
-def _cells(latency: Latency) -> tuple[str, ...]:
-    return *(f"{1e3 * s:.3f}" for s in (latency.median, latency.p10, latency.p90)), str(latency.runs)
+def _print_as_benchmark_model(found: Measurement) -> None:
+    """The lines that scripts read from TFLite's tool, in its words and units; MB are 2**20 bytes there."""
+    start, times = found.starts[0], found.tflgpu
+    console.print(
+        f"\nInference timings in us: Init: {1e6 * sum(start.seconds.values()):.0f}, "
+        f"First inference: {1e6 * times.first:.0f}, Warmup (avg): {1e6 * times.warmup.avg:.6g}, "
+        f"Inference (avg): {1e6 * times.run.avg:.6g}",
+        soft_wrap=True,
+    )
+    if start.init_bytes is not None and start.overall_bytes is not None:
+        deltas = f"init={start.init_bytes / 2**20:.6g} overall={start.overall_bytes / 2**20:.6g}"
+        console.print(f"Memory footprint delta from the start of the tool (MB): {deltas}", soft_wrap=True)

@@ -12,9 +12,10 @@ from rich.markup import escape
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
+from tflgpu.cli.benchmarking.kernel_groups import profile_tables
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json
-from tflgpu.cli.tables import kernel_table, kernels_as_list
+from tflgpu.cli.tables import kernels_as_list
 from tflgpu.cli.timeline import timeline
 from tflgpu.inputs import random_input
 
@@ -35,8 +36,9 @@ def profile_model(
 ) -> None:
     """Measure every kernel of a model on the device: time, bandwidth and arithmetic.
 
-    Inputs are random. Bytes count what a kernel reads and writes once each, so that a kernel which reads from a cache
-    can have more bandwidth than memory has.
+    Three tables, as TFLite's benchmark_model prints them: the kernels in the order of a run, the slowest of them, and
+    sums by type, which is what a kernel computes. Inputs are random. Bytes count what a kernel reads and writes once
+    each, so that a kernel which reads from a cache can have more bandwidth than memory has.
     """
     generator = np.random.default_rng(0)
     with tflgpu.compile(model, options) as compiled:
@@ -57,6 +59,8 @@ def profile_model(
             }
         )
         return
-    console.print(f"[bold]{escape(model.name)}[/] on {escape(where)}", "", kernel_table(profile), sep="\n")
+    console.print(f"[bold]{escape(model.name)}[/] on {escape(where)}")
+    for each in profile_tables(profile):
+        console.print("", each, sep="\n")
     if trace is not None:
         console.print(f"\nwrote {trace}; ui.perfetto.dev opens it", markup=False, soft_wrap=True)

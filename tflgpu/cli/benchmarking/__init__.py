@@ -1,0 +1,1 @@
+"""What ``tflgpu benchmark`` measures, beside time: memory, and kernels by type."""
