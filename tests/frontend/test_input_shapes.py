@@ -66,6 +66,22 @@ def test_a_batch_is_as_many_single_runs(options: dict[str, object], device_name:
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(("exported", "batch"), [(1, 3), (2, 1)], ids=["other batch", "wrong file"])
+def test_a_transposed_convolution_takes_the_batch_of_its_image(exported: int, batch: int, device_name: str) -> None:
+    """The constant of its output shape has the batch that was exported. LiteRT's default path goes by the image too."""
+    builder, rng = ModelBuilder(), np.random.default_rng(0)
+    x, y = builder.input((1, 3, 3, 4), name="x"), builder.tensor((exported, 6, 6, 5), name="y")
+    shape = builder.constant(np.array([exported, 6, 6, 5], np.int32))
+    weights = builder.constant(rng.standard_normal((5, 3, 3, 4)).astype(np.float32))
+    builder.op("TRANSPOSE_CONV", [shape, weights, x], [y], {"stride_h": 2, "stride_w": 2})
+    data = builder.finish([y])
+    images = rng.standard_normal((batch, 3, 3, 4)).astype(np.float32)
+    options = Options(precision="fp32", device=device_name, batch=batch, fallback="forbid")
+    (got,) = tflgpu.compile(data, options).run(images).values()
+    expected = [*(litert.run(data, image[None])["y"] for image in images)]
+    np.testing.assert_allclose(got, np.concatenate(expected), atol=1e-5)
+
+
 @pytest.mark.quick(when=on_first_runtime)
 def test_mobilenet_takes_a_batch(device_name: str, shared: Path) -> None:
     x = np.concatenate([MOBILENET.input(shared, image) for image in ("cat.png", "bird.png")])

@@ -49,6 +49,9 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         "LiteRT rounds the inputs of layers with float inputs and integer weights": _is_hybrid(model),
         "LiteRT's ellipsis stands for at least one axis": any(o.options.get("ellipsis_mask") for o in operators),
         "LiteRT keeps what the file has for an input": _holds_an_input(data),
+        "LiteRT's plain kernels leave images out of a TRANSPOSE_CONV, XNNPACK does not": _has_more_images(
+            model
+        ),
         "LiteRT's table of EXP holds no numbers where they overflow": "EXP" in codes
         and max(_scales(model), default=0) > EXP_SCALE,
         "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),
@@ -83,6 +86,17 @@ def _drops_axes_oddly(model: Model) -> bool:
             axes = zip(graph.tensors[operator.inputs[0]].shape, begins.flat, strides.flat, strict=False)
             for i, (size, begin, stride) in enumerate(axes):
                 if dropped >> i & 1 and (stride < 0 or not -size <= begin < size):
+                    return True
+    return False
+
+
+def _has_more_images(model: Model) -> bool:
+    """Whether a TRANSPOSE_CONV has another batch in its output shape than in its image."""
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            if operator.code == "TRANSPOSE_CONV":
+                shape, _, image = (graph.tensors[t] for t in operator.inputs[:3])
+                if shape.data is not None and tuple(shape.data[:1]) != image.shape[:1]:
                     return True
     return False
 

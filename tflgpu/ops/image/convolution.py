@@ -140,8 +140,8 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
     if min(site.options.get("stride_h", 0), site.options.get("stride_w", 0)) < 1:
         yield "its strides must be positive"
         return
-    if shape[3] != weights.shape[0] or shape[0] != image.shape[0]:
-        yield f"its output shape {list(shape)} does not fit weights {list(weights.shape)}, input {list(image.shape)}"
+    if shape[3] != weights.shape[0]:
+        yield f"its output shape {list(shape)} does not fit weights {list(weights.shape)}"
     elif window_of(site, weights.shape[1:3], shape).output(*shape[1:3]) != image.shape[1:3]:
         yield f"its output shape {list(shape)} does not lead back to the input's {list(image.shape)}"
     yield from reach_reasons(window_of(site, weights.shape[1:3], shape), shape)
@@ -150,8 +150,10 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 
 @declare("TRANSPOSE_CONV", versions=5, inputs=(3, 4), integers=(0,), reasons=_transpose_reasons)
 def transpose_conv(site: Site, emit: Emitter) -> Tensor:
-    weights, image, bias, shape = site.input(1), site.input(2), site.optional(3), tuple(numbers(site, 0))
+    weights, image, bias = site.input(1), site.input(2), site.optional(3)
     _, kh, kw, _ = weights.shape
+    # A file's constant shape has the batch that was exported; the image may have another.
+    shape = (image.shape[0], *numbers(site, 0)[1:])
     attributes = TransposeConvolution(window_of(site, (kh, kw), shape))
     return convolution_node(site, emit, "transpose_convolution", (image, weights, bias), shape, attributes)
 
