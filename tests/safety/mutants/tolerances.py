@@ -49,9 +49,7 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         "LiteRT rounds the inputs of layers with float inputs and integer weights": _is_hybrid(model),
         "LiteRT's ellipsis stands for at least one axis": any(o.options.get("ellipsis_mask") for o in operators),
         "LiteRT keeps what the file has for an input": _holds_an_input(data),
-        "LiteRT's plain kernels leave images out of a TRANSPOSE_CONV, XNNPACK does not": _has_more_images(
-            model
-        ),
+        "LiteRT's plain kernels leave images out of a TRANSPOSE_CONV, XNNPACK does not": _has_more_images(model),
         "LiteRT's table of EXP holds no numbers where they overflow": "EXP" in codes
         and max(_scales(model), default=0) > EXP_SCALE,
         "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),
