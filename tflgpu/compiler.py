@@ -20,7 +20,7 @@ from tflgpu.artifact.artifact import (
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link, state_bindings
-from tflgpu.codegen.program_size import check_program_size
+from tflgpu.codegen.program_size import check_graph_size, check_program_size
 from tflgpu.codegen.render import KernelSource, render
 from tflgpu.errors import UnsupportedError
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece
@@ -74,6 +74,7 @@ def _compile(
     partitions: tuple[Partition, ...] = frontend.partitions()
     pieces = {p: frontend.pieces(p) for p in partitions}
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
+    check_graph_size([graph for each in graphs.values() for graph in each])
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(graphs, target, clock, tuner):
         compiled: list[CompiledPartition] = []

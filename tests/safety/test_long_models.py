@@ -67,6 +67,13 @@ def test_too_many_different_kernels_are_refused(monkeypatch: pytest.MonkeyPatch)
         compile_model(model, Options(), CPU)
 
 
+def test_too_many_launches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_size, "MOST_LAUNCHES", 2)
+    model = chain(*["ABS"] * (2 * MAX_EPILOGUE + 1))
+    with pytest.raises(tflgpu.UnsupportedError, match="3 launches of kernels, and at most 2 are planned"):
+        compile_model(model, Options(), CPU)
+
+
 def test_too_many_pieces_are_refused() -> None:
     model = chain(*["ABS", "NEG"] * MOST_PARTITIONS)
     with pytest.raises(tflgpu.UnsupportedError, match=f"more than {MOST_PARTITIONS} pieces"):

@@ -184,7 +184,7 @@ def _float_interface(subgraph: Subgraph, lowered: Lowered) -> Iterator[Advice]:
             quantized = subgraph.tensors[(other.outputs if side == "input" else other.inputs)[0]]
             yield Advice(
                 "float-interface",
-                operators,
+                tuple(operators),
                 f"{side} {name!r} is float32, and operator {operators[0]} {code} converts it: as {quantized.dtype} "
                 f"{size(prod(tensor.shape) * (quantized.bytes // max(1, prod(quantized.shape))))} instead of "
                 f"{size(tensor.bytes)} would go between host and device "
@@ -212,14 +212,14 @@ def _free_axes(lowered: Lowered) -> Iterator[Advice]:
             )
 
 
-def _neighbours(subgraph: Subgraph) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+def _neighbours(subgraph: Subgraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     """The operators that read each tensor of the file, and those that write it."""
-    readers: dict[int, tuple[int, ...]] = {}
-    writers: dict[int, tuple[int, ...]] = {}
+    readers: dict[int, list[int]] = {}
+    writers: dict[int, list[int]] = {}
     for operator in subgraph.operators:
         for tensors, found in ((operator.inputs, readers), (operator.outputs, writers)):
             for tensor in set(tensors):
-                found[tensor] = (*found.get(tensor, ()), operator.index)
+                found.setdefault(tensor, []).append(operator.index)
     return readers, writers
 
 
