@@ -23,6 +23,8 @@ JOINED = {
     "CONTRIBUTING.md": "internals/contributing.md",
     "CHANGELOG.md": "reference/changelog.md",
     "cache_format/README.md": "internals/cache-format.md",
+    "examples/README.md": "examples/index.md",
+    "examples/container/README.md": "examples/container.md",
     "examples/digits/README.md": "examples/digits.md",
     "examples/custom_operator/README.md": "examples/custom-operator.md",
     "README.md": "index.md",  # links to it only: the site has a front page of its own

@@ -17,7 +17,7 @@ from scripts.pages import draw_road, make_walk
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    path for pattern in ("*.md", "docs/**/*.md", "cache_format/*.md", "examples/*/*.md") for path in ROOT.glob(pattern)
+    path for pattern in ("*.md", "docs/**/*.md", "cache_format/*.md", "examples/**/*.md") for path in ROOT.glob(pattern)
 )
 CHANGELOG = ROOT / "CHANGELOG.md"
 
