@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -14,11 +13,6 @@ from benchmarks import zoo
 
 # The largest allowed error of an output, relative to its range.
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
-
-
-def load(model: str) -> bytes:
-    """A model by its path, or by its name in the zoo."""
-    return Path(model).read_bytes() if model.endswith(".tflite") else zoo.MODELS[model]()
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
@@ -38,7 +32,7 @@ class Case:
 
     @cached_property
     def data(self) -> bytes:
-        return load(self.model)
+        return zoo.load(self.model)
 
     @cached_property
     def _interpreter(self) -> Interpreter:

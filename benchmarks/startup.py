@@ -29,9 +29,9 @@ from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-from benchmarks.case import load
 from benchmarks.latency import CACHE_SWITCHES
 from benchmarks.publish import publish
+from benchmarks.zoo import load
 from tflgpu.runtime.opencl.devices import choose
 
 # Each program prints "ready" when it is done, then its facts.

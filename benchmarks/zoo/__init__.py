@@ -7,6 +7,7 @@ Their outputs have no meaning. ``python -m benchmarks.zoo NAME FILE`` writes one
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.zoo.mobilenet import mobilenet_v1, mobilenet_v2
 from benchmarks.zoo.resnet import resnet50
@@ -17,4 +18,9 @@ MODELS: dict[str, Callable[..., bytes]] = {
     "resnet50": resnet50,
 }
 
-__all__ = ["MODELS", "mobilenet_v1", "mobilenet_v2", "resnet50"]
+__all__ = ["MODELS", "load", "mobilenet_v1", "mobilenet_v2", "resnet50"]
+
+
+def load(model: str) -> bytes:
+    """A model by its path, or by its name in the zoo."""
+    return Path(model).read_bytes() if model.endswith(".tflite") else MODELS[model]()

@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": FACTS | {"artifact", "compiler", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "frontend", "inputs", "litert", "model", "options", "report", "version"},
+    "batch": {"api", "artifact", "model", "options", "runtime"},
     "interpreter": GRAPH | {"api", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
@@ -61,6 +62,7 @@ OWNERS = {
     "cryptography": {"artifact"},
     "diskcache": {"artifact"},
     "farmhash": {"artifact"},
+    "filelock": {"batch"},
     "platformdirs": {"artifact"},
     "safetensors": {"artifact"},
     "xxhash": {"artifact"},

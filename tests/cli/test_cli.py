@@ -132,7 +132,7 @@ def test_demo_is_right(device: tflgpu.Device, held_out: tuple[np.ndarray, np.nda
 
 
 def test_demo_fits_a_plain_terminal(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "width", 80)
+    monkeypatch.setattr(console, "_width", 80)
     text = succeed("demo")
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text

@@ -28,6 +28,18 @@ def test_arrays_come_in_order_or_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(alone, a)
 
 
+def test_one_input_takes_a_file_for_each_of_its_batch(tmp_path: Path) -> None:
+    for name, value in (("a", 1.0), ("b", 2.0), ("wrong", 0.0)):
+        np.save(tmp_path / f"{name}.npy", np.full((1, 2, 1) if name == "wrong" else (1, 3, 1), value, np.float32))
+    reader = InputReader(b"", [TensorInfo("x", (2, 3, 1), "float32", None)])
+    (both,) = reader.read([tmp_path / "a.npy", tmp_path / "b.npy"])
+    np.testing.assert_array_equal(both, np.repeat(np.array([1, 2], np.float32), 3).reshape(2, 3, 1))
+    with pytest.raises(ValueError, match=r"a\.npy, .*wrong\.npy: "):
+        reader.read([tmp_path / "a.npy", tmp_path / "wrong.npy"])
+    with pytest.raises(ValueError, match="3 inputs were given; the model has 1"):
+        reader.read([tmp_path / "a.npy"] * 3)
+
+
 def test_what_is_wrong_names_the_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", a=np.zeros(2))
     np.savez(tmp_path / "objects.npz", a=np.array([{}]), b=np.zeros(1))

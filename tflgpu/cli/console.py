@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.errors import BuildError, CacheWarning, FallbackWarning, PluginWarning, TflgpuError, UnsupportedError
 from tflgpu.model.text import printable, printable_lines
 
@@ -26,9 +25,23 @@ REPORTED = (TflgpuError, OSError, ValueError, MemoryError)
 # Characters of a compiler's log that an error shows.
 LOG = 200
 
+# Columns of a pipe: more than any line has.
+PIPE = 1 << 20
+
 
 class _Console(Console):
-    """Shows control characters, which names of files and cache entries may have; the terminal would obey them."""
+    """A terminal gets lines that fit it, broken between words only; a pipe gets them whole.
+
+    Control characters, which names of files and cache entries may have, are shown: the terminal would obey them.
+    """
+
+    @property
+    def options(self) -> ConsoleOptions:
+        chosen = self._width is not None  # by COLUMNS
+        return super().options if chosen or self.is_terminal else super().options.update(width=PIPE)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*objects, **{"crop": False, "overflow": "ignore", **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable_lines(text), **options)
@@ -37,7 +50,8 @@ class _Console(Console):
 # Highlighting would colour every number; here colour means something.
 console = _Console(highlight=False)
 
-_errors = _Console(stderr=True, highlight=False)
+# What is no data: messages, warnings, errors and progress.
+messages = _Console(stderr=True, highlight=False)
 
 
 def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
@@ -75,12 +89,12 @@ def _paths(arguments: Iterable[Any]) -> Iterator[str]:
 
 
 def print_error(message: str) -> None:
-    """One line on stderr."""
-    _errors.print(Text.assemble(("error:", "bold red"), " ", printable(message)), soft_wrap=True)
+    """On stderr."""
+    messages.print(Text.assemble(("error:", "bold red"), " ", printable(message)))
 
 
 def _warn(message: Warning | str, *_: Any) -> None:
-    _errors.print(Text.assemble(("warning:", "bold yellow"), " ", printable_lines(str(message))), soft_wrap=True)
+    messages.print(Text.assemble(("warning:", "bold yellow"), " ", printable_lines(str(message))))
 
 
 def message_of(error: Exception) -> str:
@@ -99,21 +113,14 @@ def message_of(error: Exception) -> str:
             return str(error)
 
 
-def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """An empty table in the style of all tables; the columns named in ``right`` hold numbers."""
-    result = Table(
-        box=box.SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for column in columns:
-        numeric = column in right
-        result.add_column(column, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
-    return result
+def note(message: str) -> None:
+    """Tell on stderr what was done: stdout is for data."""
+    messages.print(Text(printable(message)))
+
+
+def table(*columns: str, right: Sequence[str] = (), prose: Sequence[str] = (), title: str | None = None) -> Listing:
+    """An empty table; the columns in ``right`` hold numbers, those in ``prose`` sentences, all others names."""
+    return Listing(*columns, right=right, prose=prose, title=title)
 
 
 def print_json(data: object) -> None:

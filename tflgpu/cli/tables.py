@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
-
 from tflgpu.api import CompiledModel
 from tflgpu.cli.console import table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.report.profile import Profile
 
 
-def start_table(*models: CompiledModel) -> Table:
-    """What each stage of compiling took, in one row a model."""
+def start_table(*models: CompiledModel) -> Listing:
+    """What each stage of compiling took, in one column a model."""
     stages = list(dict.fromkeys(stage for model in models for stage in model.seconds))
-    result = table("start", *stages, "total", right=(*stages, "total"), title="start, ms")
-    for model in models:
-        cells = [f"{1e3 * model.seconds[s]:.1f}" if s in model.seconds else "" for s in stages]
-        kind = "cold" if is_cold(model) else "warm"
-        result.add_row(kind, *cells, f"{1e3 * sum(model.seconds.values()):.1f}")
+    kinds = ["cold" if is_cold(model) else "warm" for model in models]
+    result = table("start, ms", *kinds, right=kinds)
+    for stage in stages:
+        result.add_row(stage, *(f"{1e3 * m.seconds[stage]:.1f}" if stage in m.seconds else "" for m in models))
+    result.add_row("total", *(f"{1e3 * sum(m.seconds.values()):.1f}" for m in models), style="bold")
     return result
 
 
@@ -28,7 +27,7 @@ def is_cold(model: CompiledModel) -> bool:
     return "plan" in model.seconds
 
 
-def kernel_table(profile: Profile) -> Table:
+def kernel_table(profile: Profile) -> Listing:
     """One row a kernel, in order: device time, its share of the sum, and its rates."""
     title = f"{len(profile.kernels)} kernels, {profile.seconds * 1e6:.1f} us on the device"
     numbers = ("us", "share", "GB/s", "GFLOP/s")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.inputs.arrays import read_array, read_named_arrays
@@ -46,17 +48,22 @@ class InputReader:
         self._mean, self._std, self._crop, self._antialias = mean, std, crop, antialias
 
     def read(self, paths: Sequence[Path]) -> list[NDArray[Any]]:
-        """A file for each input, in order, or one .npz file for all.
+        """A file for each input, in order, or one .npz file for all; for one input also a file for each of its batch.
 
         Raises OSError for a file that cannot be read, ValueError, which names it, for one that does not fit, and if
         there are more or fewer than inputs; ModelError for damaged metadata.
         """
         if len(paths) == 1 and paths[0].suffix == ".npz":
             return read_named_arrays(paths[0], self._infos)
+        if len(paths) > 1 and [info.shape[:1] for info in self._infos] == [(len(paths),)]:
+            row = replace(self._infos[0], shape=(1, *self._infos[0].shape[1:]))
+            rows = [self._read(path, row, 0) for path in paths]
+            with naming(paths):
+                return [np.concatenate(rows)]
         if len(paths) != len(self._infos):
             expected = ", ".join(f"{i.name!r} {list(i.shape)}" for i in self._infos)
             raise ValueError(f"{len(paths)} inputs were given; the model has {len(self._infos)}: {expected}")
-        return [self._read(path, position) for position, path in enumerate(paths)]
+        return [self._read(path, info, n) for n, (path, info) in enumerate(zip(paths, self._infos, strict=True))]
 
     def image(self, pixels: Pixels, position: int = 0) -> NDArray[Any]:
         """An upright image in memory as the input at ``position`` takes it, without its leading axes.
@@ -72,10 +79,9 @@ class InputReader:
             )
         return self._preprocessing(position).apply(pixels, info)
 
-    def _read(self, path: Path, position: int) -> NDArray[Any]:
+    def _read(self, path: Path, info: TensorInfo, position: int) -> NDArray[Any]:
         if path.suffix in (".npy", ".npz"):
             return read_array(path)
-        info = self._infos[position]
         channels = image_shape(info)[2]
         if prod(info.shape[:-3]) != 1:
             raise ValueError(f"input {info.name!r} has shape {list(info.shape)}, and {path} is one image")

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 
 from tflgpu.artifact.cache import Cache, default_directory
 from tflgpu.artifact.cache.bundle import Bundle
@@ -23,6 +22,7 @@ from tflgpu.artifact.cache.payload import UnreadableError
 from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, reporting_errors, table
+from tflgpu.cli.terminal.listing import Listing
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
@@ -157,8 +157,17 @@ def _open(places: Sequence[Path] | None) -> Cache:
     return Cache(named, writable=False)
 
 
-def _listing(findings: Iterable[Finding]) -> Table:
-    result = table("kind", "token", "device", "bytes", "last used", "state", right=("token", "bytes", "last used"))
+def _listing(findings: Iterable[Finding]) -> Listing:
+    result = table(
+        "kind",
+        "token",
+        "device",
+        "bytes",
+        "last used",
+        "state",
+        right=("token", "bytes", "last used"),
+        prose=("state",),
+    )
     for f in findings:
         key = f.key or {}
         facts = (str(key.get(name, "")) for name in ("token", "device"))

@@ -105,7 +105,7 @@ def _print(
 ) -> None:
     facts = f"{model.device.platform}, {model.device.compute_units} compute units, {model.precision}"
     heading = f"[bold]{escape(model.device.name)}[/]\n{escape(facts)}"
-    console.print(Panel(heading, title="tflgpu reads handwritten digits", title_align="left", border_style="cyan"))
+    console.print(Panel.fit(heading, title="tflgpu reads handwritten digits", title_align="left", border_style="cyan"))
     console.print("", start_table(model), "", sep="\n")
     _print_answers(answers, labels)
     pictures = Columns(_pictures(answers, drawn, labels), padding=(0, 3))

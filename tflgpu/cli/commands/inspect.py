@@ -10,17 +10,20 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.terminal.listing import Listing
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.report.report import ModelInfo, OperatorReport, Report, counted
 from tflgpu.runtime.opencl.devices import choose
 
 # Different reasons of one operator code that the summary prints.
 REASONS = 3
+
+# Heading of the column with an operator's obstacles.
+WHY = "why not on the device"
 
 WHERE = {"device": "device", "cpu": "[yellow]CPU[/]", "unsupported": "[red]nowhere[/]"}
 
@@ -49,7 +52,7 @@ def inspect_model(
     if as_json:
         print_json({"file": model, "bytes": size} | report.as_dict())
         return
-    console.print(f"[bold]{escape(model.name)}[/], {decimal(size)}: {_facts(report)}", soft_wrap=True)
+    console.print(f"[bold]{escape(model.name)}[/], {decimal(size)}: {_facts(report)}")
     console.print("", _interface(report.model), "", sep="\n")
     console.print(_every_operator(report) if operators else _kinds(report.operators), "", sep="\n")
     console.print(report.places)
@@ -73,7 +76,7 @@ def _facts(report: Report) -> str:
     return escape(", ".join(facts))
 
 
-def _interface(info: ModelInfo) -> Table:
+def _interface(info: ModelInfo) -> Listing:
     """Inputs and outputs, one a row."""
     result = table("", "name", "shape", "type")
     for side, tensors in (("input", info.inputs), ("output", info.outputs)):
@@ -101,13 +104,13 @@ def _type(tensor: TensorInfo) -> str:
     return f"{tensor.dtype}, {scale[0]:.6g} * {shifted}"
 
 
-def _kinds(operators: Sequence[OperatorReport]) -> Table:
+def _kinds(operators: Sequence[OperatorReport]) -> Listing:
     """One row for each operator code and place: those that do not run on the device first, then the most frequent."""
     groups: defaultdict[tuple[str, str], list[OperatorReport]] = defaultdict(list)
     for o in operators:
         groups[o.device, o.code].append(o)
     refused = any(o.device != "device" or o.reasons for o in operators)
-    result = table("operator", "count", "where", *["why not on the device"] * refused, right=("count",))
+    result = table("operator", "count", "where", *[WHY] * refused, right=("count",), prose=(WHY,))
     rows = sorted(groups.items(), key=lambda row: (row[0][0] == "device", -len(row[1]), row[0][1]))
     for (where, code), group in rows:
         why = [_reasons(group)] * refused
@@ -126,10 +129,10 @@ def _reasons(operators: Sequence[OperatorReport]) -> str:
     return "\n".join(lines)
 
 
-def _every_operator(report: Report) -> Table:
+def _every_operator(report: Report) -> Listing:
     planned = report.kernels is not None
-    columns = ("#", "operator", "v", "where", "kernel", "output", "why not on the device")
-    result = table(*(c for c in columns if planned or c != "kernel"), right=("#", "v", "kernel"))
+    columns = ("#", "operator", "v", "where", "kernel", "output", WHY)
+    result = table(*(c for c in columns if planned or c != "kernel"), right=("#", "v", "kernel"), prose=(WHY,))
     for o in report.operators:
         kernel = ["" if o.kernel is None else str(o.kernel)] if planned else []
         texts = map(escape, (", ".join(o.outputs), "; ".join(o.reasons)))

@@ -26,7 +26,8 @@ def run_model(
         list[Path],
         typer.Argument(
             metavar="INPUT...",
-            help="An image or a .npy file for each input, in order, or one .npz file for all.",
+            help="An image or a .npy file for each input, in order, or one .npz file for all; with --batch N "
+            "and one input a file for each of the N.",
             show_default=False,
         ),
     ],
@@ -39,26 +40,29 @@ def run_model(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many classes of a classifier's answer to print.")] = 5,
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write every output there as a .npy file.", show_default=False)
+        Path | None,
+        typer.Option(metavar="PATH", help="Write outputs to this .npz file, or as .npy files to this folder."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a model once on images or arrays.
 
-    Outputs that are vectors are read as a classifier's answer, and their best classes printed; of others the range is.
-    What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
+    Outputs that are vectors are read as a classifier's answer, and their best classes printed, with --batch those of
+    each row; of others the range is. What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
     """
     with tflgpu.compile(model, options) as compiled:
         arrays = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs)
+        batch = options.batch or 1
         names = read_labels(labels) if labels else packed_labels(model.read_bytes())
         detector = detector_outputs(compiled.report, compiled.outputs)
         if labels and not detector:
-            check_labels(labels, names, compiled.outputs)
+            check_labels(labels, names, compiled.outputs, batch)
         with naming(inputs):
             results = compiled.run(arrays)
         found = detections([results[name] for name in detector], names, top) if detector else ()
         summaries = [
-            summarize(info, results[info.name], names, 0 if info.name in detector else top) for info in compiled.outputs
+            summarize(info, results[info.name], names, 0 if info.name in detector else top, batch)
+            for info in compiled.outputs
         ]
         files = save(output, results) if output else []
         if as_json:
@@ -86,10 +90,12 @@ def _print(summary: Summary) -> None:
     if not summary.top:
         return
     labelled = [] if summary.top[0].label is None else ["label"]
-    listing = table("class", "score", *labelled, right=("class", "score"))
-    for place, s in enumerate(summary.top):
-        label = [] if s.label is None else [escape(s.label)]
-        listing.add_row(str(s.index), f"{s.score:.4f}", *label, style="green" if place == 0 else "")
+    several = ["row"] if summary.top[-1].row else []
+    listing = table(*several, "class", "score", *labelled, right=("row", "class", "score"))
+    best = {s.row: s for s in reversed(summary.top)}
+    for s in summary.top:
+        row, label = [str(s.row)] * len(several), [] if s.label is None else [escape(s.label)]
+        listing.add_row(*row, str(s.index), f"{s.score:.4f}", *label, style="green" if s is best[s.row] else "")
     console.print("", listing, "", sep="\n")
 
 

@@ -1,0 +1,25 @@
+"""Locks that the processes of one machine share. The system frees them however a process ends, by SIGKILL too."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from filelock import FileLock
+
+from tflgpu.artifact.cache.directory import make_private
+from tflgpu.artifact.cache.own_files import check_own_folder
+
+
+def node_lock(name: str) -> FileLock:
+    """A lock of this user's, not acquired; a context manager.
+
+    Its file lies in the system's temporary folder and not in the cache, which other machines may share. Raises OSError
+    if there is no such folder of this user's own.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "locks"  # Windows has a temporary folder for each user
+    folder = Path(tempfile.gettempdir()) / f"tflgpu-{user}"
+    make_private(folder)
+    check_own_folder(folder)
+    return FileLock(folder / f"{name}.lock", thread_local=False)

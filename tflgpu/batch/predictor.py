@@ -1,0 +1,150 @@
+"""A model as a function from columns to columns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.api import compile
+from tflgpu.batch.node_locks import node_lock
+from tflgpu.batch.own_device import Request, own_device
+from tflgpu.model.model_source import ModelSource
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.options import Options, check_options
+
+# Arrays by name, all with the same first axis: the rows.
+Columns = Mapping[str, NDArray[Any]]
+
+
+class Predictor:
+    """Runs a model on the rows of columns; Ray Data's ``map_batches`` takes the class as it is.
+
+        dataset.map_batches(
+            Predictor, fn_constructor_args=("model.tflite", Options(batch=64)), batch_size=64, concurrency=2, num_gpus=1
+        )
+
+    A row is what one inference takes, without the first axis: ``[height, width, channels]`` of an image. Columns that
+    are no inputs pass through; the inputs themselves are dropped, the outputs added under their names.
+
+    Every row is computed by the same program, compiled for ``Options.batch`` rows, or for as many as the file declares.
+    Rows that are left over are filled up with copies of the last one, whose results are dropped. So a result does not
+    depend on which rows came with it. If the file leaves the number of rows open and the options do not say it, it is
+    that of the largest batch so far. The model's state is reset before each inference.
+
+    model: the :class:`tflgpu.CompiledModel` that runs.
+    """
+
+    def __init__(
+        self,
+        model: ModelSource,
+        options: Options | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        devices: Sequence[Request] | None = None,
+    ) -> None:
+        """columns: names of columns by names of inputs, where they differ.
+
+        devices: what the predictors of this machine share, as ``Options.device`` names each: every predictor takes one
+        that the fewest others have. Without it, an actor of Ray takes the GPU that Ray gave it, unless
+        ``Options.device`` says another; anything else takes ``Options.device``.
+
+        Raises what :func:`tflgpu.compile` raises, and ValueError if inputs and outputs have no rows in common or
+        ``columns`` names an input that the model does not have.
+        """
+        device, self._lease = own_device(check_options(options), devices)
+        with _first_compilation(device):
+            self.model = compile(model, device)
+        infos = self.model.inputs
+        self._columns = {info.name: info.name for info in infos} | dict(columns or {})
+        if len(self._columns) != len(infos):
+            unknown = sorted(set(self._columns) - {info.name for info in infos})
+            raise ValueError(f"columns names {unknown}; the model has the inputs {[info.name for info in infos]}")
+        self._rows = _rows_of_an_inference(infos, self.model.outputs)
+        self._grows = device.batch is None and all(0 in info.free_axes for info in infos)
+        self._lock = threading.Lock()  # the state of one inference must not meet another's
+
+    def __call__(self, batch: Columns) -> dict[str, NDArray[Any]]:
+        """The outputs for each row, and the columns that are no inputs.
+
+        A column may hold its rows as objects, and rows of several axes may be flat, as Parquet has them. Raises
+        ValueError for columns that are missing or do not fit.
+        """
+        given = {info.name: self._column(info, batch) for info in self.model.inputs}
+        counts = {name: len(rows) for name, rows in given.items()}
+        count = max(counts.values())
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"the columns have different numbers of rows: {counts}")
+        kept = {name: column for name, column in batch.items() if name not in self._columns.values()}
+        if twice := [info.name for info in self.model.outputs if info.name in kept]:
+            raise ValueError(f"columns {twice} have the names of outputs; drop or rename them")
+        return kept | self._outputs(given, count)
+
+    def _outputs(self, given: Columns, count: int) -> dict[str, NDArray[Any]]:
+        with self._lock:
+            if self._grows:
+                self._rows = max(self._rows, count)
+            results = list(self._inferences(given, count))
+        if not results:
+            return {info.name: np.empty((0, *info.shape[1:]), info.dtype) for info in self.model.outputs}
+        if len(results) == 1:
+            return results[0]
+        return {name: np.concatenate([result[name] for result in results]) for name in results[0]}
+
+    def _inferences(self, given: Columns, count: int) -> Iterator[dict[str, NDArray[Any]]]:
+        for start in range(0, count, self._rows):
+            inputs = {name: _filled(rows[start : start + self._rows], self._rows) for name, rows in given.items()}
+            self.model.reset_state()
+            outputs = self.model.run(inputs)
+            for name, output in outputs.items():
+                if output.shape[:1] != (self._rows,):
+                    raise ValueError(f"output {name!r} has shape {list(output.shape)}, which is not {self._rows} rows")
+            yield {name: output[: count - start] for name, output in outputs.items()}
+
+    def _column(self, info: TensorInfo, batch: Columns) -> NDArray[Any]:
+        """The rows of an input. Raises ValueError, which names the column."""
+        name = self._columns[info.name]
+        if name not in batch:
+            raise ValueError(f"there is no column {name!r} for input {info.name!r}; there are {sorted(batch)}")
+        column = np.asarray(batch[name])
+        if column.dtype == object:
+            try:
+                column = np.stack([np.asarray(row) for row in column]) if len(column) else np.empty((0, 0))
+            except ValueError as error:
+                raise ValueError(f"the rows of column {name!r} differ in shape: {error}") from error
+        row = info.shape[1:]
+        if column.shape[1:] == (prod(row),) or len(column) == 0:
+            column = column.reshape(len(column), *row)
+        if column.ndim != len(info.shape):
+            raise ValueError(
+                f"the rows of column {name!r} have shape {list(column.shape[1:])}; {list(row)} was expected"
+            )
+        return column
+
+
+def _first_compilation(options: Options) -> AbstractContextManager[Any]:
+    """While one process compiles for a kind of device, others wait, so that they find the result in the cache."""
+    if options.cache == "readwrite":
+        with suppress(OSError):  # each of them compiles then
+            return node_lock("compilation")
+    return nullcontext()
+
+
+def _rows_of_an_inference(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> int:
+    """The first axis that all inputs and outputs share. Raises ValueError if there is none."""
+    sizes = {info.name: info.shape[:1] for info in (*inputs, *outputs)}
+    if len(set(sizes.values())) != 1 or () in sizes.values():
+        shapes = ", ".join(f"{info.name!r} {list(info.shape)}" for info in (*inputs, *outputs))
+        raise ValueError(f"inputs and outputs have no first axis of rows in common: {shapes}")
+    return next(iter(sizes.values()))[0]
+
+
+def _filled(rows: NDArray[Any], count: int) -> NDArray[Any]:
+    """``count`` rows: these and copies of the last one."""
+    missing = count - len(rows)
+    return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)]) if missing else rows
