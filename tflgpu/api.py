@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections import OrderedDict
@@ -29,6 +30,8 @@ from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
 from tflgpu.runtime.transfer import pinned_array
+
+LOGGER = logging.getLogger(__name__)
 
 # Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
 MAX_INSTANCES = 4
@@ -75,6 +78,7 @@ class CompiledModel:
         given = None if queue is None else session_on(queue)
         self.device = given.device if given else choose(options.device)
         self._target = self.device.target(options)
+        LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self.precision)
         clock.lap("device")
         self._session = given or open_session(self.device)
         clock.lap("context")
@@ -209,6 +213,7 @@ class CompiledModel:
                     f"the cache has no artifact {key.name} of this model for {self.device.name}, driver "
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
+            LOGGER.info("the cache %s %s", "does not have" if stored is None else "has", key.name)
             rivals = self._compile(options, clock, cache) if stored is None else (stored,)
             try:
                 with DeviceFailures(self.device, "loading the model"):

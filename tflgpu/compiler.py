@@ -5,6 +5,7 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -44,6 +45,8 @@ from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Target
 
+LOGGER = logging.getLogger(__name__)
+
 # Measures kernels of a graph on the device that the target describes, and chooses their parameters accordingly.
 Tuner = Callable[[Graph, Target], Chooser]
 
@@ -69,15 +72,18 @@ def compile_model(
 def _compile(
     data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None, trial: Trial
 ) -> tuple[Artifact, ...]:
+    LOGGER.info("reading the model")
     model: Model = read_model(data)
     frontend: Frontend = lower_model(model, options, data, trial, target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
     pieces = {p: frontend.pieces(p) for p in partitions}
+    LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
     check_graph_size([graph for each in graphs.values() for graph in each])
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(graphs, target, clock, tuner):
         compiled: list[CompiledPartition] = []
+        LOGGER.info("generating the source of %d kernels", sum(len(p.kernels) for each in plans.values() for p in each))
         sources: dict[Partition, list[KernelSource]] = {p: list(map(render, each)) for p, each in plans.items()}
         check_program_size([source for each in sources.values() for source in each])
         for partition in partitions:
@@ -99,6 +105,7 @@ def _prepare_on_cpu(artifact: Artifact, trial: Trial, clock: Stopwatch) -> None:
     """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
     for partition in artifact.partitions:
         if isinstance(partition, CpuPartition):
+            LOGGER.info("LiteRT prepares %d operators for the CPU", len(partition.operators))
             piece = Piece(partition.model, artifact.codes(partition), partition.is_open)
             try:
                 try_piece(trial, "prepare", piece)

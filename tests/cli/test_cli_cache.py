@@ -89,7 +89,7 @@ def test_precompile_names_every_failure(folder: Path, tmp_path: Path) -> None:
     assert [m["error"] is None for m in found["models"]] == [False, True, False]
     assert found["bundle"] is None and not bundle.exists()
     printed = fail(*arguments)
-    assert f"{text}: not a TensorFlow Lite model" in printed and "2 of 3 failed" in printed
+    assert f"{text}: not a TensorFlow Lite model" in printed and "2 of 3 models failed" in printed
 
 
 def test_precompile_fails_where_nothing_can_be_kept(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tflgpu.cli.commands.profile import profile_model
 from tflgpu.cli.commands.run import run_model
 from tflgpu.cli.commands.show import show_model
 from tflgpu.cli.console import console, reporting_errors
+from tflgpu.cli.terminal.logs import Quiet, Verbose, set_verbosity, with_verbosity
 from tflgpu.cli.usage import Verbs
 
 __all__ = ["app"]
@@ -30,7 +31,6 @@ app = typer.Typer(
     name="tflgpu",
     cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},  # as TFLite's tools spell options
 )
@@ -48,7 +48,7 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 
 for name, verb in VERBS.items():
-    app.command(name)(reporting_errors(verb))
+    app.command(name)(with_verbosity(reporting_errors(verb)))
 app.add_typer(cache_app, name="cache")
 
 
@@ -63,5 +63,8 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Run TensorFlow Lite models on any OpenCL device."""
+    set_verbosity(verbose, quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
@@ -18,6 +19,8 @@ from rich.text import Text
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.errors import BuildError, CacheWarning, FallbackWarning, PluginWarning, TflgpuError, UnsupportedError
 from tflgpu.model.text import printable, printable_lines
+
+LOGGER = logging.getLogger("tflgpu")
 
 # The errors that a user can do something about.
 REPORTED = (TflgpuError, OSError, ValueError, MemoryError)
@@ -66,7 +69,7 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
             with warnings.catch_warnings():
                 for category in (CacheWarning, FallbackWarning, PluginWarning):  # whatever PYTHONWARNINGS says
                     warnings.simplefilter("always", category)
-                warnings.showwarning = _warn  # type: ignore[assignment]
+                warnings.showwarning = lambda message, *_: print_warning(str(message))
                 verb(*args, **kwargs)
         except BrokenPipeError:  # the reader of our output has had enough; typer knows what to do
             raise
@@ -93,8 +96,10 @@ def print_error(message: str) -> None:
     messages.print(Text.assemble(("error:", "bold red"), " ", printable(message)))
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
-    messages.print(Text.assemble(("warning:", "bold yellow"), " ", printable_lines(str(message))))
+def print_warning(message: str) -> None:
+    """On stderr, unless -q forbids it."""
+    if LOGGER.isEnabledFor(logging.WARNING):
+        messages.print(Text.assemble(("warning:", "bold yellow"), " ", printable_lines(message)))
 
 
 def message_of(error: Exception) -> str:
@@ -114,8 +119,9 @@ def message_of(error: Exception) -> str:
 
 
 def note(message: str) -> None:
-    """Tell on stderr what was done: stdout is for data."""
-    messages.print(Text(printable(message)))
+    """Tell on stderr what was done, unless -q forbids it: stdout is for data."""
+    if LOGGER.isEnabledFor(logging.WARNING):
+        messages.print(Text(printable(message)))
 
 
 def table(*columns: str, right: Sequence[str] = (), prose: Sequence[str] = (), title: str | None = None) -> Listing:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
+import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tflgpu.cli.console import REPORTED
 from tflgpu.errors import TflgpuError
+
+LOGGER = logging.getLogger("tflgpu")
 
 T = TypeVar("T")
 
@@ -35,11 +40,14 @@ def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(sender, function, arguments), daemon=True)
-    process.start()
+    level = LOGGER.getEffectiveLevel()
+    process = context.Process(target=_answer, args=(sender, level, function, arguments), daemon=True)
+    with _interrupts_blocked():  # Ctrl-C is for whoever asked, who ends this process
+        process.start()
     sender.close()  # so that the end of the process is the end of the pipe
     try:
-        answer: Answer[T] | Exception = receiver.recv()
+        while isinstance(answer := receiver.recv(), _Logged):
+            LOGGER.log(answer.level, "%s", answer.message)
     except EOFError:
         process.join()
         raise ProcessDied(f"its process ended with exit code {process.exitcode}") from None
@@ -48,10 +56,48 @@ def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
     process.join()
     if isinstance(answer, Exception):
         raise answer
-    return answer
+    result: Answer[T] = answer
+    return result
 
 
-def _answer(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """What is started while this is open never gets a SIGINT, on systems whose processes inherit such a thing."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_processes() -> None:
+    """End all that are at work."""
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
+class _Logged(NamedTuple):
+    level: int
+    message: str
+
+
+class _Relay(logging.Handler):
+    """Sends what is logged to the process that asked, where it belongs to the thread that asked."""
+
+    def __init__(self, sender: Connection) -> None:
+        super().__init__()
+        self._sender = sender
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._sender.send(_Logged(record.levelno, record.getMessage()))
+
+
+def _answer(sender: Connection, level: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    LOGGER.setLevel(level)
+    LOGGER.addHandler(_Relay(sender))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:

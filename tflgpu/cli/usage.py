@@ -1,4 +1,4 @@
-"""Wrong commands as one line on stderr, like all other errors, not as a box of several."""
+"""The group of all verbs: wrong commands as one line on stderr, like all other errors, and Ctrl-C at any time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import typer
 from typer.core import TyperGroup
 
 from tflgpu.cli.console import print_error
+from tflgpu.cli.terminal.interrupt import answering_interrupts
 
 
 class Verbs(TyperGroup):
     """A group of verbs. Exit code 2 for a command that cannot be understood."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with answering_interrupts():
+            return super().invoke(ctx)
 
     def main(
         self,

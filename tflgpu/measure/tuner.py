@@ -7,6 +7,7 @@ the real thing, equal nodes are measured at once, and a machine that has become 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -29,6 +30,8 @@ from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.target import Target
+
+LOGGER = logging.getLogger(__name__)
 
 # Candidates of a kernel that "fast" measures, the first of which it would have without measuring.
 FEW = 3
@@ -79,7 +82,9 @@ class DeviceTuner:
         trial = _Trial(candidates, 0)
         plan = make_plan(graph, target, trial)
         first = self._open(plan)
-        for rank in range(1, max(map(len, candidates.values()))):
+        ranks = max(map(len, candidates.values()))
+        for rank in range(1, ranks):
+            LOGGER.info("measuring candidate %d of %d for %d kernels", rank + 1, ranks, len(candidates))
             other = self._open(make_plan(graph, target, _Trial(candidates, rank)))
             before, now = in_turns((first, other))
             for signature, ranked in candidates.items():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
+
+LOGGER = logging.getLogger(__name__)
 
 
 class Stopwatch:
@@ -15,4 +18,6 @@ class Stopwatch:
     def lap(self, name: str) -> None:
         """Add the time since the last lap to stage ``name``."""
         now = time.perf_counter()
-        self.laps[name], self._last = self.laps.get(name, 0.0) + now - self._last, now
+        seconds = now - self._last
+        self.laps[name], self._last = self.laps.get(name, 0.0) + seconds, now
+        LOGGER.debug("%s took %.1f ms", name, 1e3 * seconds)

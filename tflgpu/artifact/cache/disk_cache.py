@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tflgpu.artifact.cache.bundle import Bundle
     from tflgpu.artifact.cache.signature import Proof
 
+
+LOGGER = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 2 << 30
 
@@ -75,11 +78,13 @@ class Cache:
                 if buffer is not None:
                     found = payload.read(buffer, key.text)
                     place.mark_used(key.name)
+                    LOGGER.debug("cache hit: %s/%s", place.path, key.name)
                     return found
             except UnreadableError as error:
                 warn_once(error.cause, f"{place.path}/{key.name} {error}; it is not used, and compiled anew")
             except (OSError, ValueError) as error:
                 warn_once("read", f"the cache {place.path} cannot be read: {error}")
+        LOGGER.debug("cache miss: %s", key.name)
         return None
 
     def store(self, key: Key, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
@@ -94,6 +99,7 @@ class Cache:
             return
         try:
             self._target.put(key, tensors, metadata)
+            LOGGER.debug("cache store: %s/%s", self._target.path, key.name)
         except (OSError, CacheDirectoryError) as error:
             warn_once("store", f"the cache {self._target.path} cannot be written: {error}")
 

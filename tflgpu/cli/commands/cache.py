@@ -23,6 +23,7 @@ from tflgpu.artifact.cache.store import Entry
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, reporting_errors, table
 from tflgpu.cli.terminal.listing import Listing
+from tflgpu.cli.terminal.logs import with_verbosity
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
@@ -38,6 +39,7 @@ cache_app = typer.Typer(no_args_is_help=True, help="List, check and empty the ca
 
 
 @cache_app.command("path")
+@with_verbosity
 @reporting_errors
 def print_path(as_json: AsJson = False) -> None:
     """Print the directory that is used by default: TFLGPU_CACHE_DIR, or the platform's cache directory."""
@@ -49,6 +51,7 @@ def print_path(as_json: AsJson = False) -> None:
 
 
 @cache_app.command("ls")
+@with_verbosity
 @reporting_errors
 def list_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
     """List what the cache holds, the last used first. Every entry is read, and its checksum looked at."""
@@ -62,6 +65,7 @@ def list_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
 
 
 @cache_app.command("verify")
+@with_verbosity
 @reporting_errors
 def verify_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None:
     """Check every entry. Exit code: 0 if all are sound, else 1."""
@@ -83,6 +87,7 @@ def verify_entries(cache_dir: CacheDirs = None, as_json: AsJson = False) -> None
 
 
 @cache_app.command("evict")
+@with_verbosity
 @reporting_errors
 def evict_entries(
     everything: Annotated[bool, typer.Option("--all", help="Delete all entries.")] = False,

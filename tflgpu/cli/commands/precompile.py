@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tflgpu
 from tflgpu.artifact import serializer
@@ -22,9 +19,10 @@ from tflgpu.artifact.cache.bundle import Sign, Written
 from tflgpu.artifact.cache.maintenance import pack
 from tflgpu.artifact.cache.signature import signer
 from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
-from tflgpu.cli.console import REPORTED, console, message_of, print_error, print_json, table
-from tflgpu.cli.processes import in_own_process
+from tflgpu.cli.console import REPORTED, console, message_of, note, print_error, print_json, print_warning, table
+from tflgpu.cli.processes import end_processes, in_own_process
 from tflgpu.cli.tables import is_cold
+from tflgpu.cli.terminal.progress import display
 from tflgpu.model.model_source import ModelContent
 
 T = TypeVar("T")
@@ -96,26 +94,34 @@ def precompile_models(
     if sign is not None and bundle is None:
         raise ValueError("--sign is for a bundle; name one with --bundle FILE")
     signature, key = (None, None) if sign is None else signer(sign)
-    outcomes = _in_parallel(models, jobs, "compiling", lambda model: _precompile(model, options))
+    outcomes = _in_parallel(
+        models, jobs, "compiling", lambda model: model.name, lambda model: _precompile(model, options)
+    )
     written = None
     if bundle is not None and all(o.error is None for o in outcomes):
         written = _pack(bundle, options, [o.entry for o in outcomes if o.entry is not None], signature)
         packed = replace(options, cache_dir=[bundle], bundle_digest=written.digest, bundle_key=key)
-        outcomes = _in_parallel(outcomes, jobs, "reading the bundle", lambda outcome: _prove(outcome, packed))
+        outcomes = _in_parallel(
+            outcomes, jobs, "reading the bundle", lambda o: o.model.name, lambda o: _prove(o, packed)
+        )
     if as_json:
         shipped = None if written is None else {"file": bundle, **written._asdict(), "key": key}
         print_json({"format": FORMAT, "models": [asdict(o) for o in outcomes], "bundle": shipped})
     else:
         _print(outcomes)
         if written is not None:
-            console.print(f"wrote {bundle}, {decimal(written.bytes)}", markup=False, soft_wrap=True)
+            note(f"wrote {bundle}, {decimal(written.bytes)}")
             console.print(f"bundle_digest {written.digest}", markup=False, soft_wrap=True)
             if key is not None:
                 console.print(f"bundle_key    {key}", markup=False, soft_wrap=True)
+    for o in outcomes:
+        for warning in dict.fromkeys(o.warnings):
+            print_warning(f"{o.model}: {warning}")
     failed = [(str(o.model), o.error) for o in outcomes if o.error is not None]
     for model_name, error in failed:
         print_error(error if model_name in error else f"{model_name}: {error}")
     if failed:
+        note(f"{len(failed)} of {len(outcomes)} models failed")
         raise typer.Exit(1)
 
 
@@ -177,37 +183,36 @@ def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str], sign: Sig
         raise OSError(error.errno, error.strerror, str(bundle)) from error
 
 
-def _in_parallel(items: Sequence[T], jobs: int, title: str, work: Callable[[T], Outcome]) -> list[Outcome]:
-    """``work`` of every item in their order, ``jobs`` at a time, with a bar of how many are done."""
-    with _progress(title, len(items)) as advance, ThreadPoolExecutor(jobs) as pool:
-        futures: list[Future[Outcome]] = [pool.submit(work, item) for item in items]
+def _in_parallel(
+    items: Sequence[T], jobs: int, title: str, name: Callable[[T], str], work: Callable[[T], Outcome]
+) -> list[Outcome]:
+    """``work`` of every item in their order, ``jobs`` at a time, with a line for each that is under way."""
+
+    def watched(item: T) -> Outcome:
+        with shown.task(name(item)):
+            return work(item)
+
+    with display() as shown, shown.task(title, len(items)) as step:
+        pool = ThreadPoolExecutor(jobs)
+        futures: list[Future[Outcome]] = [pool.submit(watched, item) for item in items]
         try:
             for _ in as_completed(futures):
-                advance()
+                step()
         except BaseException:  # Ctrl-C: do not begin what has not begun
             pool.shutdown(wait=False, cancel_futures=True)
+            end_processes()
             raise
+        pool.shutdown()
         return [future.result() for future in futures]
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on stderr while this is open, if that is a terminal. Calling what it gives moves it by one."""
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    errors = Console(stderr=True)
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda: progress.advance(task)
 
 
 def _print(outcomes: Sequence[Outcome]) -> None:
     numbers = ("kernels", "on disk", "cold, s", "warm, s")
-    listing = table("model", "device", "precision", *numbers, "", right=numbers)
+    places = {f"{o.device}, {o.precision}" for o in outcomes if o.device}
+    listing = table("model", *numbers, "", right=numbers, title=", ".join(places))
     for o in outcomes:
         listing.add_row(
-            escape(str(o.model)),
-            escape(o.device or ""),
-            o.precision or "",
+            escape(o.model.name),
             "" if o.kernels is None else str(o.kernels),
             "" if o.bytes is None else decimal(o.bytes),
             _seconds(o.cold_seconds),
@@ -217,12 +222,6 @@ def _print(outcomes: Sequence[Outcome]) -> None:
     console.print(listing)
     if any(o.cold_seconds is None and o.error is None for o in outcomes):
         console.print("models without a cold time were in the cache already", style="dim")
-    for o in outcomes:
-        for warning in dict.fromkeys(o.warnings):
-            console.print(f"{o.model}: warning: {warning}", style="yellow", markup=False, soft_wrap=True)
-    failed = sum(o.error is not None for o in outcomes)
-    if failed:
-        console.print(f"{failed} of {len(outcomes)} failed", style="bold red")
 
 
 def _seconds(value: float | None) -> str:

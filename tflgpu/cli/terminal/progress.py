@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from tflgpu.cli.console import messages
+from tflgpu.cli.terminal.listing import shortened
 from tflgpu.model.text import printable
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 # Seconds until anything is shown: what is done by then would only flicker.
 MOMENT = 0.5
 
-# Characters of a bar.
-WIDTH = 20
+# Characters of a bar, and of the title behind it.
+BAR, TITLE = 12, 36
 
 LOGGER = logging.getLogger("tflgpu")
 
@@ -70,7 +71,9 @@ class Display:
             yield lambda: None
             return
         thread, lines = threading.get_ident(), self._stages.lines
-        task = lines.add_task(escape(printable(title)), total=total, count=_count(0, total), stage="")
+        task = lines.add_task(
+            escape(shortened(Text(printable(title)), TITLE).plain), total=total, count=_count(0, total), stage=""
+        )
         outer = self._stages.tasks.get(thread)
         self._stages.tasks[thread] = task
         done = 0
@@ -107,7 +110,7 @@ def _lines() -> Progress:
             return text
 
     columns = (
-        BarColumn(WIDTH, table_column=Column(no_wrap=True)),
+        BarColumn(BAR, table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(Column(no_wrap=True)),
         Title("{task.description}[dim]{task.fields[stage]}", table_column=Column()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pyopencl as cl
 
@@ -9,6 +11,8 @@ from tflgpu.artifact.cache import Cache, KernelKey, warn_once
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program
 from tflgpu.runtime.opencl.session import Session
+
+LOGGER = logging.getLogger(__name__)
 
 Binaries = tuple[bytes, ...]
 
@@ -28,7 +32,9 @@ def build(
         binaries = tuple(known.tensors[name].tobytes() for name in sorted(known.tensors))
         program = _loaded(session, binaries)
         if program is not None:
+            LOGGER.info("the cache has a binary of the kernels")
             return program, binaries
+    LOGGER.info("the driver compiles the kernels")
     return interruptible(lambda: compile_program(session.context, source)), ()
 
 
