@@ -27,8 +27,8 @@ def publish(
 
     packages: installed packages whose versions are noted. facts: further facts, beside device, driver and command.
     """
-    # Under `python -m` the first argument is the module's file.
-    module = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}"
+    started = sys.modules["__main__"].__spec__  # None if it was not by `python -m`
+    module = started.name.removesuffix(".__main__") if started else sys.argv[0]
     result = {
         "date": date.today().isoformat(),
         "device": device.name,

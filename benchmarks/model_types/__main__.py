@@ -1,0 +1,62 @@
+"""One network in every type of model, beside LiteRT's CPU kernels: rows of JSON, and a page of the documentation.
+
+    python -m benchmarks.model_types [--shared FOLDER] [--device D] [--precision fp32,fp16] [--threads N]
+
+The folder, by default TFLGPU_SHARED or ../shared, has the published models and the photos. It takes about a minute,
+writes benchmarks/results/model-types.json and docs/reference/model-types.md anew, and needs the extra ``benchmark``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from benchmarks.model_types.family import family
+from benchmarks.model_types.measured import read_photos, rows
+from benchmarks.model_types.page import page
+from benchmarks.publish import PACKAGES, publish
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.runtime.opencl.devices import choose
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "model-types.json"
+PAGE = ROOT / "docs" / "reference" / "model-types.md"
+
+PHOTOS = (
+    "bird.png",
+    "bird_segmentation.png",
+    "cat.png",
+    "dog_segmentation.png",
+    "face.jpg",
+    "grace_hopper.png",
+    "hot_dog.jpg",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shared", type=Path, default=Path(os.environ.get("TFLGPU_SHARED", "../shared")))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="fp32,fp16")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    photos = [arguments.shared / "images" / name for name in PHOTOS]
+    float_input = TensorInfo("input", (1, 224, 224, 3), "float32", None)
+    models = family(arguments.shared / "models", read_photos(photos, b"", [float_input]))
+    precisions = arguments.precision.split(",")
+    found = rows(models, photos, arguments.device, precisions, arguments.threads)
+    publish(
+        found,
+        choose(arguments.device),
+        RESULTS,
+        packages=(*PACKAGES, "ai-edge-quantizer"),
+        threads=arguments.threads,
+        cores=os.cpu_count(),
+    )
+    PAGE.write_text(page(json.loads(RESULTS.read_text())))
+
+
+if __name__ == "__main__":
+    main()

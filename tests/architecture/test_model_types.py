@@ -1,0 +1,47 @@
+"""The page of model types: what its models are, and that it says what was measured."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from benchmarks import zoo
+from benchmarks.model_types.__main__ import PAGE, RESULTS
+from benchmarks.model_types.family import FLOAT32, TRAINED, family
+from benchmarks.model_types.page import page
+
+KINDS = {
+    "float32": "float32",
+    "float16": "float32 with float16 weights",
+    "dynamic range": "float32 with int8 weights (dynamic range)",
+    "int8": "integer int8",
+    "int8 with float fallback": "integer int8, in part float32",
+}
+TRAINING = "quantization-aware training"
+
+
+def test_the_page_is_made_of_the_measured_rows() -> None:
+    found = json.loads(RESULTS.read_text())
+    assert [(row["type"], row["precision"]) for row in found["rows"]] == list(
+        product((*KINDS, TRAINING), ("fp32", "fp16"))
+    )
+    assert PAGE.read_text() == page(found), "python -m benchmarks.model_types writes both"
+
+
+def test_models_are_of_every_type(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_quantizer")
+    (tmp_path / FLOAT32).write_bytes(zoo.mobilenet_v1(0.25, size=32, classes=8))
+    (tmp_path / TRAINED).write_bytes(b"another file")
+    images = list(np.random.default_rng(0).uniform(-1, 1, (2, 1, 32, 32, 3)).astype(np.float32))
+    models = family(tmp_path, images)
+    assert models.pop(TRAINING) == b"another file"
+    found = {kind: tflgpu.inspect(model) for kind, model in models.items()}
+    assert {kind: report.model.kind for kind, report in found.items()} == KINDS
+    ends = {kind: (r.model.inputs[0].dtype, r.model.outputs[0].dtype) for kind, r in found.items()}
+    assert ends.pop("int8") == ("int8", "int8")
+    assert set(ends.values()) == {("float32", "float32")}
