@@ -67,6 +67,7 @@ OWNERS = {
     "safetensors": {"artifact"},
     "xxhash": {"artifact"},
     "PIL": {"inputs"},
+    "pycocotools": {"evaluate"},
     "rich": {"cli"},
     "typer": {"cli"},
 }

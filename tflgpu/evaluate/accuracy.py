@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,27 @@ Array = NDArray[Any]
 
 # Integer kernels and a float view of them may round apart: two steps pass, with room for what floats make of them.
 QUANTA = 2.001
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one tensor in one run. lowest, highest: of the reference's finite values and zero."""
+
+    average: float
+    largest: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, reference: Array, got: Array, quantum: float | None) -> Errors:
+        """In the tensor's own numbers, as :class:`Deviation` has them. Raises ValueError if the shapes differ."""
+        if reference.shape != got.shape:
+            raise ValueError(f"LiteRT gives shape {list(reference.shape)} where tflgpu gives {list(got.shape)}")
+        expected = reference.astype(np.float64) / (quantum or 1)
+        errors = absolute_errors(expected, got.astype(np.float64) / (quantum or 1))
+        finite = expected[np.isfinite(expected)]
+        average, largest = float(errors.mean()) if errors.size else 0.0, float(errors.max(initial=0))
+        return cls(average, largest, float(finite.min(initial=0)), float(finite.max(initial=0)))
 
 
 class Deviation:
@@ -30,15 +52,14 @@ class Deviation:
 
     def add(self, reference: Array, got: Array) -> None:
         """Take in one run. Raises ValueError if the shapes differ."""
-        if reference.shape != got.shape:
-            raise ValueError(f"LiteRT gives shape {list(reference.shape)} where tflgpu gives {list(got.shape)}")
-        expected = reference.astype(np.float64) / (self.quantum or 1)
-        errors = absolute_errors(expected, got.astype(np.float64) / (self.quantum or 1))
-        self._averages.append(float(errors.mean()) if errors.size else 0.0)
-        self.max_error = max(self.max_error, float(errors.max(initial=0)))
-        finite = expected[np.isfinite(expected)]
-        self._lowest = min(self._lowest, float(finite.min(initial=0)))
-        self._highest = max(self._highest, float(finite.max(initial=0)))
+        self.include(Errors.of(reference, got, self.quantum))
+
+    def include(self, errors: Errors) -> None:
+        """Take in the errors of one run, with this tensor's quantum."""
+        self._averages.append(errors.average)
+        self.max_error = max(self.max_error, errors.largest)
+        self._lowest = min(self._lowest, errors.lowest)
+        self._highest = max(self._highest, errors.highest)
 
     @property
     def avg_error(self) -> float:

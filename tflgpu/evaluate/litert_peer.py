@@ -71,6 +71,10 @@ class LiteRT:
             raise ValueError(f"LiteRT cannot run this model on these inputs: {_in_a_line(error)}") from error
         return [self._interpreter.get_tensor(index) for index in self._outputs]
 
+    def reset(self) -> None:
+        """Give variable tensors their first values; resource variables keep theirs."""
+        self._interpreter.reset_all_variables()
+
     def tensor(self, index: int) -> NDArray[Any] | None:
         """A tensor of the main subgraph after a run, by the file's index; None if nothing has computed it."""
         try:
