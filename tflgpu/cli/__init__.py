@@ -16,6 +16,7 @@ from tflgpu.cli.commands.cache import cache_app
 from tflgpu.cli.commands.demo import run_demo
 from tflgpu.cli.commands.devices import list_devices
 from tflgpu.cli.commands.diff import diff_model
+from tflgpu.cli.commands.evaluate import evaluate_app
 from tflgpu.cli.commands.inspect import inspect_model
 from tflgpu.cli.commands.precompile import precompile_models
 from tflgpu.cli.commands.profile import profile_model
@@ -49,6 +50,7 @@ VERBS: dict[str, Callable[..., None]] = {
 
 for name, verb in VERBS.items():
     app.command(name)(with_verbosity(reporting_errors(verb)))
+app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(cache_app, name="cache")
 
 

@@ -180,7 +180,12 @@ def _print(comparison: Comparison) -> None:
     for engine, seconds in (("Reference", comparison.reference), ("Test", comparison.test)):
         each = _latency(seconds)
         console.print(f"{engine} run latency: avg={1e6 * each['avg']:.6g}(us), std_dev={1e6 * each['std_dev']:.6g}(us)")
-    for i, o in enumerate(comparison.outputs):
+    print_errors(comparison.outputs)
+
+
+def print_errors(outputs: Sequence[OutputDiff]) -> None:
+    """A line for each output, with what the tool does not say behind it."""
+    for i, o in enumerate(outputs):
         console.print(
             f"OutputDiff\\[{i}]: avg_error={o.avg_error:.6g}, std_dev={o.std_dev:.6g}, max={o.max_error:.6g} "
             f"[dim]({o.unit}; {o.relative_error:.2g} of its range {o.range:.6g})[/] {escape(o.name)}",

@@ -1,0 +1,245 @@
+"""``tflgpu evaluate``: TFLite's evaluation tools, for the device and for LiteRT's CPU at once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tflgpu
+from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
+from tflgpu.cli.commands.diff import BOUNDS, OutputDiff, print_errors
+from tflgpu.cli.console import console, print_json, reporting_errors
+from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
+from tflgpu.cli.evaluating.session import evaluated
+from tflgpu.evaluate.coco import Annotations, ObjectDetection, Precision
+from tflgpu.evaluate.folder_diff import Difference, deviations
+from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accuracies
+from tflgpu.evaluate.task import DEVICE, LITERT
+from tflgpu.inputs import input_files, packed_labels, read_labels
+
+evaluate_app = typer.Typer(
+    no_args_is_help=True,
+    help="Measure how right a model is, over many files, on the device and on LiteRT's CPU.",
+    # The flags of TFLite's tools have underscores.
+    context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
+)
+
+Images = Annotated[
+    Path, typer.Option("--ground-truth-images-path", metavar="DIR", help="The images.", show_default=False)
+]
+
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--model-output-labels",
+        metavar="FILE",
+        help="The model's labels, line n naming class n.",
+        show_default="those packed into the model",
+    ),
+]
+
+Count = Annotated[
+    int, typer.Option("--num-images", min=0, help="Only the first ones, in the order of their names; 0 for all.")
+]
+
+Reference = Annotated[bool, typer.Option("--litert/--no-litert", help="Evaluate LiteRT's CPU interpreter, too.")]
+
+Threads = Annotated[
+    int | None, typer.Option("--num-threads", min=1, help="Threads of LiteRT.", show_default="all cores")
+]
+
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="Where to keep what is done until all is done, for going on after an interrupt.",
+        show_default="a file in the cache's directory",
+    ),
+]
+
+
+@evaluate_app.command("imagenet")
+@reporting_errors
+def evaluate_imagenet(
+    model: ModelPath,
+    images: Images,
+    ground_truth: Annotated[
+        Path,
+        typer.Option(
+            "--ground-truth-labels",
+            metavar="FILE",
+            help="Line n is the label of the n-th image, in the order of their names.",
+            show_default=False,
+        ),
+    ],
+    labels: Labels = None,
+    denylist: Annotated[
+        Path | None,
+        typer.Option(
+            "--denylist-file-path",
+            metavar="FILE",
+            help="Numbers of images to leave out, from 1, one a line.",
+            show_default=False,
+        ),
+    ] = None,
+    num_images: Count = 0,
+    mean: Mean = None,
+    std: Std = None,
+    litert: Reference = True,
+    threads: Threads = None,
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count how often a classifier's best class, or one of its best ten, is right.
+
+    Of each image the square in the middle, 87.5% of its shorter side, is resized to what the model takes.
+    """
+    names = _labels(model, labels)
+    if not names:
+        raise ValueError(f"{model} has no labels packed into it; name a file with --model-output-labels")
+    chosen = labelled_images(images, ground_truth, names, denylist)[: num_images or None]
+    task = Classification(
+        model=model.absolute(),
+        options=tflgpu.Options(device=device, precision=precision),
+        mean=mean,
+        std=std,
+        litert=litert,
+        threads=threads or os.cpu_count(),
+        classes=len(names),
+    )
+    with evaluated(task, [image.file for image in chosen], state) as found:
+        accuracies = top_k_accuracies(found.rows, chosen, names)
+        same = sum(len({best[0] for best in row["best"].values()}) == 1 for row in found.rows) if litert else None
+        if as_json:
+            print_json(common_facts(model, found) | {"topk_accuracies": accuracies, "same_top1": same})
+            return
+        print_latencies(found, {DEVICE: "Inference", LITERT: "Reference"})
+        for place in range(len(accuracies[DEVICE])):
+            numbers = {engine: each[place] for engine, each in accuracies.items()}
+            console.print(f"Top-{place + 1} Accuracy: {beside(numbers)}")
+        if same is not None:
+            console.print(f"\nthe device and LiteRT name the same class for {same} of {len(chosen)} images")
+        print_percentiles(found)
+
+
+@evaluate_app.command("coco")
+@reporting_errors
+def evaluate_coco(
+    model: ModelPath,
+    images: Images,
+    annotations: Annotated[
+        Path,
+        typer.Option(
+            "--ground-truth-annotations",
+            metavar="FILE",
+            help="COCO's JSON of objects, such as instances_val2017.json.",
+            show_default=False,
+        ),
+    ],
+    labels: Labels = None,
+    num_images: Count = 0,
+    mean: Mean = None,
+    std: Std = None,
+    litert: Reference = True,
+    threads: Threads = None,
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the mean average precision of a detector that ends in TFLite_Detection_PostProcess.
+
+    pycocotools counts; the extra `evaluate` brings it. Labels are those of the annotations' categories.
+    """
+    truth = Annotations(annotations, images, num_images or None)
+    categories = truth.categories(_labels(model, labels))
+    task = ObjectDetection(
+        model=model.absolute(),
+        options=tflgpu.Options(device=device, precision=precision),
+        mean=mean,
+        std=std,
+        litert=litert,
+        threads=threads or os.cpu_count(),
+    )
+    with evaluated(task, truth.files, state) as found:
+        precisions = truth.precisions(found.rows, categories)
+        if as_json:
+            found_precisions = {engine: _precision_as_dict(each) for engine, each in precisions.items()}
+            print_json(common_facts(model, found) | {"average_precisions": found_precisions})
+            return
+        print_latencies(found, {DEVICE: "Inference", LITERT: "Reference"})
+        for threshold in precisions[DEVICE].thresholds:
+            numbers = {engine: each.thresholds[threshold] for engine, each in precisions.items()}
+            console.print(f"Average Precision \\[IOU Threshold={threshold:g}]: {beside(numbers)}")
+        console.print(f"Overall mAP: {beside({engine: each.mean for engine, each in precisions.items()})}")
+        print_percentiles(found)
+
+
+@evaluate_app.command("diff")
+@reporting_errors
+def evaluate_diff(
+    model: ModelPath,
+    inputs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Images, .npy files, or .npz files with an array for each input.",
+            show_default=False,
+        ),
+    ],
+    num_images: Count = 0,
+    mean: Mean = None,
+    std: Std = None,
+    bound: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Largest error, as a part of the output's range; given, an output past it makes the exit code 1.",
+            show_default="1e-4 in fp32, 2e-2 in fp16",
+        ),
+    ] = None,
+    threads: Threads = None,
+    device: DeviceName = "auto",
+    precision: PrecisionName = "auto",
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the device with LiteRT's CPU over a folder of inputs: the latency of both, the error of every output.
+
+    What the numbers are, and the exit code, is as for `tflgpu diff`.
+    """
+    task = Difference(
+        model=model.absolute(),
+        options=tflgpu.Options(device=device, precision=precision),
+        mean=mean,
+        std=std,
+        threads=threads or os.cpu_count(),
+    )
+    with evaluated(task, input_files(inputs)[: num_images or None], state) as found:
+        infos = found.model.outputs
+        outputs = [OutputDiff.of(*each) for each in zip(infos, deviations(found.rows, infos), strict=True)]
+        allowed = BOUNDS[found.model.precision] if bound is None else bound
+        if as_json:
+            print_json(common_facts(model, found) | {"bound": allowed, "outputs": [asdict(o) for o in outputs]})
+        else:
+            print_latencies(found, {LITERT: "Reference run", DEVICE: "Test run"})
+            print_errors(outputs)
+            print_percentiles(found)
+    if bound is not None and any(output.relative_error > bound for output in outputs):
+        raise typer.Exit(1)
+
+
+def _labels(model: Path, labels: Path | None) -> list[str]:
+    return read_labels(labels) if labels else packed_labels(model.read_bytes())
+
+
+def _precision_as_dict(precision: Precision) -> dict[str, Any]:
+    thresholds = [{"iou": iou, "average_precision": each} for iou, each in precision.thresholds.items()]
+    return {"thresholds": thresholds, "mean": precision.mean, "coco_stats": precision.stats}

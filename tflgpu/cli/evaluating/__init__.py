@@ -1,0 +1,1 @@
+"""What the verbs of ``tflgpu evaluate`` share."""
