@@ -14,6 +14,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import as_json, succeed
+from tests.cli.test_cli_json import check
 from tests.evaluate.image_sets import annotated_set, labelled_set
 from tests.support import litert
 from tflgpu.inputs import InputReader, packed_labels
@@ -108,6 +109,8 @@ def test_ten_images_are_as_by_hand(shared: Path, tmp_path: Path) -> None:
     data, names = model.read_bytes(), packed_labels(model.read_bytes())
     flags = ("--ground-truth-images-path", images, "--ground-truth-annotations", annotations)
     found = as_json("evaluate", "coco", model, *flags)
+    precisions = {"average_precisions": found["average_precisions"]}
+    check("evaluate coco", [precisions], opaque=("average_precisions.litert",))
     truth = json.loads(annotations.read_text())
     category = {c["name"]: c["id"] for c in truth["categories"]}
     results: dict[str, list[dict[str, Any]]] = {"device": [], "litert": []}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cli.command import as_json, fail, invoke, succeed
+from tests.cli.test_cli_json import check
 from tests.frontend.stateful_models import SHAPE, variable_tensor
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.folder_diff import deviations
@@ -21,7 +22,9 @@ def test_a_folder_has_the_errors_of_its_files(shared: Path, tmp_path: Path) -> N
     files = [tmp_path / f"{number}.npy" for number in range(3)]
     for file in files:
         np.save(file, generator.normal(size=(1, 49, 10, 1)).astype(np.float32))
-    (whole,) = as_json("evaluate", "diff", model, tmp_path)["outputs"]
+    found = as_json("evaluate", "diff", model, tmp_path)
+    check("evaluate diff", [{key: found[key] for key in ("bound", "outputs")}], opaque=("outputs[]",))
+    (whole,) = found["outputs"]
     each = [as_json("diff", model, file, "--runs", 1)["outputs"][0] for file in files]
     averages = [one["avg_error"] for one in each]
     assert whole["avg_error"] == pytest.approx(np.mean(averages), rel=1e-6)

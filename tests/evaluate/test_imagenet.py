@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import as_json, fail, succeed
+from tests.cli.test_cli_json import check
 from tests.evaluate.image_sets import labelled_set
 from tflgpu.evaluate.imagenet import LabelledImage, labelled_images, top_k_accuracies
 from tflgpu.evaluate.task import key_of
@@ -31,6 +32,7 @@ def test_what_comes_next_to_the_numbers(shared: Path, pictures: tuple[Path, Path
     alone = as_json("evaluate", "imagenet", *arguments, "--num-images", 2, "--no-litert")
     assert (alone["litert"], alone["litert_seconds"], alone["same_top1"]) == (None, None, None)
     assert alone["topk_accuracies"].keys() == {"device"}
+    check("evaluate imagenet", [few, alone], opaque=("device", "device_seconds", "litert_seconds"))
     text = succeed("evaluate", "imagenet", *arguments, "--num-images", 2, "--no-litert")
     assert "LiteRT" not in text and len(re.findall(r"^Top-\d+ Accuracy: [\d.]+$", text, re.MULTILINE)) == 10
 

@@ -13,8 +13,8 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
 from tflgpu.cli.commands.diff import BOUNDS, OutputDiff, print_errors
 from tflgpu.cli.console import console, print_json, reporting_errors
+from tflgpu.cli.evaluating.evaluation_run import evaluated
 from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
-from tflgpu.cli.evaluating.session import evaluated
 from tflgpu.evaluate.coco import Annotations, ObjectDetection, Precision
 from tflgpu.evaluate.folder_diff import Difference, deviations
 from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accuracies

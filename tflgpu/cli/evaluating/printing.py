@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, table
-from tflgpu.cli.evaluating.session import Evaluated
+from tflgpu.cli.evaluating.evaluation_run import Evaluated
 from tflgpu.cli.timing import Latency
 from tflgpu.evaluate.task import DEVICE, LITERT
 
