@@ -15,6 +15,7 @@ from tflgpu.cli.commands.diff import BOUNDS, OutputDiff, print_errors
 from tflgpu.cli.console import console, print_json, reporting_errors
 from tflgpu.cli.evaluating.evaluation_run import evaluated
 from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
+from tflgpu.cli.terminal.logs import with_verbosity
 from tflgpu.evaluate.coco import Annotations, ObjectDetection, Precision
 from tflgpu.evaluate.folder_diff import Difference, deviations
 from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accuracies
@@ -64,6 +65,7 @@ State = Annotated[
 
 
 @evaluate_app.command("imagenet")
+@with_verbosity
 @reporting_errors
 def evaluate_imagenet(
     model: ModelPath,
@@ -130,6 +132,7 @@ def evaluate_imagenet(
 
 
 @evaluate_app.command("coco")
+@with_verbosity
 @reporting_errors
 def evaluate_coco(
     model: ModelPath,
@@ -183,6 +186,7 @@ def evaluate_coco(
 
 
 @evaluate_app.command("diff")
+@with_verbosity
 @reporting_errors
 def evaluate_diff(
     model: ModelPath,
