@@ -56,12 +56,8 @@ METHOD = """
 On {date}: {device}, {cores} cores ({platform}, driver {driver}); {packages}.
 
 The first and the last file are published models. The others are made of the first one by Google's AI Edge Quantizer,
-with the photos to calibrate. This page and `benchmarks/results/model-types.json` are written by
-
-```sh
-pip install -e ".[benchmark]"
-{command}
-```
+with the photos to calibrate. This page and `benchmarks/results/model-types.json` are written by `{command}`,
+which needs the extra `benchmark`.
 """
 
 
