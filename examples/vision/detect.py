@@ -43,14 +43,21 @@ def detect(model: tflgpu.CompiledModel, picture: Image.Image, threshold: float) 
             yield Detection(int(class_id), float(score), box)
 
 
-def draw(picture: Image.Image, box: tuple[float, float, float, float], caption: str, colour: str) -> None:
+def draw(picture: Image.Image, found: list[Detection], labels: list[str]) -> None:
     canvas, font = ImageDraw.Draw(picture), ImageFont.load_default(picture.width / 36)
-    canvas.rectangle(box, outline=colour, width=max(2, picture.width // 170))
-    _, _, right, bottom = canvas.textbbox((0, 0), caption, font)
-    width, height = right + 8, bottom + 6
-    left, top = max(box[2] - width, 0), max(box[1] - height, 0)  # above the box, if the picture has room there
-    canvas.rectangle((left, top, left + width, top + height), fill=colour)
-    canvas.text((left + 4, top + height / 2), caption, "white", font, anchor="lm")
+    coloured = list(zip(found, cycle(COLOURS), strict=False))
+    for detection, colour in coloured:
+        canvas.rectangle(detection.box, outline=colour, width=max(2, picture.width // 170))
+    for detection, colour in coloured:  # on top of all boxes
+        caption = f"{labels[detection.class_id]} {detection.score:.0%}"
+        _, _, right, bottom = canvas.textbbox((0, 0), caption, font)
+        width, height = right + 8, bottom + 6
+        left, top = (
+            max(detection.box[2] - width, 0),
+            max(detection.box[1] - height, 0),
+        )  # above the box if there is room
+        canvas.rectangle((left, top, left + width, top + height), fill=colour)
+        canvas.text((left + 4, top + height / 2), caption, "white", font, anchor="lm")
 
 
 def main() -> None:
@@ -68,10 +75,10 @@ def main() -> None:
     with Image.open(arguments.image) as file:
         picture = file.convert("RGB")
     found = list(detect(model, picture, arguments.threshold))
-    for detection, colour in zip(found, cycle(COLOURS), strict=False):
-        name, box = labels[detection.class_id], [round(side) for side in detection.box]
-        print(f"{name:12} {detection.score:4.0%}  {box[0]},{box[1]} to {box[2]},{box[3]}")
-        draw(picture, detection.box, f"{name} {detection.score:.0%}", colour)
+    for detection in found:
+        left, top, right, bottom = (round(side) for side in detection.box)
+        print(f"{labels[detection.class_id]:12} {detection.score:4.0%}  {left},{top} to {right},{bottom}")
+    draw(picture, found, labels)
     picture.save(arguments.out)
     print(f"drawn in {arguments.out}")
 
