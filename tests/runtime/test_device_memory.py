@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
@@ -13,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tests.conftest import missing
 from tests.support.arrays import assert_equal
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executor import Executor
@@ -251,16 +248,3 @@ def test_queues_that_do_not_fit(device_name: str) -> None:
     queue = cl.CommandQueue(context, properties=unordered)
     with pytest.raises(ValueError, match="out of order"):
         tflgpu.compile(three_of_each(), queue=queue)
-
-
-def test_the_documents_example_runs() -> None:
-    if not tflgpu.devices():
-        missing("an OpenCL device")
-    root = Path(__file__).parents[2]
-    (example,) = re.findall(
-        r"```python\n(.*?)```", (root / "docs" / "guide" / "device-arrays.md").read_text(), re.DOTALL
-    )
-    digits = np.load(root / "examples" / "digits" / "held_out.npz")
-    names = {"tflgpu": tflgpu, "np": np, "digit": digits["images"][:1, :, :, None].astype(np.float32) / 16}
-    exec(example.replace('"examples/', f'"{root}/examples/'), names)
-    assert names["label"] == digits["labels"][0]

@@ -1,0 +1,66 @@
+"""Run the blocks of one page in order, in the working directory: ``python -m tests.docs.run_page PAGE``.
+
+Blocks of Python share their names, as in a session; blocks of sh share files only. Exit code 1, with the line in the
+page, for a block that fails or prints something else than the page says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import tflgpu
+from tests.docs.blocks import Block, blocks, comparable
+
+ROOT = Path(__file__).parents[2]
+
+# What is installed needs no installing, and the tests run already: here it is enough that there are such tests.
+SHELL = f"""
+pip() {{ :; }}
+pytest() {{ (cd {ROOT} && python -m pytest --collect-only -q "$@" > /dev/null); }}
+set -euo pipefail
+"""
+
+
+def output(block: Block, names: dict[str, Any]) -> str:
+    """What the block prints."""
+    if block.language == "sh":
+        result = subprocess.run(["bash", "-c", SHELL + block.code], stdout=subprocess.PIPE, text=True, timeout=120)
+        if result.returncode:
+            raise RuntimeError(f"exit code {result.returncode}; it printed:\n{result.stdout}")
+        return result.stdout
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block.code, "the page", "exec"), names)
+    return printed.getvalue()
+
+
+def main(page: Path) -> int:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.not_run:
+            continue
+        try:
+            found = output(block, names)
+        except Exception:
+            traceback.print_exc()
+            print(f"{page}:{block.line}: this block fails:\n{block.code}", file=sys.stderr)
+            return 1
+        device = tflgpu.devices()[0].name
+        if block.output is not None and comparable(found, device) != comparable(block.output, device):
+            difference = difflib.unified_diff(
+                block.output.splitlines(), found.splitlines(), "the page", "this run", lineterm=""
+            )
+            print(f"{page}:{block.line}: this block prints something else:", *difference, sep="\n", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
