@@ -1,4 +1,4 @@
-"""What the site has besides docs/: pages that lie beside what they describe, and the files that pages link to.
+"""What the site has besides docs/: pages that lie beside what they describe, the commands, and files behind links.
 
 MkDocs calls this module (``hooks`` in mkdocs.yml). Links in a page are relative to the page in the repository, so that
 they also lead somewhere on a code host; here they become links of the site.
@@ -16,6 +16,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from scripts.pages import commands
+
 ROOT = Path(__file__).parents[2]
 
 # Page of the repository -> page of the site.
@@ -31,12 +33,15 @@ JOINED = {
 }
 ORIGIN = {place: path for path, place in JOINED.items() if path != "README.md"}
 
+COMMANDS = "reference/commands.md"
+
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of ``JOINED``, and every file that a page links to."""
+    """Add the pages of ``JOINED``, the commands, and every file that a page links to."""
+    files.append(File.generated(config, COMMANDS, content=commands.page()))
     for place, path in ORIGIN.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     for page in list(files.documentation_pages()):

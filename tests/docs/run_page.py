@@ -20,10 +20,10 @@ from tests.docs.blocks import Block, blocks, comparable
 
 ROOT = Path(__file__).parents[2]
 
-# What is installed needs no installing, and the tests run already: here it is enough that there are such tests.
+# What is installed needs no installing, and the tests run already: here it is enough that they are there.
 SHELL = f"""
 pip() {{ :; }}
-pytest() {{ (cd {ROOT} && python -m pytest --collect-only -q "$@" > /dev/null); }}
+pytest() {{ for word; do case $word in tests/*) test -e {ROOT}/$word ;; esac; done; }}
 set -euo pipefail
 """
 
