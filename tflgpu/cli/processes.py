@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -42,6 +43,7 @@ def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
     receiver, sender = context.Pipe(duplex=False)
     level = LOGGER.getEffectiveLevel()
     process = context.Process(target=_answer, args=(sender, level, function, arguments), daemon=True)
+    resource_tracker.ensure_running()  # which process.start() would do, and lets interrupts through again
     with _interrupts_blocked():  # Ctrl-C is for whoever asked, who ends this process
         process.start()
     sender.close()  # so that the end of the process is the end of the pipe
@@ -51,6 +53,9 @@ def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
     except EOFError:
         process.join()
         raise ProcessDied(f"its process ended with exit code {process.exitcode}") from None
+    except KeyboardInterrupt:
+        process.kill()
+        raise
     finally:
         receiver.close()
     process.join()

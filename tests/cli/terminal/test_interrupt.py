@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,17 @@ def wait(where: str) -> None:
     threading.Thread(target=lambda: waits.wait() and print("begun", flush=True)).start()
     waits.set()
     calls[where]()
+app()
+"""
+
+
+# A verb that waits for a process of its own, which says so.
+PARENT = """
+from tflgpu.cli import app
+from tflgpu.cli.processes import in_own_process
+@app.command("wait")
+def wait() -> None:
+    in_own_process(exec, "import time; print('begun', flush=True); time.sleep(60)")
 app()
 """
 
@@ -51,3 +63,19 @@ def test_ctrl_c_says_that_it_waits_and_ends_the_second_time() -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 128 + signal.SIGINT
     process.communicate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
+def test_ctrl_c_ends_the_processes_of_a_verb_in_silence() -> None:
+    """A terminal sends it to all of them."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARENT, "wait"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    os.killpg(process.pid, signal.SIGINT)
+    _, messages = process.communicate(timeout=30)
+    assert (process.returncode, messages) == (-signal.SIGINT, "interrupted\n")
