@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,16 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def interrupt_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt would end this process; `tests/acceptance/test_evaluations.py` has one."""
     call = Worker.__call__
 
-    def interrupted(self: Worker, file: Path) -> Row:
+    def failing(self: Worker, file: Path) -> Row:
         if file.name == name:
-            raise KeyboardInterrupt
+            raise OSError(errno.EIO, "Input/output error", str(file))
         return call(self, file)
 
-    monkeypatch.setattr(Worker, "__call__", interrupted)
+    monkeypatch.setattr(Worker, "__call__", failing)
 
 
 def test_by_default_the_state_is_in_the_cache(
@@ -47,7 +49,7 @@ def test_by_default_the_state_is_in_the_cache(
     monkeypatch.setenv("TFLGPU_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "cache" / "evaluations"
     with monkeypatch.context() as patch:
-        interrupt_at("3.npy", patch)
+        fail_at("3.npy", patch)
         assert invoke("evaluate", "diff", doubling, vectors).exit_code != 0
     (state,) = folder.iterdir()
     assert len(state.read_text().splitlines()) == 1 + 3
@@ -65,7 +67,7 @@ def test_a_changed_file_is_evaluated_again(
 ) -> None:
     arguments = ("evaluate", "diff", doubling, vectors, "--state", tmp_path / "state")
     with monkeypatch.context() as patch:
-        interrupt_at("3.npy", patch)
+        fail_at("3.npy", patch)
         invoke(*arguments)
     np.save(vectors / "1.npy", np.full((1, 4), 9, np.float32))
     computed.clear()
@@ -80,7 +82,7 @@ def test_a_state_of_another_run_is_refused(
     state = tmp_path / "state"
     arguments = ("evaluate", "diff", doubling, vectors, "--state", state)
     with monkeypatch.context() as patch:
-        interrupt_at("3.npy", patch)
+        fail_at("3.npy", patch)
         invoke(*arguments)
     kept = state.read_bytes()
     message = fail(*arguments, "--precision", "fp16")

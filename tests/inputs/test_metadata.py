@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import MODEL
+import tflgpu
+from tests.cli.command import MODEL, as_json, invoke
+from tests.conftest import missing
 from tflgpu.errors import ModelError
 from tflgpu.inputs import packed_labels, read_labels
 from tflgpu.model.metadata.declarations import ModelMetadata, Normalization
@@ -70,3 +73,17 @@ def test_damage_is_a_model_error(detector: bytes) -> None:
             assert "the model's metadata are damaged" in str(error)
     with pytest.raises(ModelError, match=r"b'M0\.1', where b'M001' belongs"):
         read_metadata(detector[: start + 6] + b"." + detector[start + 7 :])
+
+
+def test_run_names_classes_by_packed_labels(shared: Path, tmp_path: Path) -> None:
+    """A model whose packed files were lost runs nevertheless."""
+    if not tflgpu.devices():
+        missing("an OpenCL device")
+    model, image = shared / "models" / "mobilenet_v1_0.25_224_quant.tflite", shared / "images" / "bird.png"
+    assert as_json("run", model, image)["outputs"][0]["top"][0]["label"] == "chickadee"
+    data = model.read_bytes()
+    (tmp_path / "stripped.tflite").write_bytes(data[: data.rindex(b"PK\x03\x04")])
+    result = invoke("run", tmp_path / "stripped.tflite", image, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["outputs"][0]["top"][0]["label"] is None
+    assert f"{tmp_path}/stripped.tflite: 'labels.txt', which the model's metadata name" in result.stderr

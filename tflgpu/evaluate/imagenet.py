@@ -63,8 +63,9 @@ def labelled_images(folder: Path, labels: Path, known: Sequence[str], denylist: 
     files, truth = input_files(folder), read_labels(labels)
     if len(files) != len(truth):
         raise ValueError(f"{labels} has {len(truth)} labels for the {len(files)} images in {folder}")
+    possible = frozenset(known)
     for number, label in enumerate(truth, 1):
-        if label not in known:
+        if label not in possible:
             raise ValueError(f"{labels}, line {number}: the model has no label {label!r}")
     denied = _denied(denylist, len(files)) if denylist else set()
     pairs = enumerate(zip(files, truth, strict=True), 1)

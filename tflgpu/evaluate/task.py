@@ -63,7 +63,8 @@ class Worker:
     def __init__(self, task: Task) -> None:
         """Raises what :func:`tflgpu.compile` raises, and ValueError for a model that does not fit the task."""
         self.task = task
-        self.model = compile(task.model, task.options)
+        data = read_bytes(task.model)
+        self.model = compile(data, task.options)
         if any(operator.code == "VAR_HANDLE" for operator in self.model.report.operators):
             raise ValueError(
                 "the model keeps state in resource variables, so that an answer depends on the inputs before; "
@@ -71,7 +72,6 @@ class Worker:
             )
         self._positions = task.positions(self.model)
         self._infos = tuple(self.model.outputs[p] for p in self._positions)
-        data = read_bytes(task.model)
         self._content = content_hash(data)
         self.reference = LiteRT(data, task.threads) if task.litert else None
         self._reader = InputReader(

@@ -86,18 +86,18 @@ def _smooth(pixels: Pixels, height: int, width: int) -> NDArray[np.float32]:
 
 
 def _sampled(pixels: Pixels, height: int, width: int) -> NDArray[np.float32]:
-    rows = _interpolated(pixels.astype(np.float32), height, axis=0)
-    return _interpolated(rows, width, axis=1)
+    return _interpolated(_interpolated(pixels, height, axis=0), width, axis=1)
 
 
-def _interpolated(values: NDArray[np.float32], size: int, axis: int) -> NDArray[np.float32]:
+def _interpolated(values: Pixels, size: int, axis: int) -> NDArray[np.float32]:
     """``size`` samples along an axis, the first one at its first element."""
     length = values.shape[axis]
     places = np.arange(size, dtype=np.float32) * np.float32(length / size)
     lower = np.minimum(places.astype(np.intp), length - 1)
     upper = np.minimum(lower + 1, length - 1)
     weight = (places - lower).reshape(-1, *[1] * (values.ndim - 1 - axis))
-    result: NDArray[np.float32] = values.take(lower, axis) * (1 - weight) + values.take(upper, axis) * weight
+    first, second = (values.take(chosen, axis).astype(np.float32) for chosen in (lower, upper))
+    result: NDArray[np.float32] = first + (second - first) * weight
     return result
 
 

@@ -50,7 +50,10 @@ Count = Annotated[
 Reference = Annotated[bool, typer.Option("--litert/--no-litert", help="Evaluate LiteRT's CPU interpreter, too.")]
 
 Threads = Annotated[
-    int | None, typer.Option("--num-threads", min=1, help="Threads of LiteRT.", show_default="all cores")
+    int | None,
+    typer.Option(
+        "--num-threads", "--num-interpreter-threads", min=1, help="Threads of LiteRT.", show_default="all cores"
+    ),
 ]
 
 State = Annotated[

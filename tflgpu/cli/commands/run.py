@@ -13,7 +13,7 @@ from rich.markup import escape
 import tflgpu
 from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.console import console, note, print_json, table
 from tflgpu.cli.outputs import Summary, check_labels, save, summarize
 from tflgpu.evaluate.detector import Detection, detections, detector_outputs
 from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
@@ -53,7 +53,7 @@ def run_model(
     with tflgpu.compile(model, options) as compiled:
         arrays = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs)
         batch = options.batch or 1
-        names = read_labels(labels) if labels else packed_labels(model.read_bytes())
+        names = read_labels(labels) if labels else _own_labels(model)
         detector = detector_outputs(compiled.report, compiled.outputs)
         if labels and not detector:
             check_labels(labels, names, compiled.outputs, batch)
@@ -81,6 +81,15 @@ def run_model(
     _print_detections(found)
     for file in files:
         console.print(f"wrote {file}", markup=False, soft_wrap=True)
+
+
+def _own_labels(model: Path) -> list[str]:
+    """Tools that write a model anew leave its packed files behind; it runs nevertheless."""
+    try:
+        return packed_labels(model.read_bytes())
+    except tflgpu.ModelError as error:
+        note(f"{model}: {error}; its classes are printed without labels")
+        return []
 
 
 def _print(summary: Summary) -> None:
