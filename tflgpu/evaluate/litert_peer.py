@@ -17,6 +17,12 @@ from tflgpu.litert.trial import DiedError, Trial
 SECONDS = 600.0  # for the first run; the whole of a large model takes many
 
 
+def require_litert() -> None:
+    """Raises ValueError if LiteRT is not installed."""
+    if not is_installed():
+        raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
+
+
 class LiteRT:
     """A model on LiteRT's CPU path with its defaults, XNNPACK where it applies.
 
@@ -26,8 +32,7 @@ class LiteRT:
 
     def __init__(self, model: bytes, threads: int | None, *, keep_tensors: bool = False) -> None:
         """threads: None leaves the number to LiteRT."""
-        if not is_installed():
-            raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
+        require_litert()
         # An extra of the package, which most verbs do without.
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
 

@@ -159,8 +159,8 @@ def test_tuning_is_an_option(device: tflgpu.Device, tmp_path: Path) -> None:
     assert "tune" not in as_json(*arguments, "none", "--cache-dir", tmp_path / "none")["init_seconds"]["cold"]
 
 
-def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(litert_peer, "is_installed", lambda: False)
-    assert "tflgpu[fallback]" in fail("benchmark", MODEL, "--litert", "--cache-dir", tmp_path)
+    assert "tflgpu[fallback]" in fail("benchmark", MODEL, "--litert")
     assert "tflgpu[fallback]" in fail("diff", MODEL)
     assert "exclude each other" in fail("benchmark", MODEL, "--csv", "--json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import fields
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -69,13 +70,15 @@ def test_run_leaves_operators_to_the_cpu(device: tflgpu.Device, sums: Path) -> N
     assert result.stdout == succeed(*arguments)
 
 
-def test_benchmark_and_profile_take_them_too(device: tflgpu.Device) -> None:
-    def arena(*options: object) -> int:
-        return int(
-            as_json("benchmark", MODEL, "--runs", 1, "--min-secs", 0, "--cache", "off", *options)["memory_bytes"][
-                "arena"
-            ]
-        )
+@pytest.mark.parametrize("verb", ["run", "benchmark", "profile"])
+def test_options_reach_the_compiler(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tflgpu.Options] = []
 
-    assert arena("--batch", 8) > 4 * arena()
-    assert len(as_json("profile", MODEL, "--runs", 1, "--outputs", "image", "--cache", "off")["kernels"]) < 12
+    def compile(_: Path, options: tflgpu.Options) -> NoReturn:
+        given.append(options)
+        raise ValueError("this is far enough")
+
+    monkeypatch.setattr(tflgpu, "compile", compile)
+    files = [tmp_path / "x.npy"] if verb == "run" else []
+    assert "far enough" in fail(verb, MODEL, *files, "--batch", 8, "--cpu-ops", "ADD", "--cache-dir", tmp_path)
+    assert given == [tflgpu.Options(batch=8, cpu_ops=["ADD"], cache_dir=[tmp_path])]

@@ -14,7 +14,7 @@ from tflgpu.cli.benchmarking.footprint import peak_resident_bytes
 from tflgpu.cli.benchmarking.start import Start, random_inputs, start, start_and_close
 from tflgpu.cli.processes import in_own_process
 from tflgpu.cli.timing import Latency, measure, repeat
-from tflgpu.evaluate.litert_peer import LiteRT
+from tflgpu.evaluate.litert_peer import LiteRT, require_litert
 from tflgpu.report.profile import Profile
 
 
@@ -67,6 +67,8 @@ def measure_model(
     model: Path, options: tflgpu.Options, duration: Duration, *, threads: int | None, profile: bool
 ) -> Measurement:
     """threads: of LiteRT, which is measured in turns with tflgpu; None leaves it out."""
+    if threads is not None:
+        require_litert()  # before anything takes long
     compiled, starts = _starts(model, options)
     with compiled:
         inputs = random_inputs(compiled)
