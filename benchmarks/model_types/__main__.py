@@ -3,26 +3,22 @@
     python -m benchmarks.model_types [--shared FOLDER] [--device D] [--precision fp32,fp16] [--threads N]
 
 The folder, by default TFLGPU_SHARED or ../shared, has the published models and the photos. It takes about a minute,
-writes benchmarks/results/model-types.json and docs/reference/model-types.md anew, and needs the extra ``benchmark``.
+writes benchmarks/results/model-types-cpu.json (or gpu, by the device's type) and docs/reference/model-types.md anew,
+and needs the extra ``benchmark``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 from benchmarks.model_types.family import family
 from benchmarks.model_types.measured import read_photos, rows
-from benchmarks.model_types.page import page
+from benchmarks.model_types.page import NAME, RESULTS, write_page
 from benchmarks.publish import PACKAGES, publish
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.runtime.opencl.devices import choose
-
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "model-types.json"
-PAGE = ROOT / "docs" / "reference" / "model-types.md"
 
 PHOTOS = (
     "bird.png",
@@ -47,15 +43,16 @@ def main() -> None:
     models = family(arguments.shared / "models", read_photos(photos, b"", [float_input]))
     precisions = arguments.precision.split(",")
     found = rows(models, photos, arguments.device, precisions, arguments.threads)
+    device = choose(arguments.device)
     publish(
         found,
-        choose(arguments.device),
-        RESULTS,
+        device,
+        RESULTS / f"{NAME}-{device.type}.json",
         packages=(*PACKAGES, "ai-edge-quantizer"),
         threads=arguments.threads,
         cores=os.cpu_count(),
     )
-    PAGE.write_text(page(json.loads(RESULTS.read_text())))
+    write_page()
 
 
 if __name__ == "__main__":

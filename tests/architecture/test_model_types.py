@@ -11,9 +11,8 @@ import pytest
 
 import tflgpu
 from benchmarks import zoo
-from benchmarks.model_types.__main__ import PAGE, RESULTS
 from benchmarks.model_types.family import FLOAT32, TRAINED, family
-from benchmarks.model_types.page import page
+from benchmarks.model_types.page import NAME, PAGE, RESULTS, page
 
 KINDS = {
     "float32": "float32",
@@ -26,11 +25,11 @@ TRAINING = "quantization-aware training"
 
 
 def test_the_page_is_made_of_the_measured_rows() -> None:
-    found = json.loads(RESULTS.read_text())
-    assert [(row["type"], row["precision"]) for row in found["rows"]] == list(
-        product((*KINDS, TRAINING), ("fp32", "fp16"))
-    )
-    assert PAGE.read_text() == page(found), "python -m benchmarks.model_types writes both"
+    results = {path.name: json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{NAME}-*.json"))}
+    for found in results.values():
+        measured = [(row["type"], row["precision"]) for row in found["rows"]]
+        assert measured == list(product((*KINDS, TRAINING), ("fp32", "fp16")))
+    assert PAGE.read_text() == page(results), "python -m benchmarks.model_types.page"
 
 
 def test_models_are_of_every_type(tmp_path: Path) -> None:
