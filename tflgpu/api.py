@@ -180,18 +180,30 @@ class CompiledModel:
         with self._running:
             values = self._inputs.values(inputs)
         with self._lock, self._running:
-            partitions = self._instance(values).profile(values, runs)
+            pieces, cpu_seconds = self._instance(values).profile(values, runs)
         kernels: list[KernelTime] = []
-        start = 0.0  # of a part: it follows the one before
-        for partition, intervals in partitions:
-            for launch, (begin, end) in zip(partition.executable.launches, intervals, strict=True):
+        start = 0.0  # of a piece: it follows the one before
+        for number, (piece, intervals) in enumerate(pieces):
+            if intervals is None:
+                continue
+            for launch, (begin, end) in zip(piece.executable.launches, intervals, strict=True):
                 operators = tuple(codes[i] for i in launch.operators)
-                time = start + begin, end - begin
                 kernels.append(
-                    KernelTime(launch.function, operators, *time, launch.macs, launch.bytes, launch.interval)
+                    KernelTime(
+                        launch.function,
+                        operators,
+                        start + begin,
+                        end - begin,
+                        launch.macs,
+                        launch.bytes,
+                        launch.groups,
+                        launch.local_size,
+                        launch.interval,
+                        number,
+                    )
                 )
             start += max((end for _, end in intervals), default=0.0)
-        return Profile(tuple(kernels))
+        return Profile(tuple(kernels), tuple(cpu_seconds))
 
     def close(self) -> None:
         """Release the device memory; running afterwards is an error, closing again is not."""

@@ -1,4 +1,4 @@
-"""The templates, and how values are printed in them. Only this module imports jinja2."""
+"""The templates of OpenCL C, and how values are printed in them. Only this module renders them."""
 
 from __future__ import annotations
 

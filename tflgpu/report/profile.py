@@ -13,7 +13,10 @@ class KernelTime:
     begin: seconds after the first launch began; the CPU's time between two partitions on the device is left out.
     seconds: from its begin to its end.
     macs: multiplications of convolutions and matrix products. bytes: that it reads and writes, each counted once.
-    level: number of its barrier interval; launches with the same number do not depend on each other.
+    groups, local_size: its work-groups, and the work-items of each.
+    level: number of its barrier interval; launches of a piece with the same number do not depend on each other.
+    piece: number of the piece of the model that it belongs to, of which the CPU's operators, loops and branches make
+    several; a branch that was not taken has a number, too.
     """
 
     kernel: str
@@ -22,7 +25,10 @@ class KernelTime:
     seconds: float
     macs: int
     bytes: int
+    groups: int
+    local_size: int
     level: int
+    piece: int
 
     @property
     def title(self) -> str:
@@ -42,9 +48,13 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """One entry for each launch, in order. Times are medians of several runs."""
+    """One entry for each launch, in order. Times are medians of several runs.
+
+    cpu_seconds: wall time of each partition on the CPU, in order, in a single run.
+    """
 
     kernels: tuple[KernelTime, ...]
+    cpu_seconds: tuple[float, ...] = ()
 
     @property
     def seconds(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from tflgpu.artifact.artifact import BranchPartition, CompiledPartition, DevicePartition, LoopPartition, pieces_of
+from tflgpu.artifact.artifact import BranchPartition, CompiledPartition, LoopPartition, pieces_of
 from tflgpu.artifact.executable import Array
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.model.trip_count import trip_count
@@ -34,13 +34,15 @@ class PieceEngine(ABC):
         values = dict(zip(self._inputs, inputs, strict=True))
         return self._run(values)
 
-    def profile(self, inputs: Sequence[Array], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
-        """When the launches of each piece that a run needs began and ended; those of a loop's body in one iteration."""
+    def profile(self, inputs: Sequence[Array], runs: int) -> list[list[Interval] | None]:
+        """When the launches of each piece began and ended; None for a piece that the run does not need.
+
+        Those of a loop's body are timed in one iteration.
+        """
         values = dict(zip(self._inputs, inputs, strict=True))
         return [
-            (piece, executor.profile([values[t] for t in piece.inputs], runs))
+            executor.profile([values[t] for t in piece.inputs], runs) if self._needs(executor, values) else None
             for piece, executor in zip(self._pieces, self.executors, strict=True)
-            if self._needs(executor, values)
         ]
 
     def reset_state(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -151,42 +152,54 @@ class Instance:
             else:
                 arrays = self._whole.run_on_device(inputs, outputs)
             return _checked(self.artifact.partitions[0], arrays)
-        values = self._run_partitions(inputs)
+        values, _ = self._run_partitions(inputs)
         results = [values[tensor] for tensor, _ in self.artifact.outputs]
         for number, memory in outputs.items():
             _check_shape(f"output {self.output_names[number]!r}", memory.shape, results[number].shape)
             memory.write(self._session.queue, results[number])
         return [array for number, array in enumerate(results) if number not in outputs]
 
-    def _run_partitions(self, inputs: Sequence[Value]) -> dict[TensorIndex, Array]:
-        """The values of the model's inputs, of tensors between its partitions, and of its outputs, all on the host."""
+    def _run_partitions(self, inputs: Sequence[Value]) -> tuple[dict[TensorIndex, Array], list[float]]:
+        """The values of the model's inputs, of tensors between its partitions, and of its outputs, all on the host.
+
+        And the seconds that each partition took.
+        """
         queue = self._session.queue
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
+        seconds: list[float] = []
         with self._trial or nullcontext():
             for partition, engine in self._partitions():
                 for tensor, shape in planned_shapes(partition).items():
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
+                start = time.perf_counter()
                 results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
+                seconds.append(time.perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
-        return values
+        return values, seconds
 
     def reset_state(self) -> None:
         """Set every variable to its initial value."""
         for engine in self._engines:
             engine.reset_state()
 
-    def profile(self, inputs: Sequence[Value], runs: int) -> list[tuple[DevicePartition, list[Interval]]]:
-        """For each partition on the device, when its launches began and ended. The state changes as by one run."""
-        values = self._run_partitions(inputs)
-        found: list[tuple[DevicePartition, list[Interval]]] = []
+    def profile(
+        self, inputs: Sequence[Value], runs: int
+    ) -> tuple[list[tuple[DevicePartition, list[Interval] | None]], list[float]]:
+        """For each piece on the device, when its launches began and ended; None for one that the run did not need.
+
+        And the seconds that each partition on the CPU took, once. The state changes as by one run.
+        """
+        values, seconds = self._run_partitions(inputs)
+        found: list[tuple[DevicePartition, list[Interval] | None]] = []
         for partition, engine in self._partitions():
             given = [values[t] for t in partition.inputs]
-            if isinstance(partition, DevicePartition) and isinstance(engine, Executor):
-                found.append((partition, engine.profile(given, runs)))
-            elif isinstance(engine, PieceEngine):
-                found += engine.profile(given, runs)
-        return found
+            if isinstance(engine, PieceEngine):
+                found += zip(pieces_of(partition), engine.profile(given, runs), strict=True)
+            elif isinstance(engine, Executor):
+                found += zip(pieces_of(partition), [engine.profile(given, runs)], strict=True)
+        on_cpu = [isinstance(partition, CpuPartition) for partition in self.artifact.partitions]
+        return found, [each for each, is_cpu in zip(seconds, on_cpu, strict=True) if is_cpu]
 
     def _executors(self) -> list[Executor]:
         return [executor for engine in self._engines for executor in _executors_of(engine)]

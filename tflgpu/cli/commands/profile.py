@@ -32,6 +32,12 @@ def profile_model(
         Path | None,
         typer.Option(metavar="FILE", help="Also write a timeline for ui.perfetto.dev.", show_default=False),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write a page for a browser: graph, memory, roofline, advice.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure every kernel of a model on the device: time, bandwidth and arithmetic.
@@ -42,7 +48,14 @@ def profile_model(
     """
     generator = np.random.default_rng(0)
     with tflgpu.compile(model, options) as compiled:
-        profile = compiled.profile([random_input(info, generator) for info in compiled.inputs], runs)
+        inputs = [random_input(info, generator) for info in compiled.inputs]
+        if html is not None:
+            compiled.run(inputs)  # what LiteRT runs for the first time is tried in a process of its own
+        profile = compiled.profile(inputs, runs)
+        if html is not None:
+            from tflgpu.page.report_page import make_page  # with the compiler, which a warm start does not import
+
+            html.write_text(make_page(model, compiled, inputs, profile, runs), encoding="utf-8")
     where = f"{compiled.device.name}, {compiled.precision}"
     if trace is not None:
         trace.write_text(json.dumps(timeline(profile, model.name, where)))
@@ -56,6 +69,7 @@ def profile_model(
                 "seconds": profile.seconds,
                 "kernels": kernels_as_list(profile),
                 "trace": trace,
+                "html": html,
             }
         )
         return
@@ -64,3 +78,5 @@ def profile_model(
         console.print("", each, sep="\n")
     if trace is not None:
         console.print(f"\nwrote {trace}; ui.perfetto.dev opens it", markup=False, soft_wrap=True)
+    if html is not None:
+        console.print(f"\nwrote {html}; a browser opens it", markup=False, soft_wrap=True)

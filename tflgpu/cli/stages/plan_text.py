@@ -80,14 +80,7 @@ def _where(argument: Argument, plan: Plan) -> str:
 
 
 def _place(argument: Argument, plan: Plan) -> str:
-    if argument.tensor is None:
-        return "constant"
-    root = plan.roots[argument.tensor]
-    states = [t for s in plan.graph.states for t in (s.read, s.written)]
-    for place, boundary in (("input", plan.graph.inputs), ("output", plan.graph.outputs), ("state", states)):
-        if root in (plan.roots[t] for t in boundary):
-            return place
-    return "arena"
+    return "constant" if argument.tensor is None else plan.place(argument.tensor)
 
 
 def _size(argument: Argument, plan: Plan) -> int:

@@ -1,0 +1,1 @@
+"""A profile as a page: one HTML file with pictures, for a browser that needs nothing else."""

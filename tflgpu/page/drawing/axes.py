@@ -1,0 +1,109 @@
+"""Scales of plots, and numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+
+FEW_POWERS = 2.5  # of ten on a logarithmic axis
+
+
+@dataclass(frozen=True)
+class Tick:
+    """place: in pixels. label: ``""`` for a line without one."""
+
+    place: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A plot in pixels, with room for labels around it."""
+
+    width: int
+    height: int
+    left: int
+    top: int = 14
+    right: int = 14
+    bottom: int = 44
+
+    @property
+    def inner_width(self) -> int:
+        return self.width - self.left - self.right
+
+    @property
+    def inner_height(self) -> int:
+        return self.height - self.top - self.bottom
+
+
+@dataclass(frozen=True)
+class LogScale:
+    """Powers of ten at equal distances: from ``low`` at ``begin`` to ``high`` at ``end``, in pixels."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def __call__(self, number: float) -> float:
+        part = (log10(number) - log10(self.low)) / (log10(self.high) - log10(self.low))
+        return self.begin + (self.end - self.begin) * part
+
+    def ticks(self) -> tuple[Tick, ...]:
+        """Powers of ten; where there are few of them, twice and five times these too."""
+        powers = range(floor(log10(self.low)), ceil(log10(self.high)) + 1)
+        factors = (1, 2, 5) if log10(self.high / self.low) < FEW_POWERS else (1,)
+        numbers = [factor * 10.0**power for power in powers for factor in factors]
+        return tuple(Tick(self(n), f"{n:g}") for n in numbers if self.low <= n <= self.high)
+
+
+def linear_ticks(most: float, place: Callable[[float], float], label: Callable[[float], str], count: int) -> list[Tick]:
+    """Round numbers from 0 to ``most``, about ``count`` of them."""
+    rough = 0.75 * max(most, 1e-12) / count
+    power = 10 ** floor(log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return [Tick(place(step * i), label(step * i)) for i in range(floor(most / step * (1 + 1e-9)) + 1)]
+
+
+def duration(seconds: float) -> str:
+    """Three digits of microseconds, milliseconds or seconds."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 0.9995:
+            return f"{digits(seconds * factor)} {unit}"
+    return f"{digits(seconds * 1e6)} µs"
+
+
+def size(count: float) -> str:
+    """Three digits of bytes, in decimal units."""
+    factor, unit = size_unit(count)
+    return f"{digits(count / factor) if factor > 1 else round(count)} {unit}"
+
+
+def size_unit(count: float) -> tuple[float, str]:
+    """The decimal unit in which people say so many bytes, after its size."""
+    return next((pair for pair in UNITS if count >= 0.9995 * pair[0]), UNITS[-1])
+
+
+def digits(number: float) -> str:
+    """Three digits of a number, and no point behind more of them."""
+    if number == 0:
+        return "0"
+    places = 2 - floor(log10(abs(number)))
+    rounded = round(number, places)
+    return f"{rounded:,.{max(0, min(places, 3))}f}"
+
+
+def share(part: float, whole: float) -> str:
+    """A part in percent, with a digit behind the point where it is small."""
+    percent = 100 * part / whole if whole else 0.0
+    if 0 < percent < 0.05:
+        return "<0.1%"
+    return f"{percent:.0f}%" if percent >= 9.95 or percent == 0 else f"{percent:.1f}%"
+
+
+def dimensions(shape: tuple[int, ...]) -> str:
+    """The sizes with the sign of multiplication between them."""
+    return "\u00d7".join(map(str, shape)) or "scalar"
