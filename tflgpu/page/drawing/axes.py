@@ -88,11 +88,9 @@ def size_unit(count: float) -> tuple[float, str]:
 
 
 def digits(number: float) -> str:
-    """Three digits of a number, and no point behind more of them."""
-    if number == 0:
-        return "0"
-    places = 2 - floor(log10(abs(number)))
-    rounded = round(number, places)
+    """Three digits of a number, but no more than three behind the point."""
+    rounded = float(f"{number:.3g}")
+    places = 2 - floor(log10(abs(rounded))) if rounded else 0
     return f"{rounded:,.{max(0, min(places, 3))}f}"
 
 
