@@ -21,12 +21,13 @@ from tflgpu.graph.layout import Shape
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, check_options, whole_number
-from tflgpu.report.profile import KernelTime, Profile
+from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, open_fastest
+from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
 from tflgpu.runtime.transfer import pinned_array
@@ -181,29 +182,7 @@ class CompiledModel:
             values = self._inputs.values(inputs)
         with self._lock, self._running:
             pieces, cpu_seconds = self._instance(values).profile(values, runs)
-        kernels: list[KernelTime] = []
-        start = 0.0  # of a piece: it follows the one before
-        for number, (piece, intervals) in enumerate(pieces):
-            if intervals is None:
-                continue
-            for launch, (begin, end) in zip(piece.executable.launches, intervals, strict=True):
-                operators = tuple(codes[i] for i in launch.operators)
-                kernels.append(
-                    KernelTime(
-                        launch.function,
-                        operators,
-                        start + begin,
-                        end - begin,
-                        launch.macs,
-                        launch.bytes,
-                        launch.groups,
-                        launch.local_size,
-                        launch.interval,
-                        number,
-                    )
-                )
-            start += max((end for _, end in intervals), default=0.0)
-        return Profile(tuple(kernels), tuple(cpu_seconds))
+        return Profile(tuple(kernel_times(pieces, codes)), tuple(cpu_seconds))
 
     def close(self) -> None:
         """Release the device memory; running afterwards is an error, closing again is not."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tflgpu.api import CompiledModel
 from tflgpu.model.text import printable
 from tflgpu.page.contents import Ceiling, Contents, Setting
-from tflgpu.page.gather import gather_sections
-from tflgpu.page.render import render_page
+from tflgpu.page.page_html import render_page
+from tflgpu.page.sections import gather_sections
 from tflgpu.report.profile import Profile
 from tflgpu.runtime.opencl.ceilings import measure_ceilings
 from tflgpu.runtime.opencl.session import open_session

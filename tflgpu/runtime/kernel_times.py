@@ -1,0 +1,36 @@
+"""What an instance measured -> a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tflgpu.artifact.artifact import DevicePartition
+from tflgpu.report.profile import KernelTime
+from tflgpu.runtime.executor import Interval
+
+
+def kernel_times(
+    pieces: Sequence[tuple[DevicePartition, list[Interval] | None]], codes: Mapping[int, str]
+) -> Iterator[KernelTime]:
+    """One for each launch of the pieces that were measured, as if each piece followed the one before.
+
+    codes: of the model's operators, by index.
+    """
+    start = 0.0
+    for number, (piece, intervals) in enumerate(pieces):
+        if intervals is None:
+            continue
+        for launch, (begin, end) in zip(piece.executable.launches, intervals, strict=True):
+            yield KernelTime(
+                launch.function,
+                tuple(codes[i] for i in launch.operators),
+                start + begin,
+                end - begin,
+                launch.macs,
+                launch.bytes,
+                launch.groups,
+                launch.local_size,
+                launch.interval,
+                number,
+            )
+        start += max((end for _, end in intervals), default=0.0)
