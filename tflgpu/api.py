@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
-from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError
+from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError, warn_caller
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
@@ -93,7 +92,7 @@ class CompiledModel:
         self._inputs = InputCheck(self.inputs, self._session)
         self._running = DeviceFailures(self.device, "running the model")
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
-            warnings.warn(self.report.warning, FallbackWarning, stacklevel=3)
+            warn_caller(self.report.warning, FallbackWarning)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

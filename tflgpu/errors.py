@@ -14,12 +14,15 @@
     CacheWarning            the disk cache is damaged or cannot be written; this costs time only
     PluginWarning           a package that adds operators cannot be imported
 
+A TflgpuError is a ``RuntimeError``, which is what TensorFlow Lite raises for a model that it cannot run.
 Wrong arguments to a public function raise the usual ``TypeError`` or ``ValueError``, files that cannot be read an
 ``OSError``. ``MemoryError`` and ``KeyboardInterrupt`` pass as they are: they concern the process, not the model.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -39,7 +42,7 @@ __all__ = [
 ]
 
 
-class TflgpuError(Exception):
+class TflgpuError(RuntimeError):
     """Base of all errors raised by tflgpu."""
 
 
@@ -133,3 +136,11 @@ class FallbackWarning(UserWarning):
 
 class PluginWarning(UserWarning):
     """A package that adds operators cannot be imported. Models that do not use its operators run as before."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Give a warning that points at the line outside of tflgpu which led here, however deep that is."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

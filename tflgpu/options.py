@@ -58,7 +58,8 @@ class Options:
     fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
         on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
         reason.
-    outputs: names of the tensors to return instead of the model's own outputs; any intermediate tensor may be named.
+    outputs: the tensors to return instead of the model's own outputs, by name or by index in the file; intermediate
+        ones, too. An index that has no name of its own is returned as ``"NAME_INDEX"``.
     signature: key of the signature to run; by default the first one, or the main subgraph.
     quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's integer
         kernels do; ``"float"`` does not round. It clamps activations to the range of their integers, which is what is
@@ -99,7 +100,7 @@ class Options:
     device: str | int = "auto"
     executor: ExecutorChoice = "auto"
     fallback: Fallback = "auto"
-    outputs: Sequence[str] | None = None
+    outputs: Sequence[str | int] | None = None
     signature: str | None = None
     quantized: Quantized = "simulate"
     cpu_ops: Sequence[str | int | range] = ()
@@ -209,11 +210,15 @@ def _bytes(name: str, value: Any) -> int:
     return whole_number(f"Options.{name}", value, 1, GREATEST_TOKEN)
 
 
-def _outputs(name: str, value: Any) -> tuple[str, ...]:
-    names = tuple(_text(name, each) for each in _each(name, value, "tensor names"))
-    if not names:
+def _outputs(name: str, value: Any) -> tuple[str | int, ...]:
+    expected = "a tensor's name or index"
+    tensors = tuple(
+        o if isinstance(o, str) else whole_number(f"Options.{name}", o, 0, expected=expected)
+        for o in _each(name, value, "tensor names")
+    )
+    if not tensors:
         raise ValueError(f"Options.{name} is empty; at least one tensor must be named")
-    return names
+    return tensors
 
 
 def _operators(name: str, value: Any) -> tuple[str | int | range, ...]:

@@ -26,10 +26,10 @@ class EntryPoint:
         return EntryPoint(self.subgraph, tuple(graph.operators[i] for i in partition.operators), inputs, outputs)
 
 
-def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str] | None = None) -> EntryPoint:
+def entry_point(model: Model, signature: str | None = None, outputs: Sequence[str | int] | None = None) -> EntryPoint:
     """One signature of ``model`` (by default the first, or the main subgraph), perhaps with other outputs.
 
-    Raises ValueError for an unknown signature or output name.
+    Raises ValueError for an unknown signature or output.
     """
     chosen = _signature(model, signature)
     index = chosen.subgraph if chosen else 0
@@ -38,11 +38,28 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
     own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
     if outputs is None:
         return EntryPoint(index, subgraph.operators, inputs, own)
-    known = {t.name: t for t in subgraph.tensors if t.data is None} | dict(own)
-    missing = [name for name in outputs if name not in known]
+    return EntryPoint(index, subgraph.operators, inputs, _requested(subgraph, dict(own), outputs))
+
+
+def _requested(
+    subgraph: Subgraph, own: Mapping[str, FileTensor], outputs: Sequence[str | int]
+) -> tuple[tuple[str, FileTensor], ...]:
+    """Tensors by names, or by indices, which become names: few files have names for all tensors, each another one."""
+    computed = [t for t in subgraph.tensors if t.data is None]
+    by_name = {t.name: t for t in computed} | dict(own)
+    by_index = {t.index: t for t in computed}
+    names = {t.index: name for name, t in own.items()}
+    missing = [o for o in outputs if o not in (by_name if isinstance(o, str) else by_index)]
     if missing:
         raise ValueError(f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them")
-    return EntryPoint(index, subgraph.operators, inputs, tuple((name, known[name]) for name in outputs))
+    requested: dict[str, FileTensor] = {}
+    for output in outputs:
+        if isinstance(output, str):
+            requested[output] = by_name[output]
+        else:
+            name = names.get(output) or by_index[output].name
+            requested[name if name and name not in requested else f"{name}_{output}"] = by_index[output]
+    return tuple(requested.items())
 
 
 def _signature(model: Model, key: str | None) -> Signature | None:

@@ -12,6 +12,7 @@ import tflite
 from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
+from tflgpu.model.sparsity import StoredForm
 from tflgpu.model.tensor_info import Quantization
 
 Array = NDArray[np.generic]
@@ -28,8 +29,8 @@ DTYPES = {
 class FileTensor:
     """A tensor as the file declares it.
 
-    data: of a constant, a view of the file's bytes; sparse constants are dense here. signature: the shape with -1 for
-    each dimension that the file leaves open.
+    data: of a constant, a view of the file's bytes; sparse constants are dense here, and as they are in the file in
+    ``sparse``. signature: the shape with -1 for each dimension that the file leaves open.
     """
 
     index: int
@@ -40,6 +41,7 @@ class FileTensor:
     data: Array | None = field(default=None, compare=False, repr=False)
     quantization: Quantization | None = None
     is_variable: bool = False
+    sparse: StoredForm | None = field(default=None, compare=False, repr=False)
 
     @property
     def bytes(self) -> int:

@@ -27,7 +27,7 @@ from tflgpu.model.checks.raw_constants import check_raw
 from tflgpu.model.checks.subgraph_calls import check_calls
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.operator_options import read_options
-from tflgpu.model.sparsity import densify
+from tflgpu.model.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.text import decoded
 
@@ -154,6 +154,7 @@ class _Reader:
             data,
             quantization,
             tensor.IsVariable(),
+            self._sparse(tensor, dtype) if data is not None else None,
         )
 
     def _constant(self, where: str, data: NDArray[np.uint8], dtype: str, shape: Shape, sparsity: Any) -> Array | None:
@@ -170,6 +171,10 @@ class _Reader:
                 f"{where} has {data.size} bytes of data, but shape {list(shape)} of {dtype} needs {expected}"
             )
         return data.view(NUMPY_TYPES[dtype]).reshape(shape)
+
+    def _sparse(self, tensor: Any, dtype: str) -> StoredForm | None:
+        sparsity = tensor.Sparsity() if dtype in NUMPY_TYPES else None
+        return stored_form(self.buffers[tensor.Buffer()].view(NUMPY_TYPES[dtype]), sparsity) if sparsity else None
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         if not 0 <= operator.OpcodeIndex() < len(self.codes):

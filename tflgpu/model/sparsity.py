@@ -7,6 +7,7 @@ or compressed (it lists segments of indices).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -18,6 +19,33 @@ from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
 
 DENSE, COMPRESSED = 0, 1
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """A sparse constant as the file has it. parameters: in the form in which LiteRT describes it."""
+
+    values: NDArray[Any]
+    parameters: dict[str, Any]
+
+
+def stored_form(values: NDArray[Any], sparsity: Any) -> StoredForm:
+    """For stored ``values`` and a flatbuffer table SparsityParameters that :func:`densify` has accepted."""
+    parameters: dict[str, Any] = {"traversal_order": sparsity.TraversalOrderAsNumpy()}
+    if not sparsity.BlockMapIsNone():
+        parameters["block_map"] = sparsity.BlockMapAsNumpy()
+    levels = map(sparsity.DimMetadata, range(sparsity.DimMetadataLength()))
+    parameters["dim_metadata"] = [
+        {"format": DENSE, "dense_size": level.DenseSize()}
+        if level.Format() == DENSE
+        else {
+            "format": COMPRESSED,
+            "array_segments": _vector(level, "ArraySegments").astype(np.int32),
+            "array_indices": _vector(level, "ArrayIndices").astype(np.int32),
+        }
+        for level in levels
+    ]
+    return StoredForm(values, parameters)
 
 
 def densify(values: NDArray[Any], shape: Shape, sparsity: Any) -> NDArray[Any]:

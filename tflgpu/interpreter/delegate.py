@@ -1,0 +1,128 @@
+"""``load_delegate``: programs that load TFLite's GPU delegate get a device of tflgpu, and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from os import PathLike, fsdecode
+from pathlib import Path
+from typing import Any
+
+from tflgpu.options import Options
+
+# Options that an Interpreter does not take: the file or a method decides them.
+DECIDED_BY_FILE_OR_METHODS = ("signature", "outputs", "batch", "input_shapes", "uint8_inputs")
+
+# Options of TFLite's delegate that have nothing to decide here. A token only saves reading the model, which an
+# Interpreter does anyway.
+WITHOUT_EFFECT = frozenset(
+    (
+        "delegate_serialize_token",
+        "experimental_enable_quant",
+        "experimental_flags",
+        "inference_for_sustained_speed",
+        "inference_preference",
+        "inference_priority2",
+        "inference_priority3",
+        "max_delegated_partitions",
+        "model_token",
+        "wait_type",
+    )
+)
+
+
+def _precision(value: str) -> dict[str, Any]:
+    """Where a loss is allowed, the device decides whether half precision is worth it."""
+    allowed = {"0": False, "false": False, "1": True, "true": True, "-1": True}  # -1 leaves it to the delegate
+    return {"precision": "auto" if allowed[value.lower()] else "fp32"}
+
+
+def _priority(value: str) -> dict[str, Any]:
+    return {"precision": {"0": "auto", "1": "fp32", "2": "auto", "3": "auto"}[value]}  # 1 is MAX_PRECISION
+
+
+def _backend(value: str) -> dict[str, Any]:
+    return {"": {}, "cl": {}}[value]
+
+
+# Options of TFLite's delegate and of its benchmark_model -> fields of tflgpu's. KeyError for values that do not fit.
+TRANSLATED: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "backend": _backend,
+    "delegate_serialize_dir": lambda value: {"cache_dir": value},
+    "inference_priority1": _priority,
+    "precision_loss_allowed": _precision,
+    "serialization_dir": lambda value: {"cache_dir": value},
+}
+
+OWN = frozenset(field.name for field in fields(Options)).difference(DECIDED_BY_FILE_OR_METHODS, WITHOUT_EFFECT)
+
+
+class NoDelegateError(ValueError, OSError):
+    """A library that cannot be loaded as a delegate.
+
+    LiteRT raises OSError if there is no such library, and ValueError if it refuses; programs are ready for either.
+    """
+
+
+class Delegate:
+    """TFLite's GPU delegate by its name, and what its options say in tflgpu's terms: ``options``.
+
+    library: a name or path with ``gpu`` in its file name, such as ``libtensorflowlite_gpu_delegate.so``. No such
+    file is needed. options: TFLite's for this delegate, and the fields of :class:`tflgpu.Options`, such as ``device``.
+
+    Raises ValueError for another library or option.
+    """
+
+    def __init__(self, library: str | bytes | PathLike[str], options: Mapping[str, object] | None = None) -> None:
+        if "gpu" not in Path(fsdecode(library)).name.lower():
+            raise NoDelegateError(
+                "only TFLite's GPU delegate can be loaded, for instance libtensorflowlite_gpu_delegate.so"
+            )
+        chosen: dict[str, Any] = {}
+        for key, value in (options or {}).items():
+            chosen |= _translated(str(key), value)
+        try:
+            self.options = Options(**chosen)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+def load_delegate(library: str | bytes | PathLike[str], options: Mapping[str, object] | None = None) -> Delegate:
+    """A :class:`Delegate` for ``Interpreter(experimental_delegates=[...])``. Raises ValueError as LiteRT does."""
+    try:
+        return Delegate(library, options)
+    except ValueError as error:
+        raise NoDelegateError(f"Failed to load delegate from {fsdecode(library)}\n{error}") from error
+
+
+def _translated(key: str, value: object) -> dict[str, Any]:
+    """Fields of Options for one option of a delegate. Raises ValueError for an unknown one."""
+    name = key.removeprefix("gpu_").removeprefix("is_")
+    if name in TRANSLATED:
+        try:
+            return TRANSLATED[name](str(value))
+        except KeyError:
+            raise ValueError(f"option {key!r} cannot be {value!r}") from None
+    if name in WITHOUT_EFFECT:
+        return {}
+    if key not in OWN:
+        known = ", ".join(sorted(OWN | TRANSLATED.keys() | WITHOUT_EFFECT))
+        raise ValueError(f"unknown option {key!r}; known are: {known}")
+    return {key: value}
+
+
+def chosen_options(delegates: Iterable[object], options: Options | None) -> Options | None:
+    """What the first delegate of tflgpu's asks for, else ``options``.
+
+    LiteRT's own delegates are accepted: they choose among its CPU kernels. Raises AttributeError for what is no
+    delegate at all, as LiteRT does, ValueError if both the delegate and ``options`` are given.
+    """
+    chosen = None
+    for delegate in delegates:
+        if isinstance(delegate, Delegate):
+            chosen = chosen or delegate.options
+        elif not hasattr(delegate, "_get_native_delegate_pointer"):
+            raise AttributeError(f"{delegate!r} is no delegate; load_delegate returns one")
+    if chosen is not None and options is not None:
+        raise ValueError("give options to load_delegate or to the Interpreter, not to both")
+    return chosen or options

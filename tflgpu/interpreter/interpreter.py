@@ -1,0 +1,249 @@
+"""LiteRT's ``Interpreter`` on an OpenCL device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from tflgpu.errors import ModelError
+from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
+from tflgpu.interpreter.op_resolver import OpResolverType, check_resolver
+from tflgpu.interpreter.signature_runner import SignatureRunner
+from tflgpu.interpreter.subgraph_tensors import LEAST_INDEX, Array, SubgraphTensors
+from tflgpu.interpreter.views import Views
+from tflgpu.model.model_source import Buffer, ModelContent
+from tflgpu.model.tensor_details import operator_details
+from tflgpu.options import Options, check_options, whole_number
+
+if TYPE_CHECKING:
+    from tflgpu.model.model import Model, Signature
+
+Details = dict[str, Any]
+
+
+class Interpreter:
+    """Runs a .tflite model with the methods of ``ai_edge_litert.interpreter.Interpreter``, and its errors.
+
+    model_path, model_content: exactly one of the two.
+    experimental_delegates: of :func:`load_delegate`; the first one says on which device and how to run the model.
+    experimental_preserve_all_tensors: every tensor that an operator computes can be read, of the main subgraph and of
+        signatures. Nothing is fused then, and every run copies all of them from the device.
+    options: as for :func:`tflgpu.compile`, without those in ``DECIDED_BY_FILE_OR_METHODS``.
+
+    What concerns LiteRT's CPU kernels alone is checked and has no effect: ``num_threads``,
+    ``experimental_op_resolver_type`` and the other experimental arguments. Like LiteRT's, it is not thread-safe.
+
+    Raises ValueError for wrong arguments, for a file that cannot be read, and for what is no model.
+    :meth:`allocate_tensors` compiles, and raises what :func:`tflgpu.compile` does.
+    """
+
+    def __init__(
+        self,
+        model_path: str | bytes | PathLike[str] | None = None,
+        model_content: Buffer | None = None,
+        experimental_delegates: Iterable[object] | None = None,
+        num_threads: int | None = None,
+        experimental_op_resolver_type: object = OpResolverType.AUTO,
+        experimental_preserve_all_tensors: bool = False,
+        experimental_disable_delegate_clustering: bool = False,
+        experimental_default_delegate_latest_features: bool = False,
+        experimental_compress_quantization_zero_points: bool = False,
+        experimental_disable_delegate_node_fusion: bool = False,
+        experimental_force_delegate_node_profiling: bool = False,
+        *,
+        options: Options | None = None,
+    ) -> None:
+        check_resolver(experimental_op_resolver_type)
+        if num_threads is not None:
+            if not isinstance(num_threads, int):
+                raise ValueError("type of num_threads should be int")
+            if num_threads < 1:
+                raise ValueError("num_threads should >= 1")
+        self._compress_zero_points = experimental_compress_quantization_zero_points
+        self._preserve = bool(experimental_preserve_all_tensors)
+        self._source, self._model = _read(model_path, model_content)
+        self._options = check_options(chosen_options(experimental_delegates or (), options))
+        for name in DECIDED_BY_FILE_OR_METHODS:
+            if getattr(self._options, name) is not None:
+                raise ValueError(
+                    f"Options.{name} is for tflgpu.compile; an Interpreter goes by the file and its methods"
+                )
+        self._views = Views()
+        self._by_subgraph: dict[int, SubgraphTensors] = {}
+        self._main = self._tensors_of(0)
+
+    def allocate_tensors(self) -> None:
+        """Compile for the current shapes of the inputs, if not yet done. Compiling sets all inputs to zeros.
+
+        Raises RuntimeError if the model cannot be compiled: a TflgpuError, as :func:`tflgpu.compile` does.
+        """
+        self._views.check_released()
+        self._main.allocate()
+
+    def invoke(self) -> None:
+        """Run the model. Raises RuntimeError before :meth:`allocate_tensors`, and if the run fails."""
+        self._views.check_released()
+        self._main.invoke()
+
+    def set_tensor(self, tensor_index: int, value: ArrayLike) -> None:
+        """Copy a value of the tensor's shape and element type into it; the next run keeps it for inputs only.
+
+        Raises ValueError for another shape or type, before :meth:`allocate_tensors`, and for constants and variables.
+        """
+        self._main.set(tensor_index, value)
+
+    def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
+        """A copy of an input, an output or a constant; of any other tensor, if all are preserved.
+
+        Subgraphs besides the main one have values after a :class:`SignatureRunner` has run them. Raises ValueError for
+        a tensor that has no value, and for unknown ones.
+        """
+        count = self.num_subgraphs()
+        if not 0 <= whole_number("subgraph_index", subgraph_index, LEAST_INDEX) < count:
+            raise ValueError(f"Invalid subgraph index {subgraph_index} exceeds max subgraph index {count}")
+        return self._tensors_of(subgraph_index).value(tensor_index).copy()
+
+    def tensor(self, tensor_index: int) -> Callable[[], Array]:
+        """A function that gives the tensor's own array, not a copy. A run reads what is written to an input's array.
+
+        Hold the function, not the array: as long as there is one, running and allocating raise RuntimeError.
+        """
+        return lambda: self._views.of(self._main.value(tensor_index))
+
+    def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int] | Array, strict: bool = False) -> None:
+        """Give an input another shape. It takes effect at the next :meth:`allocate_tensors`.
+
+        strict: change only sizes that the file leaves open. Raises RuntimeError for others, and for an unknown tensor.
+        """
+        self._views.check_released()
+        self._main.resize(input_index, tensor_size, strict)
+
+    def reset_all_variables(self) -> None:
+        """Set the model's variables to their initial values."""
+        for tensors in self._by_subgraph.values():
+            tensors.reset_variables()
+
+    def get_input_details(self) -> list[Details]:
+        """LiteRT's description of each input, in order."""
+        return list(map(self._main.details, self._model.subgraphs[0].inputs))
+
+    def get_output_details(self) -> list[Details]:
+        """LiteRT's description of each output, in order; after :meth:`allocate_tensors` with the compiled shapes.
+
+        A shape that depends on the inputs' values is that of the last run.
+        """
+        return list(map(self._main.details, self._model.subgraphs[0].outputs))
+
+    def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
+        """LiteRT's description of every tensor of a subgraph. Raises ValueError for an unknown subgraph."""
+        count = self.num_subgraphs()
+        if not 0 <= whole_number("subgraph_index", subgraph_index, LEAST_INDEX) < count:
+            raise ValueError(
+                f"subgraph_index is out of range: {subgraph_index} for the model, which has {count} subgraphs."
+            )
+        tensors = self._tensors_of(subgraph_index)
+        return [tensors.details(t.index) for t in self._model.subgraphs[subgraph_index].tensors]
+
+    def num_subgraphs(self) -> int:
+        """The number of subgraphs in the file."""
+        return len(self._model.subgraphs)
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """Names of inputs and outputs by signature."""
+        return {s.key: {"inputs": list(s.inputs), "outputs": list(s.outputs)} for s in self._model.signatures}
+
+    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+        """A runner for a signature, by default for the only one. Raises ValueError for an unknown key.
+
+        Signatures of different subgraphs are compiled separately. So each has variables of its own, which LiteRT's
+        would share.
+        """
+        signatures = self._model.signatures
+        if signature_key is None:
+            if len(signatures) != 1:
+                raise ValueError(
+                    f"SignatureDef signature_key is None and model has {len(signatures)} Signatures. None is only "
+                    "allowed when the model has 1 SignatureDef"
+                )
+            signature_key = signatures[0].key
+        return SignatureRunner(self, signature_key)
+
+    @property
+    def experimental_compress_quantization_zero_points(self) -> bool:
+        """The constructor's argument."""
+        return self._compress_zero_points
+
+    # LiteRT's methods of these names are private, and well known among those who print a model.
+
+    def _get_ops_details(self) -> list[Details]:
+        """LiteRT's description of each operator of the main subgraph."""
+        return list(map(self._get_op_details, range(len(self._model.subgraphs[0].operators))))
+
+    def _get_op_details(self, op_index: int) -> Details:
+        """LiteRT's description of an operator of the main subgraph. Raises ValueError for an unknown one."""
+        main = self._model.subgraphs[0]
+        if not 0 <= op_index < len(main.operators):
+            raise ValueError("Invalid node index")
+        return operator_details(main.operators[op_index], main.tensors)
+
+    def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> Details:
+        """LiteRT's description of a tensor. Raises ValueError for an unknown one."""
+        return self._tensors_of(subgraph_index).details(tensor_index)
+
+    def _signature(self, key: str) -> Signature:
+        """Raises ValueError for an unknown key."""
+        found = next((s for s in self._model.signatures if s.key == key), None)
+        if found is None:
+            raise ValueError(f'Invalid signature_key provided: "{key}".')
+        return found
+
+    def _tensors_of(self, number: int) -> SubgraphTensors:
+        """The tensors of a subgraph. Only the main one and those of signatures can run."""
+        if number not in self._by_subgraph:
+            self._by_subgraph[number] = self._open(number)
+        return self._by_subgraph[number]
+
+    def _open(self, number: int) -> SubgraphTensors:
+        from tflgpu.frontend.entry_point import EntryPoint, entry_point  # a warm start of tflgpu.compile does without
+
+        tensors, options, entry = self._model.subgraphs[number].tensors, self._options, EntryPoint(number, (), (), ())
+        key = next((s.key for s in self._model.signatures if s.subgraph == number), None)
+        if number == 0 or key is not None:
+            options = replace(options, signature=key if number else None, outputs=self._preserved(number))
+            entry = entry_point(self._model, options.signature, options.outputs)
+        return SubgraphTensors(self._source, tensors, entry, options)
+
+    def _preserved(self, number: int) -> tuple[int, ...] | None:
+        """The tensors that a run of a subgraph leaves readable; None for its outputs alone."""
+        from tflgpu.model.model import NUMPY_TYPES
+
+        if not self._preserve:
+            return None
+        subgraph = self._model.subgraphs[number]
+        computed = (t for operator in subgraph.operators for t in operator.outputs)
+        tensors = (subgraph.tensors[t] for t in dict.fromkeys((*subgraph.outputs, *computed)))
+        return tuple(t.index for t in tensors if t.data is None and t.dtype in NUMPY_TYPES) or None
+
+
+def _read(path: str | bytes | PathLike[str] | None, content: Buffer | None) -> tuple[bytes, Model]:
+    """A model, and its bytes. Raises ValueError if there is none, TypeError for neither a path nor bytes."""
+    from tflgpu.model.reader import read_model  # a warm start of tflgpu.compile does without
+
+    if not path and not content:
+        raise ValueError("`model_path` or `model_content` must be specified.")
+    if path and content:
+        raise ValueError("Can't both provide `model_path` and `model_content`")
+    if isinstance(content, str | PathLike):
+        raise TypeError(f"model_content is of type {type(content).__name__}; the bytes of a model were expected")
+    model = ModelContent(content or (fsdecode(path) if isinstance(path, bytes) else path) or "")
+    place = f"'{model.path}'" if model.path else "model_content"
+    try:
+        return model.bytes, read_model(model.bytes)
+    except OSError as error:
+        raise ValueError(f"Could not open {place}: {error.strerror}") from error
+    except ModelError as error:
+        raise ValueError(f"{place} is not a valid model: {error}") from error

@@ -1,0 +1,22 @@
+"""LiteRT's choice of CPU kernels, which programs name when they make an interpreter."""
+
+from __future__ import annotations
+
+from enum import Enum, unique
+
+
+@unique
+class OpResolverType(Enum):
+    """LiteRT's sets of CPU kernels, by its names and numbers. They make no difference to kernels of a device."""
+
+    AUTO = 0
+    BUILTIN = 1
+    BUILTIN_REF = 2
+    BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+
+
+def check_resolver(given: object) -> None:
+    """Raises ValueError for what is no :class:`OpResolverType`; that of LiteRT itself is one."""
+    name = given.name if isinstance(given, Enum) else None
+    if name not in OpResolverType.__members__:
+        raise ValueError(f"Unrecognized passed in op resolver type: {given}")

@@ -1,0 +1,56 @@
+"""Runs one signature of a model by the names of its inputs and outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tflgpu.interpreter.interpreter import Details, Interpreter
+    from tflgpu.interpreter.subgraph_tensors import Array
+
+
+class SignatureRunner:
+    """Runs one signature: keyword arguments by input name -> outputs by name.
+
+    :meth:`Interpreter.get_signature_runner` makes it. Its tensors are the interpreter's, so that
+    :meth:`Interpreter.get_tensor` can read them. Raises ValueError without an interpreter or for an unknown key.
+    """
+
+    def __init__(self, interpreter: Interpreter | None = None, signature_key: str | None = None) -> None:
+        if not interpreter:
+            raise ValueError("None interpreter provided.")
+        if not signature_key:
+            raise ValueError("None signature_key provided.")
+        self._interpreter = interpreter
+        self._signature = interpreter._signature(signature_key)
+        self._tensors = interpreter._tensors_of(self._signature.subgraph)
+
+    def __call__(self, **inputs: Array) -> dict[str, Any]:
+        """Run the signature. It is compiled anew whenever the inputs have other shapes than before.
+
+        Raises ValueError for wrong names or element types of inputs, RuntimeError if the model cannot be compiled for
+        the inputs' shapes, or fails.
+        """
+        known, tensors = self._signature.inputs, self._tensors
+        if len(inputs) != len(known):
+            raise ValueError(
+                "Invalid number of inputs provided for running a SignatureDef, "
+                f"expected {len(known)} vs provided {len(inputs)}"
+            )
+        for name, value in inputs.items():
+            if name not in known:
+                raise ValueError(f"Invalid Input name ({name}) for SignatureDef")
+            tensors.resize(known[name], value.shape)
+        tensors.allocate()
+        for name, value in inputs.items():
+            tensors.set(known[name], value)
+        tensors.invoke()
+        return {name: tensors.value(index).copy() for name, index in self._signature.outputs.items()}
+
+    def get_input_details(self) -> dict[str, Details]:
+        """LiteRT's description of each input by name."""
+        return {name: self._tensors.details(index) for name, index in self._signature.inputs.items()}
+
+    def get_output_details(self) -> dict[str, Details]:
+        """LiteRT's description of each output by name."""
+        return {name: self._tensors.details(index) for name, index in self._signature.outputs.items()}

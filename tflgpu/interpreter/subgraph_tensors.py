@@ -1,0 +1,187 @@
+"""The tensors of one subgraph as an interpreter's caller sees them, and the compiled model that computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tflgpu.api import CompiledModel, compile
+from tflgpu.graph.layout import Shape
+from tflgpu.model.tensor_details import tensor_details
+from tflgpu.options import Options, whole_number
+
+if TYPE_CHECKING:
+    from tflgpu.frontend.entry_point import EntryPoint
+    from tflgpu.model.model import FileTensor
+
+Array = NDArray[Any]
+
+LEAST_INDEX = -(2**31)  # of what LiteRT takes for an index, and then finds none
+
+
+class SubgraphTensors:
+    """What :meth:`allocate` prepares, :meth:`set` writes, :meth:`invoke` computes and :meth:`value` reads.
+
+    options: of the compilation; with ``outputs`` it computes these tensors instead of the subgraph's outputs alone.
+    """
+
+    def __init__(self, source: bytes, tensors: tuple[FileTensor, ...], entry: EntryPoint, options: Options) -> None:
+        self._source, self._tensors, self._entry, self._options = source, tensors, entry, options
+        self._input_shapes = {tensor.index: tensor.shape for _, tensor in entry.inputs}
+        self._compiled: CompiledModel | None = None
+        self._compiled_shapes: Mapping[str, Shape] = {}
+        self._is_ready = False  # False before allocate, and again after a resize
+        self._values: dict[int, Array] = {}  # of the inputs, of what the last run computed, and of what was set since
+
+    def tensor(self, number: int) -> FileTensor:
+        """Raises ValueError for an index that the subgraph does not have, TypeError for what is no index."""
+        if not 0 <= whole_number("tensor_index", number, LEAST_INDEX) < len(self._tensors):
+            raise ValueError(f"Invalid tensor index {number} exceeds max tensor index {len(self._tensors)}")
+        return self._tensors[number]
+
+    def details(self, number: int) -> dict[str, Any]:
+        """LiteRT's description of a tensor, with the shape that its value has by now."""
+        tensor = self.tensor(number)
+        shape = self._input_shapes.get(tensor.index)
+        if shape is None and tensor.data is None and tensor.index in self._values:
+            shape = self._values[tensor.index].shape
+        return tensor_details(tensor, shape)
+
+    def resize(self, number: int, size: ArrayLike, strict: bool = False) -> None:
+        """Give an input another shape, at the next :meth:`allocate`. Others get their shapes from the inputs'.
+
+        strict: change only sizes that the file leaves open. Raises RuntimeError for others and for an unknown index,
+        ValueError, TypeError or OverflowError for what is no shape.
+        """
+        if not 0 <= whole_number("input_index", number, LEAST_INDEX) < len(self._tensors):
+            raise RuntimeError(f"tensor {number} cannot be resized; the subgraph has {len(self._tensors)} tensors")
+        sizes = np.array(size, np.int32)
+        if sizes.ndim != 1:
+            raise ValueError(f"Shape should be 1D instead of {sizes.ndim}.")
+        if not np.array_equal(sizes, np.asarray(size)):
+            raise ValueError(f"tensor_size is {size!r}; whole numbers were expected")
+        shape, tensor = tuple(sizes.tolist()), self._tensors[number]
+        if min(shape, default=0) < 0:
+            raise RuntimeError(f"tensor {number} cannot have shape {list(shape)}; no size may be negative")
+        if strict:
+            _check_strict(tensor, shape)
+        if shape != self._input_shapes.get(tensor.index, tensor.shape):
+            self._is_ready = False
+        if tensor.index in self._input_shapes:
+            self._input_shapes[tensor.index] = shape
+
+    def allocate(self) -> None:
+        """Compile for the current shapes of the inputs, if not yet done. Then all tensors that have a value are zero.
+
+        Raises RuntimeError if the model cannot be compiled, or not for these shapes; TflgpuError is one.
+        """
+        if self._is_ready:
+            return
+        shapes = {name: self._input_shapes[tensor.index] for name, tensor in self._entry.inputs}
+        if self._compiled is None or shapes != self._compiled_shapes:
+            # The file's own shapes are not an option: so the cache finds the model.
+            as_declared = shapes == {name: tensor.shape for name, tensor in self._entry.inputs}
+            try:
+                options = self._options if as_declared else replace(self._options, input_shapes=shapes)
+                self._compiled = compile(self._source, options)
+            except ValueError as error:
+                raise RuntimeError(f"the model cannot be prepared: {error}") from error
+            self._compiled_shapes = shapes
+            self._values = {}
+            sides = (self._entry.inputs, self._compiled.inputs), (self._entry.outputs, self._compiled.outputs)
+            for named, infos in sides:
+                for (_, tensor), info in zip(named, infos, strict=True):
+                    self._values[tensor.index] = np.zeros(info.shape, _dtype(tensor))
+        self._is_ready = True
+
+    def invoke(self) -> None:
+        """Run the subgraph. Raises RuntimeError before :meth:`allocate`, and if the run fails; DeviceError is one."""
+        if self._compiled is None or not self._is_ready:
+            raise RuntimeError("Invoke called on model that is not ready.")
+        inputs = {name: self._values[tensor.index] for name, tensor in self._entry.inputs}
+        try:
+            results = self._compiled.run(inputs)
+        except ValueError as error:
+            raise RuntimeError(f"the model cannot run on these inputs: {error}") from error
+        given = {tensor.index: self._values[tensor.index] for _, tensor in self._entry.inputs}
+        self._values = given | {tensor.index: results[name] for name, tensor in self._entry.outputs}
+
+    def set(self, number: int, value: ArrayLike) -> None:
+        """Copy a value into a tensor; only in an input it lasts longer than the next run.
+
+        Arrays of another byte order are converted. Raises ValueError for another shape or element type, before
+        :meth:`allocate`, and for constants and variables.
+        """
+        tensor = self.tensor(number)
+        where = f"for input {tensor.index}"
+        if not self._is_ready:
+            raise ValueError("Cannot set tensor: Tensor is unallocated. Try calling allocate_tensors() first")
+        if tensor.data is not None or tensor.is_variable:
+            kind = "variable" if tensor.is_variable else "constant"
+            raise ValueError(f"Cannot set tensor: {number}, name: {tensor.name}, is a {kind} of the model")
+        array, details = np.asarray(value), self.details(number)
+        expected, shape = np.dtype(details["dtype"]), tuple(details["shape"].tolist())
+        if array.dtype.newbyteorder("=") != expected:
+            raise ValueError(
+                f"Cannot set tensor: Got value of type {array.dtype.name.upper()} but expected type "
+                f"{expected.name.upper()} {where}, name: {tensor.name}"
+            )
+        if array.ndim != len(shape):
+            raise ValueError(
+                f"Cannot set tensor: Dimension mismatch. Got {array.ndim} but expected {len(shape)} {where}."
+            )
+        for axis, (got, wanted) in enumerate(zip(array.shape, shape, strict=True)):
+            if got != wanted:
+                raise ValueError(
+                    f"Cannot set tensor: Dimension mismatch. Got {got} but expected {wanted} for dimension {axis} of "
+                    f"input {number}."
+                )
+        if tensor.index in self._input_shapes:
+            self._values[tensor.index][...] = array  # the same memory in every run, which the device may have pinned
+        else:
+            self._values[tensor.index] = array.astype(expected)
+
+    def value(self, number: int) -> Array:
+        """The array of an input, an output, a constant or a preserved tensor, not a copy. Raises ValueError for others.
+
+        A sparse constant is what the file stores of it, as LiteRT gives it; ``sparsity_parameters`` say where.
+        """
+        tensor = self.tensor(number)
+        if tensor.sparse is not None:
+            return tensor.sparse.values
+        if tensor.data is not None:
+            return tensor.data
+        is_stale = number in self._input_shapes and not self._is_ready
+        if self._compiled is None or is_stale:
+            raise ValueError("Tensor data is null. Run allocate_tensors() first")
+        if tensor.index not in self._values:
+            raise ValueError(
+                f"Tensor data is null. {tensor.name!r} is an intermediate tensor, which only an Interpreter with "
+                "experimental_preserve_all_tensors=True keeps"
+            )
+        return self._values[tensor.index]
+
+    def reset_variables(self) -> None:
+        """Set the variables to their initial values."""
+        if self._compiled is not None:
+            self._compiled.reset_state()
+
+
+def _check_strict(tensor: FileTensor, shape: Shape) -> None:
+    """Raises RuntimeError for a shape that differs where the file leaves nothing open."""
+    if len(shape) != len(tensor.signature):
+        raise RuntimeError(f"tensor {tensor.index} has {len(tensor.signature)} dimensions; {len(shape)} were given")
+    for axis, (size, fixed) in enumerate(zip(shape, tensor.signature, strict=True)):
+        if fixed not in (-1, size):
+            raise RuntimeError(
+                f"Attempting to resize dimension {axis} of tensor {tensor.index} with value {fixed} to {size}. "
+                "ResizeInputTensorStrict only allows mutating unknown dimensions identified by -1."
+            )
+
+
+def _dtype(tensor: FileTensor) -> Any:
+    return tensor_details(tensor)["dtype"]
