@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from os import PathLike, fsdecode
-from typing import TYPE_CHECKING, Any
+from os import PathLike
 
 from numpy.typing import ArrayLike
 
-from tflgpu.errors import ModelError
 from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
+from tflgpu.interpreter.loaded_model import LoadedModel, read_content
 from tflgpu.interpreter.op_resolver import OpResolverType, check_resolver
 from tflgpu.interpreter.signature_runner import SignatureRunner
-from tflgpu.interpreter.subgraph_tensors import LEAST_INDEX, Array, SubgraphTensors
+from tflgpu.interpreter.subgraph_tensors import LEAST_INDEX, Array, Details
 from tflgpu.interpreter.views import Views
-from tflgpu.model.model_source import Buffer, ModelContent
+from tflgpu.model.model_source import Buffer
 from tflgpu.model.tensor_details import operator_details
 from tflgpu.options import Options, check_options, whole_number
-
-if TYPE_CHECKING:
-    from tflgpu.model.model import Model, Signature
-
-Details = dict[str, Any]
 
 
 class Interpreter:
@@ -64,17 +57,16 @@ class Interpreter:
             if num_threads < 1:
                 raise ValueError("num_threads should >= 1")
         self._compress_zero_points = experimental_compress_quantization_zero_points
-        self._preserve = bool(experimental_preserve_all_tensors)
-        self._source, self._model = _read(model_path, model_content)
-        self._options = check_options(chosen_options(experimental_delegates or (), options))
+        content = read_content(model_path, model_content)
+        chosen = check_options(chosen_options(experimental_delegates or (), options))
         for name in DECIDED_BY_FILE_OR_METHODS:
-            if getattr(self._options, name) is not None:
+            if getattr(chosen, name) is not None:
                 raise ValueError(
                     f"Options.{name} is for tflgpu.compile; an Interpreter goes by the file and its methods"
                 )
+        self._model = LoadedModel(content, chosen, preserve=bool(experimental_preserve_all_tensors))
+        self._main = self._model.tensors(0)
         self._views = Views()
-        self._by_subgraph: dict[int, SubgraphTensors] = {}
-        self._main = self._tensors_of(0)
 
     def allocate_tensors(self) -> None:
         """Compile for the current shapes of the inputs, if not yet done. Compiling sets all inputs to zeros.
@@ -105,7 +97,7 @@ class Interpreter:
         count = self.num_subgraphs()
         if not 0 <= whole_number("subgraph_index", subgraph_index, LEAST_INDEX) < count:
             raise ValueError(f"Invalid subgraph index {subgraph_index} exceeds max subgraph index {count}")
-        return self._tensors_of(subgraph_index).value(tensor_index).copy()
+        return self._model.tensors(subgraph_index).value(tensor_index).copy()
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
         """A function that gives the tensor's own array, not a copy. A run reads what is written to an input's array.
@@ -124,8 +116,7 @@ class Interpreter:
 
     def reset_all_variables(self) -> None:
         """Set the model's variables to their initial values."""
-        for tensors in self._by_subgraph.values():
-            tensors.reset_variables()
+        self._model.reset_variables()
 
     def get_input_details(self) -> list[Details]:
         """LiteRT's description of each input, in order."""
@@ -145,7 +136,7 @@ class Interpreter:
             raise ValueError(
                 f"subgraph_index is out of range: {subgraph_index} for the model, which has {count} subgraphs."
             )
-        tensors = self._tensors_of(subgraph_index)
+        tensors = self._model.tensors(subgraph_index)
         return [tensors.details(t.index) for t in self._model.subgraphs[subgraph_index].tensors]
 
     def num_subgraphs(self) -> int:
@@ -192,58 +183,4 @@ class Interpreter:
 
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> Details:
         """LiteRT's description of a tensor. Raises ValueError for an unknown one."""
-        return self._tensors_of(subgraph_index).details(tensor_index)
-
-    def _signature(self, key: str) -> Signature:
-        """Raises ValueError for an unknown key."""
-        found = next((s for s in self._model.signatures if s.key == key), None)
-        if found is None:
-            raise ValueError(f'Invalid signature_key provided: "{key}".')
-        return found
-
-    def _tensors_of(self, number: int) -> SubgraphTensors:
-        """The tensors of a subgraph. Only the main one and those of signatures can run."""
-        if number not in self._by_subgraph:
-            self._by_subgraph[number] = self._open(number)
-        return self._by_subgraph[number]
-
-    def _open(self, number: int) -> SubgraphTensors:
-        from tflgpu.frontend.entry_point import EntryPoint, entry_point  # a warm start of tflgpu.compile does without
-
-        tensors, options, entry = self._model.subgraphs[number].tensors, self._options, EntryPoint(number, (), (), ())
-        key = next((s.key for s in self._model.signatures if s.subgraph == number), None)
-        if number == 0 or key is not None:
-            options = replace(options, signature=key if number else None, outputs=self._preserved(number))
-            entry = entry_point(self._model, options.signature, options.outputs)
-        return SubgraphTensors(self._source, tensors, entry, options)
-
-    def _preserved(self, number: int) -> tuple[int, ...] | None:
-        """The tensors that a run of a subgraph leaves readable; None for its outputs alone."""
-        from tflgpu.model.model import NUMPY_TYPES
-
-        if not self._preserve:
-            return None
-        subgraph = self._model.subgraphs[number]
-        computed = (t for operator in subgraph.operators for t in operator.outputs)
-        tensors = (subgraph.tensors[t] for t in dict.fromkeys((*subgraph.outputs, *computed)))
-        return tuple(t.index for t in tensors if t.data is None and t.dtype in NUMPY_TYPES) or None
-
-
-def _read(path: str | bytes | PathLike[str] | None, content: Buffer | None) -> tuple[bytes, Model]:
-    """A model, and its bytes. Raises ValueError if there is none, TypeError for neither a path nor bytes."""
-    from tflgpu.model.reader import read_model  # a warm start of tflgpu.compile does without
-
-    if not path and not content:
-        raise ValueError("`model_path` or `model_content` must be specified.")
-    if path and content:
-        raise ValueError("Can't both provide `model_path` and `model_content`")
-    if isinstance(content, str | PathLike):
-        raise TypeError(f"model_content is of type {type(content).__name__}; the bytes of a model were expected")
-    model = ModelContent(content or (fsdecode(path) if isinstance(path, bytes) else path) or "")
-    place = f"'{model.path}'" if model.path else "model_content"
-    try:
-        return model.bytes, read_model(model.bytes)
-    except OSError as error:
-        raise ValueError(f"Could not open {place}: {error.strerror}") from error
-    except ModelError as error:
-        raise ValueError(f"{place} is not a valid model: {error}") from error
+        return self._model.tensors(subgraph_index).details(tensor_index)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tflgpu.interpreter.interpreter import Details, Interpreter
-    from tflgpu.interpreter.subgraph_tensors import Array
+from tflgpu.interpreter.loaded_model import LoadedModel
+from tflgpu.interpreter.subgraph_tensors import Array, Details
+
+
+class HasModel(Protocol):
+    """What a runner needs of an Interpreter."""
+
+    _model: LoadedModel
 
 
 class SignatureRunner:
@@ -16,16 +21,15 @@ class SignatureRunner:
     :meth:`Interpreter.get_tensor` can read them. Raises ValueError without an interpreter or for an unknown key.
     """
 
-    def __init__(self, interpreter: Interpreter | None = None, signature_key: str | None = None) -> None:
+    def __init__(self, interpreter: HasModel | None = None, signature_key: str | None = None) -> None:
         if not interpreter:
             raise ValueError("None interpreter provided.")
         if not signature_key:
             raise ValueError("None signature_key provided.")
-        self._interpreter = interpreter
-        self._signature = interpreter._signature(signature_key)
-        self._tensors = interpreter._tensors_of(self._signature.subgraph)
+        self._signature = interpreter._model.signature(signature_key)
+        self._tensors = interpreter._model.tensors(self._signature.subgraph)
 
-    def __call__(self, **inputs: Array) -> dict[str, Any]:
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
         """Run the signature. It is compiled anew whenever the inputs have other shapes than before.
 
         Raises ValueError for wrong names or element types of inputs, RuntimeError if the model cannot be compiled for

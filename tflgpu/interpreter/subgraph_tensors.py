@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+Details = dict[str, Any]
+
 LEAST_INDEX = -(2**31)  # of what LiteRT takes for an index, and then finds none
 
 
@@ -43,7 +45,7 @@ class SubgraphTensors:
             raise ValueError(f"Invalid tensor index {number} exceeds max tensor index {len(self._tensors)}")
         return self._tensors[number]
 
-    def details(self, number: int) -> dict[str, Any]:
+    def details(self, number: int) -> Details:
         """LiteRT's description of a tensor, with the shape that its value has by now."""
         tensor = self.tensor(number)
         shape = self._input_shapes.get(tensor.index)
