@@ -36,6 +36,21 @@ def test_sampling_is_that_of_litert(size: tuple[int, int]) -> None:
     np.testing.assert_allclose(got, expected[0], rtol=1e-5, atol=1e-3)
 
 
+def test_sampling_rounds_as_the_reference_kernel() -> None:
+    """Its loop, product by product in single precision: what is then cut to 8 bits must not be just below."""
+    got = Preprocessing(Normalization((0,), (1,)), antialias=False).apply(PIXELS, info((11, 17)))
+    one, pixels = np.float32(1), PIXELS.astype(np.float32)
+    for y, x in np.ndindex(11, 17):
+        down, across = np.float32(y) * np.float32(37 / 11), np.float32(x) * np.float32(53 / 17)
+        top, left = int(down), int(across)
+        dy, dx = down - np.float32(top), across - np.float32(left)
+        expected = pixels[top, left] * (one - dy) * (one - dx)
+        expected = expected + pixels[min(top + 1, 36), left] * dy * (one - dx)
+        expected = expected + pixels[top, min(left + 1, 52)] * (one - dy) * dx
+        expected = expected + pixels[min(top + 1, 36), min(left + 1, 52)] * dy * dx
+        np.testing.assert_array_equal(got[y, x], expected)
+
+
 @pytest.mark.parametrize(("size", "top", "left"), [((37, 53), 3, 11), ((53, 37), 11, 3), ((40, 40), 3, 3)])
 def test_the_crop_is_a_square_in_the_middle(size: tuple[int, int], top: int, left: int) -> None:
     """The corners that tensorflow/lite/tools/evaluation computes: round(0.875 * side), round((size - side) / 2)."""
