@@ -112,7 +112,7 @@ def test_kernels_are_those_of_the_plan(device: tflgpu.Device, found: dict[str, A
 
 def test_kernels_of_one_type_are_summed() -> None:
     def kernel(operators: tuple[str, ...], seconds: float) -> KernelTime:
-        return KernelTime("k", operators, 0.0, seconds, 0, 100, 0)
+        return KernelTime("k", operators, 0.0, seconds, macs=0, bytes=100, groups=1, local_size=1, level=0, piece=0)
 
     kernels = [kernel(("ADD",), 1.0), kernel(("CONV_2D", "ADD"), 3.0), kernel((), 0.5), kernel(("ADD",), 2.5)]
     types = [(t.node_type, t.count, t.seconds, t.bytes) for t in node_types(kernels)]
