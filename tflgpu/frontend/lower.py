@@ -10,6 +10,7 @@ from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
 from tflgpu.frontend.control_flow.pieces import Call
+from tflgpu.frontend.cpu_assumptions import cpu_obstacles
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.evaluators import evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
@@ -156,18 +157,18 @@ class _Lowering:
                 self.graph.bind(index, self.graph.tensor(target if shape is None else replace(target, shape=shape)))
         split = len(operator.inputs)
         inputs, outputs = tuple(names[:split]), tuple(names[split:])
-        code, version = operator.code, operator.version
         notes = self.notes.get(operator.index, ())
-        return Entry(
-            operator.index, code, version, inputs, outputs, tuple(reasons), notes, operator.is_custom, cpu_reasons
-        )
+        known_as = operator.index, operator.code, operator.version
+        return Entry(*known_as, inputs, outputs, tuple(reasons), notes, operator.is_custom, cpu_reasons)
 
     def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
-        """The shapes of the results of an operator that the device cannot run; None for each that a run decides."""
-        unknown = operator.is_custom and operator.code not in KNOWN_CUSTOM
-        if unknown or not self.open.isdisjoint(operator.inputs):
+        """The shapes of its results; None for each that a run decides. UnsupportedError if LiteRT cannot either."""
+        known = [None if t in self.open else self.graph.read(t) for t in operator.inputs]
+        if obstacles := [*cpu_obstacles(operator, known)]:
+            raise UnsupportedError(obstacles)
+        if not self.open.isdisjoint(operator.inputs) or (operator.is_custom and operator.code not in KNOWN_CUSTOM):
             return [None] * len(operator.outputs)
-        return self.infer(operator, [self.graph.read(t) for t in operator.inputs])
+        return self.infer(operator, known)
 
     def _lower(self, operator: Operator) -> list[str]:
         """Add an operator to the graph. Returns why the device cannot run it; then nothing is added."""

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
+from tflgpu.errors import ModelError
 from tflgpu.graph.ir import Array, Tensor
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor, Operator
@@ -29,13 +31,15 @@ class Variable:
     """What is known of one variable so far.
 
     like: a tensor of the file with its element type and quantization. initial: its first value in the float view, None
-    for zeros. start: its value at the start of a run, None as long as nobody has read that. value: its value now.
+    for zeros. taken: elements that some READ_VARIABLE takes, whatever was assigned. start: its value at the start of a
+    run, None as long as nobody has read that. value: its value now.
     """
 
     name: str
     shape: Shape
     like: FileTensor
     initial: Array | None = None
+    taken: int = 0
     start: Tensor | None = None
     value: Tensor | None = None
 
@@ -54,27 +58,43 @@ class Variables:
         self._handles[operator.outputs[0]] = (container, name)
 
     def read(self, handle: int, target: FileTensor) -> Tensor | str:
-        """READ_VARIABLE: the value for the file's tensor ``target``, or the obstacle that there is none."""
+        """READ_VARIABLE: the value for the file's tensor ``target``, or the obstacle that there is none.
+
+        Raises ModelError if the file's tensor is larger than the variable: LiteRT reads what lies behind it.
+        """
         key = self._handles.get(handle)
         if key is None:
             return "its handle does not come from a VAR_HANDLE in the same subgraph"
         variable = self.known.get(key)
         if variable is None:
             return f"it reads variable {decoded(key[1])!r}, which no CALL_ONCE initializes"
-        if -1 not in target.signature and target.shape != variable.shape:  # LiteRT keeps the file's
-            return f"it reads variable {variable.name!r} of shape {list(variable.shape)} as {list(target.shape)}"
+        if -1 not in target.signature:  # LiteRT keeps the file's
+            variable.taken = max(variable.taken, prod(target.shape))
+            if target.shape != variable.shape:
+                obstacle = (
+                    f"it reads variable {variable.name!r} of shape {list(variable.shape)} as {list(target.shape)}"
+                )
+                if variable.taken > prod(variable.shape):
+                    raise ModelError(f"a READ_VARIABLE: {obstacle}")
+                return obstacle
         return _mismatch(variable, target) or self._value(variable)
 
     def assign(self, handle: int, value: Tensor, source: FileTensor) -> str | None:
-        """ASSIGN_VARIABLE: ``value`` is what the file calls ``source``. Returns the obstacle, if there is one."""
+        """ASSIGN_VARIABLE: ``value`` is what the file calls ``source``. Returns the obstacle, if there is one.
+
+        Raises ModelError if less is assigned than is read: LiteRT then reads what lies behind it.
+        """
         key = self._handles.get(handle)
         if key is None:
             return "its handle does not come from a VAR_HANDLE in the same subgraph"
         variable = self.known.setdefault(key, Variable(decoded(key[1]), value.shape, source))
         if value.shape != variable.shape:
-            return (
+            obstacle = (
                 f"it assigns shape {list(value.shape)} to variable {decoded(key[1])!r} of shape {list(variable.shape)}"
             )
+            if value.size < variable.taken:
+                raise ModelError(f"an ASSIGN_VARIABLE: {obstacle}")
+            return obstacle
         variable.value = value
         return _mismatch(variable, source)
 

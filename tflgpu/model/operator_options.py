@@ -52,7 +52,7 @@ def read_options(operator: Any, index: int, code: str) -> Mapping[str, Any]:
             table._tab = union or _EmptyTable()
             if union is not None:
                 table.Init(union.Bytes, union.Pos)
-            return {field: _plain(getattr(table, get)()) for field, get in _option_fields(options)}
+            return {field: _plain(getattr(table, get)(), get) for field, get in _option_fields(options)}
     return {}
 
 
@@ -61,5 +61,7 @@ def _table_name(union: str, number: int) -> str | None:
     return {v: n for n, v in vars(getattr(tflite, union)).items() if not n.startswith("_")}.get(number)
 
 
-def _plain(value: Any) -> Any:
-    return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+def _plain(value: Any, accessor: str) -> Any:
+    if accessor.endswith("AsNumpy"):  # 0 stands for a vector that is absent
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else ()
+    return value

@@ -21,6 +21,7 @@ from tflgpu.errors import ModelError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.checks.activation_grid import check_grid
 from tflgpu.model.checks.custom_options import check_custom_options
+from tflgpu.model.checks.element_types import check_element_types
 from tflgpu.model.checks.operator_arity import check_arity
 from tflgpu.model.checks.option_values import check_option_values
 from tflgpu.model.checks.raw_constants import check_raw
@@ -121,6 +122,7 @@ class _Reader:
             raise ModelError(f"subgraph {index} has inputs {list(inputs)}, where one tensor comes twice")
         tensors = tuple(replace(t, data=None, is_variable=False) if t.index in given else t for t in tensors)
         result = Subgraph(decoded(subgraph.Name()), tensors, operators, inputs, outputs)
+        check_element_types(result)
         _check_order(index, result)
         return result
 

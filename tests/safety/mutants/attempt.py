@@ -110,9 +110,10 @@ def _opinion(question: Question, resolver: OpResolverType) -> Opinion | str:
         )
         if keys := list(interpreter.get_signature_list()):
             runner = interpreter.get_signature_runner(keys[0])
-            outputs = [{**runner(**inputs)} for inputs in question.inputs]
+            runs = [{**runner(**inputs)} for inputs in question.inputs]
         else:
-            outputs = [_run(interpreter, list(inputs.values())) for inputs in question.inputs]
+            runs = [_run(interpreter, list(inputs.values())) for inputs in question.inputs]
+        outputs = [{name: _truth(array) for name, array in run.items()} for run in runs]
     except Exception as error:  # any refusal: LiteRT is not on trial
         return f"{type(error).__name__}: {error}"
     tensors = [a for output in outputs for a in output.values()]
@@ -130,6 +131,11 @@ def _run(interpreter: Interpreter, inputs: Sequence[Array]) -> dict[str, Array]:
             interpreter.set_tensor(detail["index"], array)
     interpreter.invoke()
     return {str(number): _tensor(interpreter, d) for number, d in enumerate(interpreter.get_output_details())}
+
+
+def _truth(array: Array) -> Array:
+    """A damaged constant has truth values other than 0 and 1, which numpy takes for true but not for equal."""
+    return array.view(np.uint8) != 0 if array.dtype.kind == "b" else array
 
 
 def _tensor(interpreter: Interpreter, detail: dict[str, Any]) -> Array:

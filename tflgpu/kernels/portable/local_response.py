@@ -20,7 +20,7 @@ def local_response_kernel(request: Request) -> Kernel:
             "radius": attributes.radius,
             "bias": attributes.bias,
             "alpha": attributes.alpha,
-            "beta": attributes.beta,
+            "power": -attributes.beta,
             "per_tile": per_tile,
             "src": request.input(0),
             "dirty": True,  # a power of no bias at all is infinite

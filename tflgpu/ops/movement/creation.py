@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import ceil, prod
+from math import ceil, isfinite, prod
 
 import numpy as np
 
@@ -50,8 +50,10 @@ def _range(site: Site) -> Array | None:
 
 
 def _range_size(site: Site) -> int | None:
-    """How many numbers a RANGE of constants has, None if it is endless."""
+    """How many numbers a RANGE of constants has, None if it is endless, or has no begin."""
     start, limit, delta = (np.asarray(site.constant(i)).reshape(-1)[0].item() for i in range(3))
+    if not all(map(isfinite, (start, limit, delta))):
+        return None
     if limit != start and (delta == 0 or (limit > start) != (delta > 0)):
         return None
     return ceil(Fraction(limit - start) / Fraction(delta)) if delta else None

@@ -10,7 +10,7 @@ from tflgpu.graph.ir import Array, Tensor, broadcasts_to
 from tflgpu.ops.declaration import ANY, MANY, Emitter, Site, declare, normal_axis, numbers, static
 from tflgpu.ops.image.resize import size_reasons
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
-from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange, mixed_types
 
 _FLOAT32 = np.float32
 
@@ -42,6 +42,7 @@ def _pack_reasons(site: Site) -> Iterator[str]:
         yield f"its inputs have different shapes, {', '.join(str(list(s)) for s in sorted(shapes))}"
     elif _pack_axis(site) is None:
         yield f"its axis {site.options['axis']} has no place in inputs of shape {list(*shapes)}"
+    yield from mixed_types(site)
 
 
 @declare("PACK", versions=5, inputs=(1, MANY), types=ANY, reasons=_pack_reasons)

@@ -102,7 +102,9 @@ def squeeze(site: Site, emit: Emitter) -> Tensor:
 def _transpose_reasons(site: Site) -> Iterator[str]:
     yield from static(site, 1, "permutation")
     order, rank = site.constant(1), len(site.input(0).shape)
-    if order is not None and sorted(o % rank if rank else o for o in order.tolist()) != list(range(rank)):
+    if order is not None and order.ndim != 1:
+        yield f"its permutation has shape {list(order.shape)}; one axis was expected"
+    elif order is not None and sorted(o % rank if rank else o for o in order.tolist()) != list(range(rank)):
         yield f"its permutation {order.tolist()} does not name each of {rank} axes once"
 
 
@@ -115,6 +117,13 @@ def transpose(site: Site, emit: Emitter) -> Tensor:
     return emit.node("rearrange", [x], tuple(x.shape[i] for i in source), Rearrange(axes))
 
 
+def mixed_types(site: Site) -> Iterator[str]:
+    """The obstacle that inputs, which a kernel joins, have different element types."""
+    types = sorted({t.dtype for t in site.inputs if t is not None})
+    if len(types) > 1:
+        yield f"its inputs are {' and '.join(types)}; one element type was expected"
+
+
 def _concat_axis(site: Site) -> int | None:
     return normal_axis(site.options.get("axis", 0), len(site.input(0).shape))
 
@@ -125,6 +134,7 @@ def _concat_reasons(site: Site) -> Iterator[str]:
         yield f"its axis {site.options.get('axis')} is not an axis of its input {list(shapes[0])}"
     elif len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) != 1:
         yield f"its inputs {', '.join(map(str, map(list, shapes)))} differ in more than axis {axis}"
+    yield from mixed_types(site)
 
 
 @declare("CONCATENATION", versions=7, inputs=(1, MANY), types=ANY, reasons=_concat_reasons)

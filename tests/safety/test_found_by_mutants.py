@@ -1,0 +1,123 @@
+"""Small models in which damage was found to end in a wrong answer, a foreign exception, a hang or a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.support import litert
+from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import Options
+
+Make = Callable[[ModelBuilder], int]  # the model's output
+
+
+def strides_of_a_run(builder: ModelBuilder) -> int:
+    x, strides = builder.input((4,)), builder.input((1,), "int32")
+    begin, end = (builder.constant(np.array([n], np.int32)) for n in (0, 4))
+    y = builder.tensor((4,))
+    builder.op("STRIDED_SLICE", [x, begin, end, strides], [y], {})
+    return y
+
+
+def large_window(builder: ModelBuilder) -> int:
+    x, y = builder.input((1, 5, 9, 4)), builder.tensor((1, 1, 9, 4))
+    sizes = {"filter_height": 8, "filter_width": 1, "stride_h": 2, "stride_w": 1}
+    builder.op("MAX_POOL_2D", [x], [y], {"padding": 1, **sizes})
+    return y
+
+
+def large_dilated_window(builder: ModelBuilder) -> int:
+    x, y = builder.input((1, 5, 9, 4)), builder.tensor((1, 1, 9, 4))
+    weights = builder.constant(np.ones((1, 2, 1, 4), np.float32))
+    sizes = {"stride_h": 2, "stride_w": 1, "dilation_h_factor": 5, "dilation_w_factor": 1, "depth_multiplier": 1}
+    builder.op(
+        "DEPTHWISE_CONV_2D", [x, weights, builder.constant(np.ones(4, np.float32))], [y], {"padding": 1, **sizes}
+    )
+    return y
+
+
+def mixed_types(builder: ModelBuilder) -> int:
+    x, b, y = builder.input((1, 4)), builder.input((1, 4), "bool"), builder.tensor((1, 8))
+    builder.op("CONCATENATION", [x, b], [y], {"axis": 1})
+    return y
+
+
+def endless_range(builder: ModelBuilder) -> int:
+    y = builder.tensor((4,))
+    builder.op("RANGE", [builder.constant(np.float32(n)) for n in (np.nan, 4, 1)], [y])
+    return y
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (strides_of_a_run, "its strides are computed at run time"),
+        (large_window, r"a window of \[8, 1\] gives in \[5, 9\] pixels"),
+        (large_dilated_window, r"a window of \[6, 1\] gives in \[5, 9\] pixels"),
+        (mixed_types, "its inputs are bool and float32"),
+        (endless_range, "its numbers are without end"),
+    ],
+)
+def test_neither_the_device_nor_litert_gets_it(make: Make, what: str) -> None:
+    builder = ModelBuilder()
+    data = builder.finish([make(builder)])
+    with pytest.raises(UnsupportedError, match=what):
+        tflgpu.compile(data)
+
+
+def test_a_permutation_is_a_list() -> None:
+    builder = ModelBuilder()
+    x, y = builder.input((4,)), builder.tensor((4,))
+    builder.op("TRANSPOSE", [x, builder.constant(np.array(0, np.int32))], [y])
+    with pytest.raises(UnsupportedError, match="its permutation has shape"):
+        tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))
+
+
+@pytest.mark.parametrize("code", ["SOFTMAX", "MEAN"])
+def test_a_kernel_that_takes_integers_for_floats_is_not_called(code: str) -> None:
+    """LiteRT's reads beyond the integers."""
+    builder = ModelBuilder()
+    x, y = builder.input((1, 8), "int16"), builder.tensor((1, 8))
+    builder.op(code, [x] if code == "SOFTMAX" else [x, builder.constant(np.array([1], np.int32))], [y], {})
+    with pytest.raises(ModelError, match=f"operator 0 {code} makes float32 of int16"):
+        tflgpu.compile(builder.finish([y]))
+
+
+@pytest.mark.parametrize(("read", "assigned"), [(9, 3), (3, 1)], ids=["reads more", "assigns less"])
+def test_nothing_behind_a_variable_is_read(read: int, assigned: int) -> None:
+    """LiteRT copies as many bytes as the file has for what is read."""
+    builder, once = ModelBuilder(), ModelBuilder()
+    handle = once.tensor((), "resource")
+    once.op("VAR_HANDLE", [], [handle], {"container": "", "shared_name": "v"})
+    once.op("ASSIGN_VARIABLE", [handle, once.constant(np.ones((1, 3), np.float32))], [])
+    builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(once, [])})
+    x, handle, y = builder.input((1, assigned)), builder.tensor((), "resource"), builder.tensor((1, read))
+    builder.op("VAR_HANDLE", [], [handle], {"container": "", "shared_name": "v"})
+    builder.op("READ_VARIABLE", [handle], [y])
+    builder.op("ASSIGN_VARIABLE", [handle, x], [])
+    with pytest.raises(ModelError, match="variable 'v' of shape"):
+        tflgpu.compile(builder.finish([y]))
+
+
+def test_a_squeeze_without_axes_drops_all_of_size_1() -> None:
+    builder = ModelBuilder()
+    x, y = builder.input((1, 3, 1, 2)), builder.tensor((3, 2))
+    builder.op("SQUEEZE", [x], [y], {})
+    (got,) = (
+        tflgpu.compile(builder.finish([y]), Options(fallback="forbid")).run(np.ones((1, 3, 1, 2), np.float32)).values()
+    )
+    assert got.shape == (3, 2)
+
+
+def test_a_normalization_may_multiply_by_its_power(device_name: str) -> None:
+    builder = ModelBuilder()
+    x, y = builder.input((1, 2, 2, 5)), builder.tensor((1, 2, 2, 5), name="y")
+    builder.op("LOCAL_RESPONSE_NORMALIZATION", [x], [y], {"radius": 1, "bias": 1.0, "alpha": 0.5, "beta": -1.0})
+    data, image = builder.finish([y]), np.random.default_rng(0).standard_normal((1, 2, 2, 5)).astype(np.float32)
+    options = Options(precision="fp32", device=device_name, fallback="forbid")
+    np.testing.assert_allclose(tflgpu.compile(data, options).run(image)["y"], litert.run(data, image)["y"], rtol=1e-5)
