@@ -36,13 +36,18 @@ def _device() -> None:
 
 
 def crashing(place: int) -> Piece:
-    """Four operators, of which one reads an input that is not there."""
-    builder = ModelBuilder()
-    x = builder.input((4,))
-    for number in range(4):
+    """Four operators, of which one calls a subgraph that calls itself: no stack is large enough."""
+    builder, endless = ModelBuilder(), ModelBuilder()
+    again = {"then_subgraph_index": 1, "else_subgraph_index": 1}
+    given, result = endless.input((4,)), endless.tensor((4,))
+    endless.op("IF", [endless.constant(np.array(True)), given], [result], again)
+    assert builder.subgraph(endless, [result]) == 1
+    truth, x = builder.constant(np.array(True)), builder.input((4,))
+    codes = ["IF" if number == place else "ABS" for number in range(4)]
+    for code in codes:
         last, x = x, builder.tensor((4,))
-        builder.op("ADD", [last, -1 if number == place else last], [x])
-    return Piece(builder.finish([x]), tuple((10 + i, "ADD") for i in range(4)))
+        builder.op(code, [truth, last] if code == "IF" else [last], [x], again if code == "IF" else {})
+    return Piece(builder.finish([x]), tuple((10 + i, code) for i, code in enumerate(codes)))
 
 
 def counting_down() -> bytes:
@@ -62,7 +67,9 @@ def counting_down() -> bytes:
 
 @pytest.mark.parametrize("place", [0, 2, 3])
 def test_a_crash_names_the_operator(glass: Trial, place: int) -> None:
-    with pytest.raises(tflgpu.UnsupportedError, match=rf"operator 1{place} ADD: preparing it on the CPU crashed \(SIG"):
+    with pytest.raises(
+        tflgpu.UnsupportedError, match=rf"operator 1{place} IF: preparing it on the CPU crashed \(SIGSEGV"
+    ):
         try_piece(glass, "prepare", crashing(place))
 
 
@@ -138,7 +145,7 @@ def test_the_process_imports_nothing_of_tflgpu() -> None:
 
 
 def test_a_comparison_survives_a_crash() -> None:
-    with pytest.raises(ValueError, match=r"LiteRT cannot run this model: crashed \(SIG"):
+    with pytest.raises(ValueError, match=r"LiteRT cannot run this model: crashed \(SIGSEGV"):
         LiteRT(crashing(1).model, None)
 
 
