@@ -1,18 +1,19 @@
 """Docstrings as Markdown: an extension of Griffe, by which mkdocstrings reads them.
 
-In the code a field or argument is a line ``name: what it is``, with indented lines that go on. On the page it becomes
-an entry of a definition list.
+In the code a field or argument is ``name: what it is``, at the start of a line or behind a sentence. On the page it
+becomes an entry of a definition list.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import griffe
 
-ENTRY = re.compile(r"^(\w+(?:, \w+)*): (.*(?:\n[ ]{4}.*)*)", re.MULTILINE)
+NAMES = re.compile(r"(?:^|(?<=[.;] ))((?:\w+, )*\w+): ", re.MULTILINE)
 ROLE = re.compile(r":\w+:`([^`]+)`")
 
 
@@ -41,11 +42,16 @@ def names_in(thing: griffe.Object) -> set[str]:
 
 def as_markdown(text: str, names: set[str]) -> str:
     """A docstring with a definition list in place of its entries."""
+    paragraphs = re.split(r"\n\s*\n", ROLE.sub(r"`\1`", text))
+    return "\n\n".join("\n\n".join(_entries(paragraph, names)) for paragraph in paragraphs)
 
-    def entry(match: re.Match[str]) -> str:
-        if not names.issuperset(match[1].split(", ")):
-            return match[0]
+
+def _entries(paragraph: str, names: set[str]) -> Iterator[str]:
+    """What comes before the first entry of a paragraph, and its entries; a paragraph without any stays as it is."""
+    starts = [match for match in NAMES.finditer(paragraph) if names.issuperset(match[1].split(", "))]
+    if before := paragraph[: starts[0].start()] if starts else paragraph:
+        yield before
+    for match, following in zip_longest(starts, starts[1:]):
         heading = ", ".join(f"`{name}`" for name in match[1].split(", "))
-        return f"\n{heading}\n:   {match[2]}\n"
-
-    return ENTRY.sub(entry, ROLE.sub(r"`\1`", text))
+        text = paragraph[match.end() : following.start() if following else None]
+        yield f"{heading}\n:   {' '.join(text.split())}"

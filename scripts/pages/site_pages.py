@@ -36,7 +36,8 @@ ORIGIN = {place: path for path, place in JOINED.items() if path != "README.md"}
 COMMANDS = "reference/commands.md"
 
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"(?<=\]\()([^)\s#]+)")
+LINK = re.compile(r"\[([\w/.-]+\.md)?(?P<rest>[^\]\n]*)\]\((?P<target>[^)\s#]+)")
+TITLE = re.compile(r"^# +(.+)$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -53,19 +54,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page with links of the site."""
+    """The page with links of the site. A link that is called by its file has the title of the page instead."""
 
     def site_link(match: re.Match[str]) -> str:
-        place = _place(_repository_path(page.file, match[0]))
-        return relpath(place, dirname(page.file.src_uri) or ".") if place else match[0]
+        path = _repository_path(page.file, match["target"])
+        place = _place(path)
+        if not place:
+            return match[0]
+        text = _title(path) if match[1] and not match["rest"] else f"{match[1] or ''}{match['rest']}"
+        return f"[{text}]({relpath(place, dirname(page.file.src_uri) or '.')}"
 
     parts = re.split(f"({FENCED.pattern})", markdown, flags=FENCED.flags)
     return "".join(part if FENCED.match(part) else LINK.sub(site_link, part) for part in parts)
 
 
+def _title(path: str) -> str:
+    """The first heading of a page of the repository."""
+    found = TITLE.search((ROOT / path).read_text(encoding="utf-8"))
+    return found[1] if found else path
+
+
 def _targets(page: File) -> Iterator[str]:
-    for link in LINK.findall(FENCED.sub("", page.content_string)):
-        yield _repository_path(page, link)
+    for link in LINK.finditer(FENCED.sub("", page.content_string)):
+        yield _repository_path(page, link["target"])
 
 
 def _repository_path(page: File, link: str) -> str:
