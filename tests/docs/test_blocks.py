@@ -47,7 +47,6 @@ def folder(shared: Path, tmp_path: Path) -> Path:
     for file, source in FILES.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).symlink_to(shared / source)
-    (tmp_path / "models" / "digits.tflite").symlink_to(ROOT / "examples" / "digits" / "digits.tflite")
     return tmp_path
 
 
