@@ -43,13 +43,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": FACTS | {"artifact", "compiler", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "frontend", "inputs", "litert", "model", "options", "report", "version"},
-    "batch": {"api", "artifact", "model", "options", "runtime"},
+    "batch": {"api", "artifact", "errors", "inputs", "model", "options", "runtime"},
     "page": PLANNING | {"api", "frontend", "litert", "report", "runtime"},
     "interpreter": GRAPH | {"api", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "codegen", "compiler", "frontend"}
-    | {"evaluate", "inputs", "litert", "measure", "page", "report", "runtime"},
+    | {"batch", "evaluate", "inputs", "litert", "measure", "page", "report", "runtime"},
     "__main__": {"cli"},
 }
 
@@ -67,6 +67,8 @@ OWNERS = {
     "farmhash": {"artifact"},
     "filelock": {"batch"},
     "platformdirs": {"artifact"},
+    "pyarrow": {"batch"},
+    "ray": {"batch"},
     "safetensors": {"artifact"},
     "xxhash": {"artifact"},
     "PIL": {"inputs"},

@@ -37,7 +37,7 @@ class Predictor:
     depend on which rows came with it. If the file leaves the number of rows open and the options do not say it, it is
     that of the largest batch so far. The model's state is reset before each inference.
 
-    model: the :class:`tflgpu.CompiledModel` that runs.
+    model: the :class:`tflgpu.CompiledModel` that runs. columns: the name of each input's column.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Predictor:
         with _first_compilation(device):
             self.model = compile(model, device)
         infos = self.model.inputs
-        self._columns = {info.name: info.name for info in infos} | dict(columns or {})
-        if len(self._columns) != len(infos):
-            unknown = sorted(set(self._columns) - {info.name for info in infos})
+        self.columns = {info.name: info.name for info in infos} | dict(columns or {})
+        if len(self.columns) != len(infos):
+            unknown = sorted(set(self.columns) - {info.name for info in infos})
             raise ValueError(f"columns names {unknown}; the model has the inputs {[info.name for info in infos]}")
         self._rows = _rows_of_an_inference(infos, self.model.outputs)
         self._grows = device.batch is None and all(0 in info.free_axes for info in infos)
@@ -80,7 +80,7 @@ class Predictor:
         count = max(counts.values())
         if len(set(counts.values())) > 1:
             raise ValueError(f"the columns have different numbers of rows: {counts}")
-        kept = {name: column for name, column in batch.items() if name not in self._columns.values()}
+        kept = {name: column for name, column in batch.items() if name not in self.columns.values()}
         if twice := [info.name for info in self.model.outputs if info.name in kept]:
             raise ValueError(f"columns {twice} have the names of outputs; drop or rename them")
         return kept | self._outputs(given, count)
@@ -108,7 +108,7 @@ class Predictor:
 
     def _column(self, info: TensorInfo, batch: Columns) -> NDArray[Any]:
         """The rows of an input. Raises ValueError, which names the column."""
-        name = self._columns[info.name]
+        name = self.columns[info.name]
         if name not in batch:
             raise ValueError(f"there is no column {name!r} for input {info.name!r}; there are {sorted(batch)}")
         column = np.asarray(batch[name])

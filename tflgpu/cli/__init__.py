@@ -19,6 +19,7 @@ from tflgpu.cli.commands.diff import diff_model
 from tflgpu.cli.commands.evaluate import evaluate_app
 from tflgpu.cli.commands.inspect import inspect_model
 from tflgpu.cli.commands.precompile import precompile_models
+from tflgpu.cli.commands.predict import predict_rows
 from tflgpu.cli.commands.profile import profile_model
 from tflgpu.cli.commands.run import run_model
 from tflgpu.cli.commands.show import show_model
@@ -40,6 +41,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "devices": list_devices,
     "inspect": inspect_model,
     "run": run_model,
+    "predict": predict_rows,
     "benchmark": benchmark_model,
     "profile": profile_model,
     "diff": diff_model,

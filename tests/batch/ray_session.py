@@ -1,0 +1,99 @@
+"""What the tests ask of Ray, with one start: ``python -m tests.batch.ray_session FOLDER`` prints facts as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+
+from tests.batch.models import columns, exponentials
+from tflgpu.batch import Predictor, on_ray
+from tflgpu.batch.arrow_columns import arrow_column
+from tflgpu.batch.on_ray import Worker, cluster, predict_on_ray
+from tflgpu.batch.prediction import Prediction, open_rows, predict
+from tflgpu.options import Options
+
+ROWS, FATAL = 400, 250
+
+FOLDER = Path(sys.argv[1])
+
+
+class Mortal(Worker):
+    """Is killed once, in the midst of its rows, and leaves a file that says how it started."""
+
+    def __init__(self, *arguments: object, folder: Path = FOLDER) -> None:
+        super().__init__(*arguments)
+        self._folder = folder
+        (folder / f"{os.getpid()}.start").write_text(json.dumps(list(self._predictor._predictor.model.seconds)))
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        obituary = self._folder / "killed"
+        if FATAL in table["id"].to_pylist() and not obituary.exists():
+            obituary.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(table)
+
+
+def write_input(folder: Path) -> None:
+    """Rows in three files, with a column that is no input and in which values are missing."""
+    given = columns(ROWS) | {"id": np.arange(ROWS)}
+    table = pa.table({name: arrow_column(column) for name, column in given.items()})
+    table = table.append_column("name", pa.array([None if n % 3 else f"row {n}" for n in range(ROWS)]))
+    folder.mkdir()
+    for start, end in ((0, 90), (90, 260), (260, ROWS)):
+        pq.write_table(table.slice(start, end - start), folder / f"{start:03}.parquet")
+
+
+def main() -> None:
+    inputs = FOLDER / "inputs"
+    write_input(inputs)
+    model = exponentials()
+    prediction = Prediction(model, Options(batch=16, precision="fp32"), {}, None)
+    rows = open_rows([inputs], model, (), None, None)
+    for _ in predict(rows, prediction, FOLDER / "here"):
+        pass
+    on_ray.Worker = Mortal  # type: ignore[misc]
+    try:
+        with cluster(None, False):
+            predict_on_ray(rows, prediction, 2, FOLDER / "ray")
+            dataset = ray.data.read_parquet(str(inputs), override_num_blocks=5).map_batches(
+                Predictor,
+                fn_constructor_args=(model, prediction.options),
+                fn_constructor_kwargs={"devices": [0, 0]},
+                batch_size=37,
+                concurrency=2,
+                num_cpus=0,
+            )
+            public = pa.concat_tables(dataset.iter_batches(batch_size=None, batch_format="pyarrow")).sort_by("id")
+            on_ray.Worker = Worker  # type: ignore[misc]
+            predict_on_ray(rows, replace(prediction, columns={"x": "nothing"}), 1, FOLDER / "fails")
+    except ValueError as error:
+        failure = str(error)
+    here, there = (pq.read_table(FOLDER / name) for name in ("here", "ray"))
+    print(
+        json.dumps(
+            {
+                "equal": here.equals(there),
+                "rows": len(there),
+                "ids": there["id"].to_pylist() == list(range(ROWS)),
+                "killed": (FOLDER / "killed").exists(),
+                "starts": [json.loads(path.read_text()) for path in FOLDER.glob("*.start")],
+                "public": np.array_equal(
+                    np.stack(public["y"].to_pylist()), here["y"].combine_chunks().to_numpy_ndarray()
+                ),
+                "failure": failure,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

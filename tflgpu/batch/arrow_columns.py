@@ -1,0 +1,51 @@
+"""Columns of Arrow's tables <-> numpy arrays with one row along the first axis."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def arrow_column(rows: NDArray[Any]) -> pa.Array:
+    """Numbers as they are; rows with axes as tensors of a fixed shape, which readers that know none take for lists."""
+    if rows.ndim == 1:
+        return pa.array(rows)
+    shape = rows.shape[1:]
+    numbers = pa.array(np.ascontiguousarray(rows).reshape(-1))
+    lists = pa.FixedSizeListArray.from_arrays(numbers, prod(shape))
+    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(numbers.type, shape), lists)
+
+
+def numpy_column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    """Numbers, tensors of a fixed shape, and lists of equal lengths, nested or not.
+
+    Tensors of other libraries are lists to this one: their rows come flat. Raises ValueError for any other column.
+    """
+    array = column.combine_chunks()
+    if isinstance(array, pa.FixedShapeTensorArray):
+        rows: NDArray[Any] = array.to_numpy_ndarray()
+        return rows
+    try:
+        return _rows(array.storage if isinstance(array, pa.ExtensionArray) else array)
+    except ValueError as error:
+        raise ValueError(f"column {name!r} of type {column.type} is no input: {error}") from error
+
+
+def _rows(array: pa.Array) -> NDArray[Any]:
+    kind = array.type
+    if array.null_count:
+        raise ValueError(f"{array.null_count} of its values are null")
+    if pa.types.is_primitive(kind):
+        numbers: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return numbers
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise ValueError("numbers, or lists of numbers, were expected")
+    inner = _rows(array.flatten())
+    lengths = np.unique(array.value_lengths())
+    if len(lengths) > 1:
+        raise ValueError(f"its rows have from {lengths[0]} to {lengths[-1]} values")
+    return inner.reshape(len(array), *map(int, lengths), *inner.shape[1:])

@@ -1,0 +1,53 @@
+"""A predictor from table to table: what is no input passes through as Arrow has it, whatever its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tflgpu.batch.arrow_columns import arrow_column, numpy_column
+from tflgpu.batch.own_device import Request
+from tflgpu.batch.predictor import Predictor
+from tflgpu.options import Options
+
+# Rows that are read and handed to a model together, if nothing says how many.
+ROWS = 32
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a worker makes its predictor of; see :class:`tflgpu.batch.Predictor`.
+
+    model: the bytes, so that all workers have the same model, also those that start later and on other machines.
+    """
+
+    model: bytes = field(repr=False)
+    options: Options
+    columns: Mapping[str, str]
+    devices: Sequence[Request] | None
+
+    @property
+    def rows(self) -> int:
+        """In one table, so that a model with free rows is planned once."""
+        return self.options.batch or ROWS
+
+
+class TablePredictor:
+    """As :class:`tflgpu.batch.Predictor`, for ``map_batches`` with ``batch_format="pyarrow"``."""
+
+    def __init__(self, prediction: Prediction) -> None:
+        self._predictor = Predictor(
+            prediction.model, prediction.options, columns=prediction.columns, devices=prediction.devices
+        )
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Raises ValueError for columns that are missing or do not fit."""
+        inputs = [name for name in self._predictor.columns.values() if name in table.column_names]
+        kept = table.drop_columns(inputs)
+        if twice := [info.name for info in self._predictor.model.outputs if info.name in kept.column_names]:
+            raise ValueError(f"columns {twice} have the names of outputs; drop or rename them")
+        for name, rows in self._predictor({name: numpy_column(name, table[name]) for name in inputs}).items():
+            kept = kept.append_column(name, arrow_column(rows))
+        return kept

@@ -1,0 +1,99 @@
+"""``tflgpu predict``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflgpu
+from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
+from tflgpu.cli.console import console, messages, print_json
+from tflgpu.cli.terminal.progress import progress
+from tflgpu.report.report import counted
+
+
+@with_compile_options
+def predict_rows(
+    model: ModelPath,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Folders or files: images, or .npy or .parquet files with many rows.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Where to write the results, as Parquet; a new folder.", show_default=False
+        ),
+    ],
+    options: tflgpu.Options,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; more than one need Ray.")] = 1,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A cluster of Ray, such as ray://host:10001.", show_default="this machine"),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="What the workers of a machine share, by commas, each as --device names it.",
+            show_default="Ray's GPUs, else --device for all",
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column", metavar="INPUT=NAME", help="The column of an input in Parquet.", show_default="its name"
+        ),
+    ] = None,
+    mean: Mean = None,
+    std: Std = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model on every row of images, arrays or Parquet, and write the results as Parquet.
+
+    Rows come out in the order in which they went in. With several workers Ray Data shares them out, and starts a worker
+    again that was killed; no row is lost or comes twice.
+    """
+    with _extra_named():
+        from tflgpu.batch.prediction import Prediction, open_rows, predict
+    data = model.read_bytes()
+    named = dict(_pair(each) for each in columns or ())
+    prediction = Prediction(data, options, named, devices.split(",") if devices else None)
+    rows = open_rows(inputs, data, tflgpu.inspect(data, options).model.inputs, mean, std)
+    begin = time.perf_counter()
+    with _extra_named(), progress("predicting", rows.batches(prediction.rows)) as step:
+        for _ in predict(rows, prediction, out, workers, address, messages.is_interactive):
+            step()
+    seconds = time.perf_counter() - begin
+    if as_json:
+        print_json({"rows": rows.count, "seconds": seconds, "rows_per_second": rows.count / seconds, "folder": out})
+        return
+    console.print(f"{counted(rows.count, 'row')} in {seconds:.1f} s, {rows.count / seconds:.0f} rows/s", markup=False)
+    console.print(f"wrote {out}", markup=False)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, column = text.rpartition("=")
+    if not equals:
+        raise ValueError(f"--column is {text!r}; INPUT=NAME was expected")
+    return name, column
+
+
+@contextmanager
+def _extra_named() -> Iterator[None]:
+    """Say which extra has a library that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyarrow", "ray"):
+            raise
+        raise ValueError(f"`tflgpu predict` needs {error.name}: pip install 'tflgpu[ray]'") from error
