@@ -17,7 +17,7 @@ import ray
 from tests.batch.models import columns, exponentials
 from tflgpu.batch import Predictor, on_ray
 from tflgpu.batch.arrow_columns import arrow_column
-from tflgpu.batch.on_ray import Worker, cluster, predict_on_ray
+from tflgpu.batch.on_ray import Worker, cluster, predict_inside
 from tflgpu.batch.prediction import Prediction, open_rows, predict
 from tflgpu.options import Options
 
@@ -62,8 +62,8 @@ def main() -> None:
         pass
     on_ray.Worker = Mortal  # type: ignore[misc]
     try:
-        with cluster(None, False):
-            predict_on_ray(rows, prediction, 2, FOLDER / "ray")
+        with cluster(None):
+            predict_inside(rows, prediction, FOLDER / "ray", 2)
             dataset = ray.data.read_parquet(str(inputs), override_num_blocks=5).map_batches(
                 Predictor,
                 fn_constructor_args=(model, prediction.options),
@@ -74,7 +74,7 @@ def main() -> None:
             )
             public = pa.concat_tables(dataset.iter_batches(batch_size=None, batch_format="pyarrow")).sort_by("id")
             on_ray.Worker = Worker  # type: ignore[misc]
-            predict_on_ray(rows, replace(prediction, columns={"x": "nothing"}), 1, FOLDER / "fails")
+            predict_inside(rows, replace(prediction, columns={"x": "nothing"}), FOLDER / "fails", 1)
     except ValueError as error:
         failure = str(error)
     here, there = (pq.read_table(FOLDER / name) for name in ("here", "ray"))

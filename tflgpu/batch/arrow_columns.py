@@ -26,13 +26,15 @@ def numpy_column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     Tensors of other libraries are lists to this one: their rows come flat. Raises ValueError for any other column.
     """
     array = column.combine_chunks()
-    if isinstance(array, pa.FixedShapeTensorArray):
-        rows: NDArray[Any] = array.to_numpy_ndarray()
-        return rows
     try:
-        return _rows(array.storage if isinstance(array, pa.ExtensionArray) else array)
+        rows = _rows(array.storage if isinstance(array, pa.ExtensionArray) else array)
     except ValueError as error:
         raise ValueError(f"column {name!r} of type {column.type} is no input: {error}") from error
+    if not isinstance(array, pa.FixedShapeTensorArray):
+        return rows
+    stored = rows.reshape(len(rows), *array.type.shape)
+    axes = array.type.permutation
+    return stored if axes is None else stored.transpose(0, *(axis + 1 for axis in axes))
 
 
 def _rows(array: pa.Array) -> NDArray[Any]:

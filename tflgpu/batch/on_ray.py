@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -16,42 +16,64 @@ from typing import Any
 import pyarrow as pa
 import ray
 import ray.data
+import ray.util.client
 from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayTaskError
 
-from tflgpu.batch.row_files import ListedRows, ParquetRows
+from tflgpu.batch.row_files import ListedRows, ParquetRows, written_rows
 from tflgpu.batch.table_predictor import Prediction, TablePredictor
 
-# Ray's own limit is none, and a model that kills its process would begin again for ever.
-LIMITS = {"max_restarts": 100, "max_task_retries": 5}
+# Seconds between two looks at what is written.
+LOOK = 0.5
 
 # Blocks of a listing. Each costs Ray milliseconds; fewer than workers would leave some without work.
 BLOCKS = 1000
 
 
-@contextmanager
-def cluster(address: str | None, show_progress: bool) -> Iterator[None]:
-    """Ray while this is open: the cluster at an address, or one of this machine alone, which ends with it.
+def predict_on_ray(
+    rows: ParquetRows | ListedRows, prediction: Prediction, folder: Path, workers: int, address: str | None = None
+) -> Iterator[None]:
+    """Write the results of all rows to files in ``folder``; yields as often as another batch of rows is there.
 
-    Raises ConnectionError if there is no cluster, and errors of workers as they raised them.
+    address: of a cluster, whose machines have the folder and the files under the same paths; by default one of this
+    machine alone is started, and ended. Raises ConnectionError if there is none, and errors of workers as they raised
+    them.
     """
+    arguments = rows, prediction, folder, workers
+    with ThreadPoolExecutor(1) as thread, cluster(address):
+        if ray.util.client.ray.is_connected():  # type: ignore[no-untyped-call]
+            # Ray Data does not work from outside of a cluster.
+            running = thread.submit(ray.get, ray.remote(num_cpus=0)(predict_inside).remote(*arguments))
+        else:
+            running = thread.submit(predict_inside, *arguments)
+        seen = 0
+        while not wait([running], LOOK).done:
+            batches = written_rows(folder) // prediction.rows
+            yield from [None] * (batches - seen)
+            seen = max(seen, batches)
+        running.result()
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """Ray while this is open."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # or each run would warn of Ray Data's own actors
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
-    ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    try:
-        context = DataContext.get_current()
-        context.enable_progress_bars = show_progress
-        context.raise_original_map_exception = True
-        # The newer reader of Parquet fails where two of its threads try at once to import what is not installed.
-        context.use_datasource_v2 = False
-        context.execution_options.preserve_order = True  # of files, by their names, and of rows in them
-        with redirect_stdout(sys.stderr):  # Ray tells there of workers that were killed
+    with redirect_stdout(sys.stderr):  # Ray tells there of workers that were killed
+        try:
+            ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+        except ConnectionError as error:
+            raise ConnectionError(f"--address {address}: no cluster of Ray answers: {error}") from error
+        try:
             yield
-    except RayTaskError as error:
-        raise (error.cause.error if isinstance(error.cause, Failure) else error.cause) from error
-    finally:
-        ray.shutdown()
+        except RayTaskError as error:
+            cause = error.cause
+            while isinstance(cause, RayTaskError):
+                cause = cause.cause
+            raise (cause.error if isinstance(cause, Failure) else cause) from error
+        finally:
+            ray.shutdown()
 
 
 class Failure(Exception):
@@ -63,13 +85,13 @@ class Failure(Exception):
 
 
 class Worker:
-    """A table predictor in an actor of Ray, which takes the model from the object store."""
+    """A table predictor in an actor of Ray."""
 
-    def __init__(self, model: ray.ObjectRef[bytes], prediction: Prediction) -> None:
+    def __init__(self, prediction: Prediction) -> None:
         """If it fails, the first batch tells why: of actors that cannot start, Ray keeps only a text."""
         self._predictor: TablePredictor | None = None
         try:
-            self._predictor = TablePredictor(replace(prediction, model=ray.get(model)))
+            self._predictor = TablePredictor(prediction)
         except Exception as error:
             self._failure = Failure(error)
 
@@ -86,18 +108,24 @@ def _carrying_errors(step: Callable[[pa.Table], pa.Table], table: pa.Table) -> p
         raise Failure(error) from error
 
 
-def predict_on_ray(rows: ParquetRows | ListedRows, prediction: Prediction, workers: int, folder: Path) -> None:
-    """Write the results of all rows to files in ``folder``, which all workers must have under the same path."""
+def predict_inside(rows: ParquetRows | ListedRows, prediction: Prediction, folder: Path, workers: int) -> None:
+    """In a process that is part of the cluster."""
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.raise_original_map_exception = True
+    # The newer reader of Parquet fails where two of its threads try at once to import what is not installed.
+    context.use_datasource_v2 = False
+    context.execution_options.preserve_order = True  # of files, by their names, and of rows in them
     gpus = ray.cluster_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
     results = _dataset(rows, prediction.rows).map_batches(
         Worker,
-        fn_constructor_args=(ray.put(prediction.model), replace(prediction, model=b"")),
+        fn_constructor_args=(prediction,),
         batch_format="pyarrow",
         batch_size=prediction.rows,
         compute=ActorPoolStrategy(size=workers),
         num_cpus=0,  # the device computes; with a processor for each, a small machine had none to read rows
         num_gpus=1 / ceil(workers / gpus) if gpus else 0,
-        ray_remote_args_fn=lambda: LIMITS,
     )
     results.write_parquet(str(folder))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tflgpu.batch.result_folder import result_folder
-from tflgpu.batch.row_files import ListedRows, ParquetRows, open_rows, row_groups
+from tflgpu.batch.row_files import ListedRows, ParquetRows, open_rows, written_rows
 from tflgpu.batch.table_predictor import Prediction
 from tflgpu.errors import InternalError
 
@@ -19,25 +19,25 @@ def predict(
     out: Path,
     workers: int = 1,
     address: str | None = None,
-    show_progress: bool = False,
 ) -> Iterator[None]:
     """Write the result of every row to Parquet in the new folder ``out``, in the order of ``rows``.
 
     One worker is this process, unless an address is given: that of a cluster of Ray, whose machines have the files and
-    the folder under the same paths. Yields after each batch, and lets Ray show its own progress.
+    the folder under the same paths. Yields about as often as a batch is written.
 
     Raises OSError, ValueError, and what :func:`tflgpu.compile` raises; ModuleNotFoundError without Ray.
     """
+    if rows.count == 0:
+        raise ValueError("the inputs have no rows")
     with result_folder(out) as folder:
         if workers == 1 and address is None:
             from tflgpu.batch.in_process import predict_here
 
             yield from predict_here(rows, prediction, folder)
         else:
-            from tflgpu.batch.on_ray import cluster, predict_on_ray
+            from tflgpu.batch.on_ray import predict_on_ray
 
-            with cluster(address, show_progress):
-                predict_on_ray(rows, prediction, workers, folder)
-        written = sum(sum(row_groups(path)) for path in folder.glob("*.parquet"))
+            yield from predict_on_ray(rows, prediction, folder, workers, address)
+        written = written_rows(folder)
         if written != rows.count:
             raise InternalError("writing results", f"{written} rows were written of {rows.count}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -32,7 +33,7 @@ class ParquetRows:
 
     @cached_property
     def _groups(self) -> list[int]:
-        return [count for path in self.paths for count in row_groups(path)]
+        return [count for path in self.paths for count in _row_groups(path)]
 
     @property
     def count(self) -> int:
@@ -132,7 +133,16 @@ def _kind(file: Path) -> str:
     return "an image's suffix" if suffix in IMAGES else suffix
 
 
-def row_groups(path: str | Path) -> list[int]:
+def written_rows(folder: Path) -> int:
+    """The rows of Parquet in a folder, without those of files that are not finished."""
+    count = 0
+    for path in folder.glob(f"*{TABLES}"):
+        with suppress(pa.ArrowInvalid, OSError):
+            count += sum(_row_groups(path))
+    return count
+
+
+def _row_groups(path: str | Path) -> list[int]:
     """The number of rows in each."""
     metadata = pq.read_metadata(path)
     return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
@@ -143,6 +153,8 @@ def _rows_of(path: Path, info: TensorInfo) -> NDArray[Any]:
     row = info.shape[1:]
     with naming([path]):
         array = np.lib.format.open_memmap(path, mode="r")
+        if array.dtype != info.dtype and not (array.dtype.kind == "f" and info.dtype == "float32"):
+            raise ValueError(f"its element type is {array.dtype}; {info.dtype} was expected")
         if array.shape == row:
             return array[None]
         if array.shape[1:] != row:

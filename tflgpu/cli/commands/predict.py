@@ -12,7 +12,7 @@ import typer
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
-from tflgpu.cli.console import console, messages, print_json
+from tflgpu.cli.console import console, print_json
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import counted
 
@@ -71,7 +71,7 @@ def predict_rows(
     rows = open_rows(inputs, data, tflgpu.inspect(data, options).model.inputs, mean, std)
     begin = time.perf_counter()
     with _extra_named(), progress("predicting", rows.batches(prediction.rows)) as step:
-        for _ in predict(rows, prediction, out, workers, address, messages.is_interactive):
+        for _ in predict(rows, prediction, out, workers, address):
             step()
     seconds = time.perf_counter() - begin
     if as_json:
