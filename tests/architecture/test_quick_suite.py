@@ -47,10 +47,10 @@ def literals(*paths: Path) -> set[str]:
 
 
 def test_every_test_has_a_case(quick: set[str], everything: set[str]) -> None:
-    """Those of executors, verbs and faults among them. Tests of real models and of pages may be full."""
+    """Those of executors, verbs and faults among them. Tests of real models, of pages and of Ray may be full."""
     assert quick < everything
     left_out = functions(everything) - functions(quick)
-    may_be_full = ("tests/acceptance/", "tests/docs/", "tests/examples/")
+    may_be_full = ("tests/acceptance/", "tests/batch/test_ray.py", "tests/docs/", "tests/examples/")
     assert {function for function in left_out if not function.startswith(may_be_full)} == set()
 
 
@@ -73,4 +73,5 @@ def test_every_template_runs(quick: set[str]) -> None:
 
 def test_every_verb_runs() -> None:
     """Each is an argument in some test of the command line."""
-    assert VERBS.keys() - literals(*(ROOT / "tests" / "cli").glob("test_*.py")) == set()
+    modules = (path for folder in ("batch", "cli") for path in (ROOT / "tests" / folder).rglob("test_*.py"))
+    assert VERBS.keys() - literals(*modules) == set()
