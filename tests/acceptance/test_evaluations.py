@@ -30,7 +30,7 @@ pytestmark = pytest.mark.full("real models on up to a hundred images; tests/eval
 PROGRAM = """
 import os, signal, sys
 from tflgpu.cli import app
-from tflgpu.evaluate.task import Worker
+from tflgpu.evaluate.worker import Worker
 
 last, call, files = int(sys.argv.pop(1)), Worker.__call__, []
 

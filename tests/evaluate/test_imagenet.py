@@ -64,5 +64,9 @@ def test_files_have_to_fit_each_other(doubling: Path, pictures: tuple[Path, Path
             labelled_images(images, labels, lines, tmp_path / "deny.txt")
     arguments = ("--ground-truth-images-path", images, "--ground-truth-labels", labels)
     assert "no labels packed into it" in fail("evaluate", "imagenet", doubling, *arguments)
-    message = fail("evaluate", "imagenet", doubling, *arguments, "--model-output-labels", labels)
+    arguments = (*arguments, "--model-output-labels", labels)
+    (tmp_path / "deny.txt").write_text("\n".join(map(str, range(1, 11))))
+    message = fail("evaluate", "imagenet", doubling, *arguments, "--denylist-file-path", tmp_path / "deny.txt")
+    assert "no file is left to evaluate" in message
+    message = fail("evaluate", "imagenet", doubling, *arguments)
     assert "there are 10 labels, but output 'y' has 4 elements" in message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import tflgpu
 from tests.cli.command import as_json, fail, invoke, succeed
 from tflgpu.evaluate.folder_diff import Difference
 from tflgpu.evaluate.state_file import StateFile
-from tflgpu.evaluate.task import Row, Worker
+from tflgpu.evaluate.task import Row
+from tflgpu.evaluate.worker import Worker
 
 
 @pytest.fixture
@@ -135,5 +137,7 @@ def test_rows_are_plain_and_depend_on_their_file_alone(doubling: Path, vectors: 
     assert json.loads(json.dumps(rows)) == rows
     for first, second in zip(rows[:5], rows[5:][::-1], strict=True):
         assert (first["file"], first["errors"]) == (second["file"], second["errors"])
-    assert json.loads(json.dumps(worker.identity)) == worker.identity
+    assert json.loads(json.dumps(worker.engines.identity)) == worker.engines.identity
+    for sent in (worker.task, worker.engines):
+        assert pickle.loads(pickle.dumps(sent)) == sent
     worker.model.close()

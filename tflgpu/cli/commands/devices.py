@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from rich.filesize import decimal
@@ -32,7 +31,7 @@ def list_devices(as_json: AsJson = False) -> None:
 
 def device_facts(device: Device) -> dict[str, Any]:
     """The fields of a device that are data."""
-    return {f.name: getattr(device, f.name) for f in fields(device) if f.name != "handle"}
+    return device.as_dict()
 
 
 def _opencl_version(text: str) -> str:

@@ -230,9 +230,9 @@ def evaluate_diff(
         threads=threads or os.cpu_count(),
     )
     with evaluated(task, input_files(inputs)[: num_images or None], state) as found:
-        infos = found.model.outputs
+        infos = found.engines.outputs
         outputs = [OutputDiff.of(*each) for each in zip(infos, deviations(found.rows, infos), strict=True)]
-        allowed = BOUNDS[found.model.precision] if bound is None else bound
+        allowed = BOUNDS[found.engines.precision] if bound is None else bound
         if as_json:
             print_json(common_facts(model, found) | {"bound": allowed, "outputs": [asdict(o) for o in outputs]})
         else:

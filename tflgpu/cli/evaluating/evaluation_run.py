@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tflgpu.api import CompiledModel
 from tflgpu.artifact.cache import content_hash, default_directory
 from tflgpu.artifact.cache.directory import make_private
 from tflgpu.cli.console import note
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.errors import CacheWarning
-from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.evaluate.state_file import StateFile
-from tflgpu.evaluate.task import Row, Task, Worker, key_of
+from tflgpu.evaluate.task import Row, Task, key_of
+from tflgpu.evaluate.worker import Engines, Workplace, in_this_process
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,7 @@ class Evaluated:
     """A row for each file, in the files' order, and with what they were computed."""
 
     rows: list[Row]
-    model: CompiledModel
-    reference: LiteRT | None
+    engines: Engines
 
 
 @contextmanager
@@ -34,34 +32,41 @@ def evaluated(task: Task, files: Sequence[Path], state: Path | None) -> Iterator
     """Every file through the model. The state file is removed if nothing is raised while this is open.
 
     state: None for a file in the cache's directory, which belongs to this evaluation by its name; without that
-    directory an interrupt loses what was done. Raises OSError and ValueError as :class:`Worker` and :class:`StateFile`.
+    directory an interrupt loses what was done. Raises OSError and ValueError as
+    :class:`tflgpu.evaluate.worker.Worker` and :class:`StateFile`, and ValueError without a file.
     """
-    with progress(f"starting {task.model.name}"):
-        worker = Worker(task)
-    with worker.model:
-        kept = _state_file(state, worker.identity)
-        yield Evaluated(_rows(worker, files, kept), worker.model, worker.reference)
+    if not files:
+        raise ValueError("no file is left to evaluate")
+    with ExitStack() as stack:
+        with progress(f"starting {task.model.name}"):
+            workplace = stack.enter_context(in_this_process(task))
+        kept = _state_file(state, workplace.engines.identity)
+        rows = _rows(task, workplace, files, kept)
+    yield Evaluated(rows, workplace.engines)
     if kept is not None:
         kept.remove()
 
 
-def _rows(worker: Worker, files: Sequence[Path], state: StateFile | None) -> list[Row]:
-    rows: list[Row] = []
-    with progress(f"evaluating {worker.task.model.name}", len(files)) as step:
+def _rows(task: Task, workplace: Workplace, files: Sequence[Path], state: StateFile | None) -> list[Row]:
+    keys = [key_of(file) for file in files]
+    rows = dict(state.rows) if state else {}
+    missing = [file for file, key in zip(files, keys, strict=True) if key not in rows]
+    done = len(files) - len(missing)
+    with progress(f"evaluating {task.model.name}", len(files)) as step:
+        for _ in range(done):
+            step()
         try:
-            for file in files:
-                row = state.rows.get(key_of(file)) if state else None
-                if row is None:
-                    row = worker(file)
-                    if state is not None:
-                        state.append(row)
-                rows.append(row)
+            for row in workplace.rows(missing):
+                rows[row["file"]] = row
+                if state is not None:
+                    state.append(row)
+                done += 1
                 step()
         except KeyboardInterrupt:
             advice = f"; the same command goes on from there ({state.path})" if state else ""
-            note(f"stopped after {len(rows)} of {len(files)} files{advice}")
+            note(f"stopped after {done} of {len(files)} files{advice}")
             raise
-    return rows
+    return [rows[key] for key in keys]
 
 
 def _state_file(path: Path | None, identity: Mapping[str, Any]) -> StateFile | None:

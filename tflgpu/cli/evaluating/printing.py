@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from tflgpu.cli.commands.devices import device_facts
+from rich.markup import escape
+
 from tflgpu.cli.console import console, table
 from tflgpu.cli.evaluating.evaluation_run import Evaluated
 from tflgpu.cli.timing import Latency
 from tflgpu.evaluate.task import DEVICE, LITERT
 
-# Of the JSON, as docs/tools/evaluate.md describes it.
+# Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
 
 # The percentiles that are printed; the JSON has more.
 COLUMNS = ("median", "p90", "p95", "p99", "max")
-
-T = TypeVar("T")
 
 
 def latencies(found: Evaluated) -> dict[str, Latency]:
@@ -30,13 +29,13 @@ def latencies(found: Evaluated) -> dict[str, Latency]:
 
 def common_facts(model: Path, found: Evaluated) -> dict[str, Any]:
     """What the JSON of every evaluation begins with."""
-    engines, reference = latencies(found), found.reference
+    engines = latencies(found)
     return {
         "format": FORMAT,
         "model": model,
-        "device": device_facts(found.model.device),
-        "precision": found.model.precision,
-        "litert": {"version": reference.version, "threads": reference.threads} if reference else None,
+        "device": found.engines.device,
+        "precision": found.engines.precision,
+        "litert": found.engines.litert,
         "files": len(found.rows),
         "preprocessing_seconds": asdict(_preprocessing(found)),
         "device_seconds": asdict(engines[DEVICE]),
@@ -55,9 +54,9 @@ def print_latencies(found: Evaluated, names: Mapping[str, str]) -> None:
 
 
 def print_percentiles(found: Evaluated) -> None:
-    titles = {DEVICE: f"{found.model.device.name}, {found.model.precision}"}
-    if found.reference is not None:
-        titles[LITERT] = f"{found.reference.name}, threads: {found.reference.threads}"
+    titles = {DEVICE: f"{escape(found.engines.device['name'])}, {found.engines.precision}"}
+    if litert := found.engines.litert:
+        titles[LITERT] = f"LiteRT {litert['version']} CPU, threads: {litert['threads']}"
     engines = latencies(found)
     listing = table("latency, ms", *COLUMNS, right=COLUMNS)
     for engine, title in titles.items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import pyopencl as cl
 
@@ -65,6 +65,10 @@ class Device:
     def identity(self) -> DeviceIdentity:
         """By what the cache tells binaries for this device from others."""
         return DeviceIdentity(self.platform, self.name, self.driver)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields that are plain data."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "handle"}
 
     def target(self, options: Options) -> Target:
         """What planning needs to know, under the caller's choices."""
