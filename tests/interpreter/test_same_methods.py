@@ -15,7 +15,7 @@ import tflgpu
 import tflgpu.interpreter
 
 # Private to LiteRT, but known to those who print models.
-PRIVATE = ("_get_op_details", "_get_ops_details", "_get_tensor_details")
+PRIVATE = ("_get_full_signature_list", "_get_op_details", "_get_ops_details", "_get_tensor_details")
 
 CLASSES = ("Delegate", "Interpreter", "InterpreterWithCustomOps", "SignatureRunner")
 

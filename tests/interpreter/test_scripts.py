@@ -6,6 +6,8 @@ import re
 import runpy
 import sys
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -62,7 +64,9 @@ def printed(
     capsys: pytest.CaptureFixture[str],
 ) -> str:
     """What a script prints when it finds ``library`` in place of TensorFlow Lite's runtime."""
-    monkeypatch.setitem(sys.modules, "tflite_runtime", ModuleType("tflite_runtime"))
+    runtime = module_from_spec(ModuleSpec("tflite_runtime", None, is_package=True))
+    monkeypatch.setattr(runtime, "interpreter", library, raising=False)
+    monkeypatch.setitem(sys.modules, "tflite_runtime", runtime)
     monkeypatch.setitem(sys.modules, "tflite_runtime.interpreter", library)
     monkeypatch.setattr(sys, "argv", [script, *arguments.split()])
     capsys.readouterr()

@@ -48,6 +48,7 @@ def test_every_tensor_is_described_as_litert_does(shared: Path) -> None:
         assert same(ours.get_input_details(), theirs.get_input_details()), path.name
         assert same(ours.get_output_details(), theirs.get_output_details()), path.name
         assert ours.get_signature_list() == theirs.get_signature_list(), path.name
+        assert ours._get_full_signature_list() == theirs._get_full_signature_list(), path.name
         own = ours.get_tensor_details()
         for mine, other in zip(own, theirs.get_tensor_details()[: len(own)], strict=True):
             assert same(mine, other), f"{path.name}, tensor {mine['index']}"

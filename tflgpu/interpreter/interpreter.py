@@ -181,6 +181,10 @@ class Interpreter:
             raise ValueError("Invalid node index")
         return operator_details(main.operators[op_index], main.tensors)
 
+    def _get_full_signature_list(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Tensor indices by names of inputs and outputs, by signature."""
+        return {s.key: {"inputs": dict(s.inputs), "outputs": dict(s.outputs)} for s in self._model.signatures}
+
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> Details:
         """LiteRT's description of a tensor. Raises ValueError for an unknown one."""
         return self._model.tensors(subgraph_index).details(tensor_index)

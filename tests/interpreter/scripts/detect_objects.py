@@ -2,11 +2,17 @@
 
 import argparse
 import collections
+import importlib.util
 import re
 
 import numpy as np
 from PIL import Image
-from tflite_runtime.interpreter import Interpreter
+
+# If tflite_runtime is installed, import the interpreter from there, else from TensorFlow.
+if importlib.util.find_spec("tflite_runtime"):
+    from tflite_runtime.interpreter import Interpreter
+else:
+    from tensorflow.lite.python.interpreter import Interpreter
 
 Object = collections.namedtuple("Object", ["id", "score", "bbox"])
 

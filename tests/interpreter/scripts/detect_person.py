@@ -3,8 +3,8 @@
 import sys
 
 import numpy as np
-import tflite_runtime.interpreter as tflite
 from PIL import Image
+from tflite_runtime import interpreter as tflite
 
 PERSON = "person"
 
