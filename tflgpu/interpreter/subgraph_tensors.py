@@ -104,13 +104,12 @@ class SubgraphTensors:
         """Run the subgraph. Raises RuntimeError before :meth:`allocate`, and if the run fails; DeviceError is one."""
         if self._compiled is None or not self._is_ready:
             raise RuntimeError("Invoke called on model that is not ready.")
-        inputs = {name: self._values[tensor.index] for name, tensor in self._entry.inputs}
+        given = {tensor.index: self._values[tensor.index] for _, tensor in self._entry.inputs}
         try:
-            results = self._compiled.run(inputs)
+            results = self._compiled.run({name: given[tensor.index] for name, tensor in self._entry.inputs})
         except ValueError as error:
             raise RuntimeError(f"the model cannot run on these inputs: {error}") from error
-        given = {tensor.index: self._values[tensor.index] for _, tensor in self._entry.inputs}
-        self._values = given | {tensor.index: results[name] for name, tensor in self._entry.outputs}
+        self._values = {tensor.index: results[name] for name, tensor in self._entry.outputs} | given
 
     def set(self, number: int, value: ArrayLike) -> None:
         """Copy a value into a tensor; only in an input it lasts longer than the next run.
@@ -119,33 +118,19 @@ class SubgraphTensors:
         :meth:`allocate`, and for constants and variables.
         """
         tensor = self.tensor(number)
-        where = f"for input {tensor.index}"
         if not self._is_ready:
             raise ValueError("Cannot set tensor: Tensor is unallocated. Try calling allocate_tensors() first")
         if tensor.data is not None or tensor.is_variable:
             kind = "variable" if tensor.is_variable else "constant"
             raise ValueError(f"Cannot set tensor: {number}, name: {tensor.name}, is a {kind} of the model")
-        array, details = np.asarray(value), self.details(number)
-        expected, shape = np.dtype(details["dtype"]), tuple(details["shape"].tolist())
-        if array.dtype.newbyteorder("=") != expected:
-            raise ValueError(
-                f"Cannot set tensor: Got value of type {array.dtype.name.upper()} but expected type "
-                f"{expected.name.upper()} {where}, name: {tensor.name}"
-            )
-        if array.ndim != len(shape):
-            raise ValueError(
-                f"Cannot set tensor: Dimension mismatch. Got {array.ndim} but expected {len(shape)} {where}."
-            )
-        for axis, (got, wanted) in enumerate(zip(array.shape, shape, strict=True)):
-            if got != wanted:
-                raise ValueError(
-                    f"Cannot set tensor: Dimension mismatch. Got {got} but expected {wanted} for dimension {axis} of "
-                    f"input {number}."
-                )
+        array, target = np.asarray(value), self._values.get(tensor.index)
+        if target is None:
+            target = np.empty(tensor.shape, _dtype(tensor))
+        _check_fits(array, target, tensor)
         if tensor.index in self._input_shapes:
-            self._values[tensor.index][...] = array  # the same memory in every run, which the device may have pinned
+            target[...] = array  # the same memory in every run, which the device may have pinned
         else:
-            self._values[tensor.index] = array.astype(expected)
+            self._values[tensor.index] = array.astype(target.dtype)
 
     def value(self, number: int) -> Array:
         """The array of an input, an output, a constant or a preserved tensor, not a copy. Raises ValueError for others.
@@ -161,10 +146,9 @@ class SubgraphTensors:
         if self._compiled is None or is_stale:
             raise ValueError("Tensor data is null. Run allocate_tensors() first")
         if tensor.index not in self._values:
-            raise ValueError(
-                f"Tensor data is null. {tensor.name!r} is an intermediate tensor, which only an Interpreter with "
-                "experimental_preserve_all_tensors=True keeps"
-            )
+            kept = "an Interpreter with experimental_preserve_all_tensors=True keeps those that operators compute"
+            what = "a variable, which only the model reads" if tensor.is_variable else f"an intermediate tensor; {kept}"
+            raise ValueError(f"Tensor data is null. {tensor.name!r} is {what}")
         return self._values[tensor.index]
 
     def reset_variables(self) -> None:
@@ -182,6 +166,27 @@ def _check_strict(tensor: FileTensor, shape: Shape) -> None:
             raise RuntimeError(
                 f"Attempting to resize dimension {axis} of tensor {tensor.index} with value {fixed} to {size}. "
                 "ResizeInputTensorStrict only allows mutating unknown dimensions identified by -1."
+            )
+
+
+def _check_fits(array: Array, target: Array, tensor: FileTensor) -> None:
+    """Raises ValueError for an array of another element type or shape than its target, the byte order aside."""
+    if array.dtype.newbyteorder("=") != target.dtype:
+        got, expected = (a.dtype.name.upper() for a in (array, target))
+        raise ValueError(
+            f"Cannot set tensor: Got value of type {got} but expected type {expected} for input {tensor.index}, "
+            f"name: {tensor.name}"
+        )
+    if array.ndim != target.ndim:
+        raise ValueError(
+            f"Cannot set tensor: Dimension mismatch. Got {array.ndim} but expected {target.ndim} for input "
+            f"{tensor.index}."
+        )
+    for axis, (size, wanted) in enumerate(zip(array.shape, target.shape, strict=True)):
+        if size != wanted:
+            raise ValueError(
+                f"Cannot set tensor: Dimension mismatch. Got {size} but expected {wanted} for dimension {axis} of "
+                f"input {tensor.index}."
             )
 
 
