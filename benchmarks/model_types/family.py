@@ -7,7 +7,7 @@ Google's AI Edge Quantizer, which does after conversion what TensorFlow's conver
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,18 @@ def family(folder: Path, images: Sequence[np.ndarray]) -> dict[str, bytes]:
     """
     original = (folder / FLOAT32).read_bytes()
     return dict(_quantized(original, images)) | {"quantization-aware training": (folder / TRAINED).read_bytes()}
+
+
+def write_models(models: Mapping[str, bytes], folder: Path) -> None:
+    """For a machine without the quantizer."""
+    folder.mkdir(parents=True)
+    for number, (kind, model) in enumerate(models.items()):
+        (folder / f"{number} {kind}.tflite").write_bytes(model)
+
+
+def read_models(folder: Path) -> dict[str, bytes]:
+    """What :func:`write_models` wrote, in its order."""
+    return {path.stem.partition(" ")[2]: path.read_bytes() for path in sorted(folder.glob("*.tflite"))}
 
 
 def _quantized(original: bytes, images: Sequence[np.ndarray]) -> Iterator[tuple[str, bytes]]:

@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from benchmarks import zoo
-from benchmarks.model_types.family import FLOAT32, TRAINED, family
+from benchmarks.model_types.family import FLOAT32, TRAINED, family, read_models, write_models
 from benchmarks.model_types.page import NAME, PAGE, RESULTS, page
 
 KINDS = {
@@ -38,6 +38,8 @@ def test_models_are_of_every_type(tmp_path: Path) -> None:
     (tmp_path / TRAINED).write_bytes(b"another file")
     images = list(np.random.default_rng(0).uniform(-1, 1, (2, 1, 32, 32, 3)).astype(np.float32))
     models = family(tmp_path, images)
+    write_models(models, tmp_path / "all")
+    assert list(read_models(tmp_path / "all").items()) == list(models.items())
     assert models.pop(TRAINING) == b"another file"
     found = {kind: tflgpu.inspect(model) for kind, model in models.items()}
     assert {kind: report.model.kind for kind, report in found.items()} == KINDS
