@@ -24,7 +24,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-COMMAND = re.compile(r"^(\$ |tflgpu |python |pip |pytest)", re.MULTILINE)
+COMMAND = re.compile(r"^(\$ |tflgpu |python |pip |pytest|docker |examples/)", re.MULTILINE)
 
 # Times, sizes and rates, and the name of the device.
 MEASURED = re.compile(r"[\d.,]+(?= ?(s|ms|µs|us|B|kB|MB|GB|KiB|MiB|GiB|GB/s|GFLOP/s|%|x)\b)")
