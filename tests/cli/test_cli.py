@@ -93,7 +93,7 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
     assert "[2, 2]" in fail("run", MODEL, tmp_path / "wrong.npy")
     assert "2 inputs were given; the model has 1" in fail("run", MODEL, digit, digit)
     assert "has 1 labels" in fail("run", MODEL, digit, "--labels", tmp_path / "short.txt")
-    assert "--std is 0" in fail("run", MODEL, digit, "--std", 0)
+    assert "std is 0" in fail("run", MODEL, digit, "--std", 0)
     assert "no OpenCL device matches 'nosuch'" in fail("run", MODEL, digit, "--device", "nosuch")
     assert "--litert too" in fail("benchmark", MODEL, "--num-threads", 2)
     assert "2 inputs were given" in fail("diff", MODEL, digit, digit)

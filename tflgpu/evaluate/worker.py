@@ -82,6 +82,7 @@ class Worker:
             "precision": model.precision,
             "tuning": task.options.tuning,
             "tflgpu": __version__,
+            "outputs": list(self._positions),
             "LiteRT": reference.version if reference else None,
             "mean": task.mean,
             "std": task.std,

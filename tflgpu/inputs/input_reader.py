@@ -43,7 +43,7 @@ class InputReader:
         Raises ValueError for a std of 0.
         """
         if std == 0:
-            raise ValueError("--std is 0; pixel values are divided by it")
+            raise ValueError("std is 0; pixel values are divided by it")
         self._model, self._infos = model, tuple(infos)
         self._mean, self._std, self._crop, self._antialias = mean, std, crop, antialias
 
