@@ -10,6 +10,9 @@ from typing import Any
 
 from tflgpu.options import Options
 
+# What a text that is given for an option says in fields of Options. KeyError or ValueError if it does not fit.
+Translation = Callable[[str], dict[str, Any]]
+
 # Options that an Interpreter does not take: the file or a method decides them.
 DECIDED_BY_FILE_OR_METHODS = ("signature", "outputs", "batch", "input_shapes", "uint8_inputs")
 
@@ -19,9 +22,6 @@ WITHOUT_EFFECT = frozenset(
     (
         "delegate_serialize_token",
         "experimental_enable_quant",
-        "experimental_flags",
-        "inference_for_sustained_speed",
-        "inference_preference",
         "inference_priority2",
         "inference_priority3",
         "max_delegated_partitions",
@@ -30,28 +30,43 @@ WITHOUT_EFFECT = frozenset(
     )
 )
 
-
-def _precision(value: str) -> dict[str, Any]:
-    """Where a loss is allowed, the device decides whether half precision is worth it."""
-    allowed = {"0": False, "false": False, "1": True, "true": True, "-1": True}  # -1 leaves it to the delegate
-    return {"precision": "auto" if allowed[value.lower()] else "fp32"}
+GL_ONLY = 4  # of the bits in TFLite's experimental_flags
 
 
-def _priority(value: str) -> dict[str, Any]:
-    return {"precision": {"0": "auto", "1": "fp32", "2": "auto", "3": "auto"}[value]}  # 1 is MAX_PRECISION
+def _switch(field: str, off: str, on: str) -> Translation:
+    no, yes = {field: off}, {field: on}
+    values = {"0": no, "false": no, "1": yes, "true": yes, "-1": {}}  # -1 leaves it to other options
+    return lambda value: values[value.lower()]
+
+
+def _choice(field: str, *values: str) -> Translation:
+    """TFLite's enumeration, which counts from 0."""
+    return lambda value: {field: dict(enumerate(values))[int(value)]}
+
+
+def _path(value: str) -> dict[str, Any]:
+    return {"cache_dir": value}
 
 
 def _backend(value: str) -> dict[str, Any]:
     return {"": {}, "cl": {}}[value]
 
 
-# Options of TFLite's delegate and of its benchmark_model -> fields of tflgpu's. KeyError for values that do not fit.
-TRANSLATED: Mapping[str, Callable[[str], dict[str, Any]]] = {
+def _flags(value: str) -> dict[str, Any]:
+    return {0: {}}[int(value) & GL_ONLY]
+
+
+# Options of TFLite's delegate and of its benchmark_model -> fields of tflgpu's. Where a loss of precision is allowed,
+# the device decides whether half precision is worth it.
+TRANSLATED: Mapping[str, Translation] = {
     "backend": _backend,
-    "delegate_serialize_dir": lambda value: {"cache_dir": value},
-    "inference_priority1": _priority,
-    "precision_loss_allowed": _precision,
-    "serialization_dir": lambda value: {"cache_dir": value},
+    "delegate_serialize_dir": _path,
+    "experimental_flags": _flags,
+    "inference_for_sustained_speed": _switch("tuning", "none", "exhaustive"),
+    "inference_preference": _choice("tuning", "none", "exhaustive", "fast"),  # single answer, sustained, balanced
+    "inference_priority1": _choice("precision", "auto", "fp32", "auto", "auto"),  # 1 is the greatest precision
+    "precision_loss_allowed": _switch("precision", "fp32", "auto"),
+    "serialization_dir": _path,
 }
 
 OWN = frozenset(field.name for field in fields(Options)).difference(DECIDED_BY_FILE_OR_METHODS, WITHOUT_EFFECT)
@@ -101,7 +116,7 @@ def _translated(key: str, value: object) -> dict[str, Any]:
     if name in TRANSLATED:
         try:
             return TRANSLATED[name](str(value))
-        except KeyError:
+        except (KeyError, ValueError):
             raise ValueError(f"option {key!r} cannot be {value!r}") from None
     if name in WITHOUT_EFFECT:
         return {}
