@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,11 @@ MODELS = {
     "hostile": "",
 }
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
+
+WINDOWS = [
+    *product(("deeplab", "yolox", "fallback"), SIZES, ("light", "dark")),
+    ("hostile", "desk", "light"),
+]
 
 SMALLEST = 8  # pixels of a line of text
 CONTRAST = 4.5  # between a text and its ground, as WCAG 2 asks for
@@ -116,9 +122,7 @@ def visit(browser: Browser, file: Path, size: str, theme: Any = "light") -> Iter
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "size", "theme"), WINDOWS)
 def test_a_page_is_legible_and_silent(
     name: str, size: str, theme: str, browser: Browser, pages: dict[str, Path], shared: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflgpu.page.drawing.axes import Canvas, LogScale, digits, duration, linear_ticks, share, size
+from tflgpu.page.drawing.axes import Canvas, LogScale, digits, duration, linear_ticks, rate, share, size
 from tflgpu.page.drawing.chains import chains_of, transitive_reduction
 from tflgpu.page.drawing.lanes import LINE, draw_lanes
 from tflgpu.page.drawing.layered import BELOW, Box, arrange
@@ -105,6 +105,8 @@ def test_scales_have_round_ticks() -> None:
         (size(4_886_016), "4.89 MB"),
         (digits(485458.9), "485,000"),
         (digits(0.0421), "0.042"),
+        (rate(43.21, "B"), "43.2 GB/s"),
+        (rate(643_000, "FLOP"), "643 TFLOP/s"),
         (share(1, 3), "33%"),
         (share(1, 30), "3.3%"),
         (share(1, 1e6), "<0.1%"),

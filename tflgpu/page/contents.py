@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tflgpu.report.report import Report
 
@@ -40,9 +41,10 @@ class KernelFacts:
     """One launch.
 
     number: as ``OperatorReport.kernel`` counts them. group: the operator type that its time counts for.
-    seconds: None for a kernel of a branch that the run did not take. begin: seconds after the first kernel began.
+    seconds: None for a kernel of a branch that the run did not take.
     sources: numbers of the kernels whose results it reads; from_outside: whether it reads an input or a state too.
-    function: its name in the source, which equal kernels share. groups, local_size: its work-groups, and the
+    template: what it was made of. function: its name in the source, which equal kernels share; ``""`` if it was not
+    measured. groups, local_size: its work-groups, and the
     work-items of each. shape: of its result. steps: what its epilogue computes, in order.
     """
 
@@ -50,10 +52,10 @@ class KernelFacts:
     operators: tuple[OperatorFacts, ...]
     group: str
     seconds: float | None
-    begin: float
     macs: int
     bytes: int
     level: int
+    template: str
     function: str
     groups: int
     local_size: int
@@ -68,11 +70,6 @@ class KernelFacts:
     def title(self) -> str:
         """The operators that it computes."""
         return " + ".join(o.code for o in self.operators) or "layout conversion"
-
-    @property
-    def template(self) -> str:
-        """What the function was made of."""
-        return self.function.rpartition("_")[0]
 
     @property
     def gflops(self) -> float | None:
@@ -155,10 +152,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A line of the roofline: a rate in billions a second. is_measured: else it is the best kernel's."""
+    """A line of the roofline: a rate in billions a second, and what reached it."""
 
+    name: Literal["copy", "multiply-add", "matrix units", "best kernel"]
     rate: float
-    is_measured: bool
 
 
 @dataclass(frozen=True)

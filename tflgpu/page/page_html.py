@@ -18,7 +18,7 @@ from markupsafe import Markup
 from tflgpu.page.contents import Contents, KernelFacts, Piece
 from tflgpu.page.drawing import arena_drawing, roofline_drawing
 from tflgpu.page.drawing.arena_drawing import draw_arena
-from tflgpu.page.drawing.axes import digits, dimensions, duration, share, size
+from tflgpu.page.drawing.axes import digits, dimensions, duration, rate, share, size
 from tflgpu.page.drawing.graph_drawing import GraphDrawing, draw_graph, sources_of
 from tflgpu.page.drawing.lanes import LanesDrawing, draw_lanes
 from tflgpu.page.drawing.roofline_drawing import draw_roofline
@@ -127,8 +127,8 @@ def _detail(contents: Contents, kernel: KernelFacts) -> dict[str, Any]:
     facts = {
         "Time": "the run did not take this branch" if kernel.seconds is None else duration(kernel.seconds),
         "Share": f"{share(kernel.seconds or 0.0, contents.seconds)} of the time",
-        "Arithmetic": f"{digits(kernel.gflops)} GFLOP/s" if kernel.gflops else "",
-        "Bandwidth": f"{digits(kernel.gb_per_second)} GB/s" if kernel.gb_per_second else "",
+        "Arithmetic": rate(kernel.gflops, "FLOP") if kernel.gflops else "",
+        "Bandwidth": rate(kernel.gb_per_second, "B") if kernel.gb_per_second else "",
         "Intensity": f"{digits(kernel.intensity)} FLOP/byte" if kernel.intensity else "",
         "Roofline": _roofline_share(contents, kernel),
         "Bytes moved": size(kernel.bytes),
@@ -186,6 +186,7 @@ def _environment() -> jinja2.Environment:
         "digits": digits,
         "dimensions": dimensions,
         "duration": duration,
+        "rate": rate,
         "share": share,
         "size": size,
     }

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -25,20 +24,22 @@ from tflgpu.target.target import ExecutorName
 from tflgpu.version import __version__
 
 
-def make_page(model: Path, compiled: CompiledModel, inputs: Sequence[NDArray[Any]], profile: Profile, runs: int) -> str:
+def make_page(
+    name: str, data: bytes, compiled: CompiledModel, inputs: Sequence[NDArray[Any]], profile: Profile, runs: int
+) -> str:
     """The HTML of a profile.
 
-    model: the file of which ``compiled`` was made. inputs: with which it was profiled. runs: of which times are the
-    medians. Raises what :meth:`CompiledModel.run` raises, and OSError if the file cannot be read.
+    name: of the model's file. data: its bytes, of which ``compiled`` was made. inputs: with which it was profiled.
+    runs: of which times are the medians. Raises what :meth:`CompiledModel.run` raises.
     """
-    data = model.read_bytes()
     sections = gather_sections(data, compiled.options, target_of(compiled), compiled.report, profile)
     device = compiled.device
     ceilings = measure_ceilings(open_session(device))
+    on_matrix_units = device.matrix_units and compiled.precision == "fp16"
     kernels = [kernel for section in sections for piece in section.pieces for kernel in piece.kernels]
     contents = Contents(
         Setting(
-            printable(model.name),
+            printable(name),
             len(data),
             device.name,
             device.platform,
@@ -52,8 +53,11 @@ def make_page(model: Path, compiled: CompiledModel, inputs: Sequence[NDArray[Any
         compiled.report,
         sections,
         median(_seconds(compiled, inputs) for _ in range(runs)),
-        _ceiling(ceilings.bytes_per_second / 1e9, []),
-        _ceiling(ceilings.flops[compiled.precision] / 1e9, [k.gflops or 0.0 for k in kernels]),
+        Ceiling("copy", ceilings.bytes_per_second / 1e9),
+        _highest(
+            Ceiling("matrix units" if on_matrix_units else "multiply-add", ceilings.flops[compiled.precision] / 1e9),
+            Ceiling("best kernel", max((k.gflops or 0.0 for k in kernels), default=0.0)),
+        ),
     )
     return render_page(contents)
 
@@ -70,7 +74,6 @@ def _seconds(compiled: CompiledModel, inputs: Sequence[NDArray[Any]]) -> float:
     return time.perf_counter() - start
 
 
-def _ceiling(measured: float, reached: Sequence[float]) -> Ceiling:
-    """What was measured, unless a kernel is faster: compilers do not always see how to multiply at the full rate."""
-    best = max(reached, default=0.0)
-    return Ceiling(max(measured, best), measured >= best)
+def _highest(*ceilings: Ceiling) -> Ceiling:
+    """A kernel may be faster than what was measured: compilers do not always see how to multiply at the full rate."""
+    return max(ceilings, key=lambda ceiling: ceiling.rate)

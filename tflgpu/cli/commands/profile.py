@@ -47,7 +47,8 @@ def profile_model(
     each, so that a kernel which reads from a cache can have more bandwidth than memory has.
     """
     generator = np.random.default_rng(0)
-    with tflgpu.compile(model, options) as compiled:
+    data = model.read_bytes()  # once: the page is to be about what was compiled
+    with tflgpu.compile(data, options) as compiled:
         inputs = [random_input(info, generator) for info in compiled.inputs]
         if html is not None:
             compiled.run(inputs)  # what LiteRT runs for the first time is tried in a process of its own
@@ -55,7 +56,7 @@ def profile_model(
         if html is not None:
             from tflgpu.page.report_page import make_page  # with the compiler, which a warm start does not import
 
-            html.write_text(make_page(model, compiled, inputs, profile, runs), encoding="utf-8")
+            html.write_text(make_page(model.name, data, compiled, inputs, profile, runs), encoding="utf-8")
     where = f"{compiled.device.name}, {compiled.precision}"
     if trace is not None:
         trace.write_text(json.dumps(timeline(profile, model.name, where)))

@@ -94,6 +94,11 @@ def digits(number: float) -> str:
     return f"{rounded:,.{max(0, min(places, 3))}f}"
 
 
+def rate(giga: float, unit: str) -> str:
+    """Three digits of billions a second, or of more."""
+    return f"{digits(giga / 1e3)} T{unit}/s" if giga >= 999.5 else f"{digits(giga)} G{unit}/s"
+
+
 def share(part: float, whole: float) -> str:
     """A part in percent, with a digit behind the point where it is small."""
     percent = 100 * part / whole if whole else 0.0

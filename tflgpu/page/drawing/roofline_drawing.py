@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from math import atan2, degrees, sqrt
 
 from tflgpu.page.contents import Contents, KernelFacts
-from tflgpu.page.drawing.axes import Canvas, LogScale, Tick, digits
+from tflgpu.page.drawing.axes import Canvas, LogScale, Tick, rate
 
 CANVASES = {"wide": Canvas(width=880, height=470, left=64), "narrow": Canvas(width=350, height=360, left=54, right=8)}
 
 LARGEST = 13.0  # radius of the slowest kernel's mark
 SMALLEST = 3.5
+
+FEW_TERA = 5000.0  # GFLOP/s from which on the axis is in TFLOP/s
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class PointMark:
 
 @dataclass(frozen=True)
 class Roof:
-    """The ceilings as a path, and their labels with the places where these begin. slope: of the first, in degrees."""
+    """The ceilings as a path, and their labels with the places of these. slope: of the first, in degrees."""
 
     d: str
     bandwidth: str
@@ -44,9 +46,12 @@ class Roof:
 
 @dataclass(frozen=True)
 class RooflineDrawing:
+    """unit: of the rates."""
+
     canvas: Canvas
     points: tuple[PointMark, ...]
     roof: Roof
+    unit: str
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
 
@@ -82,10 +87,12 @@ def draw_roofline(contents: Contents, groups: Mapping[str, int], canvas: Canvas)
     place = start[0] + 0.12 * across - up * shift, start[1] - 0.12 * up - across * shift
     roof = Roof(
         d,
-        f"{'copy' if contents.bandwidth.is_measured else 'best kernel'} {digits(bandwidth)} GB/s",
-        f"{'multiply-add' if contents.arithmetic.is_measured else 'best kernel'} {digits(peak)} GFLOP/s",
+        f"{contents.bandwidth.name} {rate(bandwidth, 'B')}",
+        f"{contents.arithmetic.name} {rate(peak, 'FLOP')}",
         place,
         (right - 4, corner[1] - 7),
         -degrees(atan2(up, across)),
     )
-    return RooflineDrawing(canvas, tuple(points), roof, x.ticks(), y.ticks())
+    unit, factor = ("TFLOP/s", 1e3) if peak >= FEW_TERA else ("GFLOP/s", 1.0)
+    y_ticks = LogScale(y.low / factor, y.high / factor, y.begin, y.end).ticks()
+    return RooflineDrawing(canvas, tuple(points), roof, unit, x.ticks(), y_ticks)
