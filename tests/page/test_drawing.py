@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tflgpu.page.drawing.axes import Canvas, LogScale, digits, duration, linear_ticks, rate, share, size
 from tflgpu.page.drawing.chains import chains_of, transitive_reduction
 from tflgpu.page.drawing.lanes import LINE, draw_lanes
-from tflgpu.page.drawing.layered import BELOW, Box, arrange
+from tflgpu.page.drawing.layered import BELOW, Box, arrange, layers_of
 
 # Where the edges to each of some nodes come from.
 Sources = dict[int, list[int]]
@@ -70,6 +70,10 @@ def test_boxes_do_not_overlap_and_no_line_crosses_one(before: Sources, data: st.
         assert frames[a][3] + BELOW <= frames[b][1] + 1e-6
         for x, y in arranged.routes[a, b]:
             assert not any(f[0] < x < f[2] and f[1] <= y < f[3] for f in frames)
+
+
+def test_what_depends_on_nothing_is_just_above_what_needs_it() -> None:
+    assert layers_of(5, {(0, 1), (1, 2), (2, 4), (3, 4)}) == [0, 1, 2, 2, 3]
 
 
 @given(sources())

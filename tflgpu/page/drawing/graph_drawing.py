@@ -8,7 +8,7 @@ from math import ceil, sqrt
 
 from tflgpu.page.contents import KernelFacts, Piece
 from tflgpu.page.drawing.chains import chains_of, transitive_reduction
-from tflgpu.page.drawing.layered import BELOW, Box, Point, arrange
+from tflgpu.page.drawing.layered import BELOW, Box, Point, arrange, layers_of
 from tflgpu.report.report import counted
 
 # Pixels. Kernels of chains are squares, those of short ones lines of text.
@@ -59,7 +59,10 @@ class Pill:
 
 @dataclass(frozen=True)
 class Line:
-    """A connection between two kernels. d: the path, as SVG has it. is_skip: beside a longer path."""
+    """A connection between two kernels. d: the path, as SVG has it. is_skip: beside a longer path.
+
+    source, target: numbers of kernels; -1 for what comes from outside of the piece, or leaves it.
+    """
 
     d: str
     source: int
@@ -69,11 +72,14 @@ class Line:
 
 @dataclass(frozen=True)
 class GraphDrawing:
+    """stubs: the tops of blocks far below the inputs that read one."""
+
     width: float
     height: float
     blocks: tuple[Block, ...]
     pills: tuple[Pill, ...]
     lines: tuple[Line, ...]
+    stubs: tuple[Point, ...]
 
 
 def sources_of(piece: Piece) -> dict[int, list[int]]:
@@ -97,6 +103,9 @@ def draw_graph(piece: Piece, inputs: str, outputs: str) -> GraphDrawing:
     chains = [[0], *chains_of(range(1, end), {(a, b) for a, b in reduced if a and b < end}), [end]]
     home = {node: number for number, chain in enumerate(chains) for node in chain}
     edges = sorted((a, b) for b, before in sources.items() for a in before if home[a] != home[b])
+    layer = layers_of(len(chains), {(home[a], home[b]) for a, b in edges if a})
+    stubs = {home[b] for a, b in edges if a == 0 and layer[home[b]]}
+    edges = [(a, b) for a, b in edges if a or home[b] not in stubs]
     boxes = [_text_box(inputs), *map(_box, chains[1:-1]), _text_box(outputs)]
     arranged = arrange(boxes, {(home[a], home[b]) for a, b in edges})
     blocks = [_block(piece, chains[n], boxes[n], arranged.corners[n]) for n in range(1, len(chains) - 1)]
@@ -116,7 +125,8 @@ def draw_graph(piece: Piece, inputs: str, outputs: str) -> GraphDrawing:
             _center(arranged.corners[target], boxes[target], 0.0),
         ]
         lines.append(Line(_path(points), number[a], number[b], (a, b) not in reduced))
-    return GraphDrawing(arranged.width, arranged.height, tuple(blocks), tuple(pills), tuple(lines))
+    tops = tuple(_center(arranged.corners[n], boxes[n], 0.0) for n in sorted(stubs))
+    return GraphDrawing(arranged.width, arranged.height, tuple(blocks), tuple(pills), tuple(lines), tops)
 
 
 def _text_box(text: str) -> Box:

@@ -42,7 +42,7 @@ def arrange(boxes: Sequence[Box], edges: Collection[Edge]) -> Arrangement:
     """Place boxes, numbered in an order in which every edge leads to a higher number."""
     boxes = list(boxes)
     count = len(boxes)
-    layer = _longest_paths(count, edges)
+    layer = layers_of(count, edges)
     paths: dict[Edge, list[int]] = {}
     for a, b in sorted(edges):
         passages = range(len(boxes), len(boxes) + layer[b] - layer[a] - 1)
@@ -71,11 +71,16 @@ def arrange(boxes: Sequence[Box], edges: Collection[Edge]) -> Arrangement:
     )
 
 
-def _longest_paths(count: int, edges: Collection[Edge]) -> list[int]:
+def layers_of(count: int, edges: Collection[Edge]) -> list[int]:
+    """The layer of each box: one below all that it depends on. What depends on nothing is just above what needs it."""
     layer = [0] * count
     for a, b in sorted(edges):
         layer[b] = max(layer[b], layer[a] + 1)
-    return layer
+    highest = dict.fromkeys({a for a, _ in edges} - {b for _, b in edges}, len(layer))
+    for a, b in edges:
+        if a in highest:
+            highest[a] = min(highest[a], layer[b] - 1)
+    return [highest.get(n, number) for n, number in enumerate(layer)]
 
 
 def _order(layers: list[list[int]], above: Mapping[int, Sequence[int]], below: Mapping[int, Sequence[int]]) -> None:
