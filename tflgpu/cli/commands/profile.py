@@ -14,7 +14,7 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
 from tflgpu.cli.benchmarking.kernel_groups import profile_tables
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, print_json
+from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.tables import kernels_as_list
 from tflgpu.cli.timeline import timeline
 from tflgpu.inputs import random_input
@@ -78,6 +78,6 @@ def profile_model(
     for each in profile_tables(profile):
         console.print("", each, sep="\n")
     if trace is not None:
-        console.print(f"\nwrote {trace}; ui.perfetto.dev opens it", markup=False, soft_wrap=True)
+        note(f"wrote {trace}; ui.perfetto.dev opens it")
     if html is not None:
-        console.print(f"\nwrote {html}; a browser opens it", markup=False, soft_wrap=True)
+        note(f"wrote {html}; a browser opens it")

@@ -80,7 +80,7 @@ def run_model(
         _print(summary)
     _print_detections(found)
     for file in files:
-        console.print(f"wrote {file}", markup=False, soft_wrap=True)
+        note(f"wrote {file}")
 
 
 def _own_labels(model: Path) -> list[str]:
