@@ -58,8 +58,7 @@ def main() -> None:
     model = exponentials()
     prediction = Prediction(model, Options(batch=16, precision="fp32"), {}, None)
     rows = open_rows([inputs], model, (), None, None)
-    for _ in predict(rows, prediction, FOLDER / "here"):
-        pass
+    predict(rows, prediction, FOLDER / "here", lambda: None)
     on_ray.Worker = Mortal  # type: ignore[misc]
     try:
         with cluster(None):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tflgpu.batch.row_files import ListedRows, ParquetRows
-from tflgpu.batch.table_predictor import Prediction, TablePredictor
+from tflgpu.batch.table_predictor import Prediction, Step, TablePredictor
 
 # Bytes of results that are gathered until they are written: readers are slow with many small groups of rows.
 ROW_GROUP = 64 << 20
@@ -17,8 +16,8 @@ ROW_GROUP = 64 << 20
 FILE = "000000.parquet"
 
 
-def predict_here(rows: ParquetRows | ListedRows, prediction: Prediction, folder: Path) -> Iterator[None]:
-    """Write the results of all rows to a file in ``folder``; yields after each batch.
+def predict_here(rows: ParquetRows | ListedRows, prediction: Prediction, folder: Path, step: Step) -> None:
+    """Write the results of all rows to a file in ``folder``.
 
     Raises what :class:`tflgpu.batch.Predictor` raises, and OSError.
     """
@@ -33,7 +32,7 @@ def predict_here(rows: ParquetRows | ListedRows, prediction: Prediction, folder:
             if sum(each.nbytes for each in gathered) >= ROW_GROUP:
                 writer.write_table(pa.concat_tables(gathered))
                 gathered.clear()
-            yield
+            step()
         if writer and gathered:
             writer.write_table(pa.concat_tables(gathered))
     finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from math import ceil
@@ -21,7 +21,7 @@ from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayTaskError
 
 from tflgpu.batch.row_files import ListedRows, ParquetRows, written_rows
-from tflgpu.batch.table_predictor import Prediction, TablePredictor
+from tflgpu.batch.table_predictor import Prediction, Step, TablePredictor
 
 # Seconds between two looks at what is written.
 LOOK = 0.5
@@ -31,27 +31,48 @@ BLOCKS = 1000
 
 
 def predict_on_ray(
-    rows: ParquetRows | ListedRows, prediction: Prediction, folder: Path, workers: int, address: str | None = None
-) -> Iterator[None]:
-    """Write the results of all rows to files in ``folder``; yields as often as another batch of rows is there.
+    rows: ParquetRows | ListedRows,
+    prediction: Prediction,
+    folder: Path,
+    step: Step,
+    workers: int,
+    address: str | None = None,
+) -> None:
+    """Write the results of all rows to files in ``folder``; calls ``step`` as often as another batch of rows is there.
 
     address: of a cluster, whose machines have the folder and the files under the same paths; by default one of this
     machine alone is started, and ended. Raises ConnectionError if there is none, and errors of workers as they raised
     them.
     """
     arguments = rows, prediction, folder, workers
-    with ThreadPoolExecutor(1) as thread, cluster(address):
+    with cluster(address), _watched(folder, prediction.rows, step):
         if ray.util.client.ray.is_connected():  # type: ignore[no-untyped-call]
             # Ray Data does not work from outside of a cluster.
-            running = thread.submit(ray.get, ray.remote(num_cpus=0)(predict_inside).remote(*arguments))
+            ray.get(ray.remote(num_cpus=0)(predict_inside).remote(*arguments))
         else:
-            running = thread.submit(predict_inside, *arguments)
+            predict_inside(*arguments)
+
+
+@contextmanager
+def _watched(folder: Path, size: int, step: Step) -> Iterator[None]:
+    """A thread looks at what is written: an interrupt must find the main one in Ray Data, which then stops its own."""
+    ended = threading.Event()
+
+    def watch() -> None:
         seen = 0
-        while not wait([running], LOOK).done:
-            batches = written_rows(folder) // prediction.rows
-            yield from [None] * (batches - seen)
+        while not ended.wait(LOOK):
+            batches = written_rows(folder) // size
+            for _ in range(seen, batches):
+                step()
             seen = max(seen, batches)
-        running.result()
+
+    thread = threading.Thread(target=watch, name="tflgpu-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

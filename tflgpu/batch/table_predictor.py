@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,6 +11,9 @@ from tflgpu.batch.arrow_columns import arrow_column, numpy_column
 from tflgpu.batch.own_device import Request
 from tflgpu.batch.predictor import Predictor
 from tflgpu.options import Options
+
+# Is called when another batch of rows is done.
+Step = Callable[[], None]
 
 # Rows that are read and handed to a model together, if nothing says how many.
 ROWS = 32

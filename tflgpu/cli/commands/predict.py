@@ -71,8 +71,7 @@ def predict_rows(
     rows = open_rows(inputs, data, tflgpu.inspect(data, options).model.inputs, mean, std)
     begin = time.perf_counter()
     with _extra_named(), progress("predicting", rows.batches(prediction.rows)) as step:
-        for _ in predict(rows, prediction, out, workers, address):
-            step()
+        predict(rows, prediction, out, step, workers, address)
     seconds = time.perf_counter() - begin
     if as_json:
         print_json({"rows": rows.count, "seconds": seconds, "rows_per_second": rows.count / seconds, "folder": out})
