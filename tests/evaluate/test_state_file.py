@@ -120,7 +120,7 @@ def test_a_torn_line_is_dropped(left: bytes, tmp_path: Path) -> None:
 
 
 def test_without_a_place_for_the_state_it_works(
-    doubling: Path, vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    doubling: Path, vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_warnings: None
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TFLGPU_CACHE_DIR", str(tmp_path / "file"))
