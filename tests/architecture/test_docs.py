@@ -29,6 +29,7 @@ FOLDERS = tuple(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and
 ENTRY_POINTS = {"tflgpu.operators"}  # names of groups, which are no modules
 
 MAX_TERMS = 40  # in the glossary
+TWO_SCREENS = 105  # lines
 
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -111,6 +112,16 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
     assert pages - set(navigation) == set(), "give them a line in the `nav` of mkdocs.yml"
+
+
+def test_the_readme_is_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= TWO_SCREENS, "docs/ holds the rest"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "guide" / "from-tflite.md"], ids=name)
+def test_the_number_of_operators(page: Path) -> None:
+    (count,) = re.findall(r"^(\d+) operators run", make_operators.page(), re.MULTILINE)
+    assert re.findall(r"\b(\d{3}) (?:operators|of them)\b", page.read_text(encoding="utf-8")) == [count]
 
 
 def test_the_drawing_is_current() -> None:

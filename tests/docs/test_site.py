@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -18,6 +21,10 @@ LOADED = re.compile(
 )
 
 
+LINK = re.compile(r"""<(?:a|link|script|img)\b[^>]*?\b(?:href|src)=["']?([^"'\s>]+)""")
+ANCHOR = re.compile(r"""\b(?:id|name)=["']?([^"'\s>]+)""")
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
@@ -26,6 +33,30 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
     return folder
+
+
+def targets(page: Path, text: str, site: Path) -> Iterator[tuple[str, Path, str]]:
+    """The links of a built page to others and to its own anchors: as written, the file, the anchor."""
+    for link in LINK.findall(text):
+        address = urlsplit(html.unescape(link))
+        if not address.scheme and not address.netloc:
+            path = unquote(address.path)
+            file = (site / path.lstrip("/") if path.startswith("/") else page.parent / path) if path else page
+            yield link, (file / "index.html" if file.is_dir() else file).resolve(), unquote(address.fragment)
+
+
+@pytest.mark.full(why="a build takes several seconds")
+def test_every_link_leads_somewhere(site: Path) -> None:
+    """In what a browser gets: menus, generated pages and the API included."""
+    texts = {page.resolve(): page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    anchors = {page: set(ANCHOR.findall(text)) for page, text in texts.items()}
+    broken = [
+        f"{page.relative_to(site.resolve())}: {link}"
+        for page, text in texts.items()
+        for link, file, anchor in targets(page, text, site.resolve())
+        if not file.is_file() or (anchor and file in anchors and anchor not in anchors[file])
+    ]
+    assert broken == []
 
 
 @pytest.mark.full(why="a build takes several seconds")
