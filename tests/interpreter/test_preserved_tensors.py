@@ -68,6 +68,29 @@ def test_tensors_without_names_of_their_own_are_preserved() -> None:
         np.testing.assert_array_equal(ours.get_tensor(tensor), theirs.get_tensor(tensor))
 
 
+@pytest.mark.parametrize("name", ["trained_lstm", "keras_lstm_mnist_ptq"])
+def test_the_state_of_an_lstm_can_be_read(shared: Path, name: str) -> None:
+    ours, theirs = with_every_tensor((shared / "models" / f"{name}.tflite").read_bytes())
+    states = [t.index for t in ours._model.subgraphs[0].tensors if t.is_variable]
+    assert len(states) == 2
+    random = np.random.default_rng(0)
+    for interpreter in (ours, theirs):
+        interpreter.allocate_tensors()
+    for _ in range(3):
+        detail = theirs.get_input_details()[0]
+        value = (255 * random.random(detail["shape"])).astype(detail["dtype"])
+        for interpreter in (ours, theirs):
+            interpreter.set_tensor(detail["index"], value)
+            interpreter.invoke()
+        for state in states:
+            got, expected = (i.get_tensor(state).astype(np.float64) for i in (ours, theirs))
+            np.testing.assert_allclose(got, expected, rtol=0, atol=0.02 * np.abs(expected).max())
+    for interpreter in (ours, theirs):
+        interpreter.reset_all_variables()
+    for state in states:
+        np.testing.assert_array_equal(ours.get_tensor(state), theirs.get_tensor(state))
+
+
 def test_what_is_not_preserved_says_how_to_get_it() -> None:
     interpreter = tflgpu.Interpreter(DIGITS)
     interpreter.allocate_tensors()

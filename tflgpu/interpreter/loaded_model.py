@@ -29,7 +29,7 @@ def read_content(path: str | bytes | PathLike[str] | None, content: Buffer | Non
 class LoadedModel:
     """A model that was read once: what is compiled later is what is described now.
 
-    preserve: every tensor that an operator computes can be read after a run, not the outputs alone.
+    preserve: every tensor that operators compute, and variables, can be read after a run, not the outputs alone.
     Raises ValueError for a file that cannot be read, and for what is no model.
     """
 
@@ -84,6 +84,7 @@ class LoadedModel:
         if not self._preserve:
             return None
         subgraph = self.subgraphs[number]
-        computed = (t for operator in subgraph.operators for t in operator.outputs)
-        tensors = (subgraph.tensors[t] for t in dict.fromkeys((*subgraph.outputs, *computed)))
-        return tuple(t.index for t in tensors if t.data is None and t.dtype in NUMPY_TYPES) or None
+        used = [t for operator in subgraph.operators for t in (*operator.inputs, *operator.outputs)]
+        tensors = (subgraph.tensors[t] for t in dict.fromkeys((*subgraph.outputs, *used)) if t >= 0)
+        kept = (t for t in tensors if t.data is None and t.dtype in NUMPY_TYPES)
+        return tuple(t.index for t in kept if t.index not in subgraph.inputs) or None

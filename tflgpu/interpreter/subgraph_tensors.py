@@ -97,7 +97,7 @@ class SubgraphTensors:
             sides = (self._entry.inputs, self._compiled.inputs), (self._entry.outputs, self._compiled.outputs)
             for named, infos in sides:
                 for (_, tensor), info in zip(named, infos, strict=True):
-                    self._values[tensor.index] = np.zeros(info.shape, _dtype(tensor))
+                    self._values[tensor.index] = _first_value(tensor, info.shape)
         self._is_ready = True
 
     def invoke(self) -> None:
@@ -146,15 +146,19 @@ class SubgraphTensors:
         if self._compiled is None or is_stale:
             raise ValueError("Tensor data is null. Run allocate_tensors() first")
         if tensor.index not in self._values:
-            kept = "an Interpreter with experimental_preserve_all_tensors=True keeps those that operators compute"
-            what = "a variable, which only the model reads" if tensor.is_variable else f"an intermediate tensor; {kept}"
-            raise ValueError(f"Tensor data is null. {tensor.name!r} is {what}")
+            raise ValueError(
+                f"Tensor data is null. {tensor.name!r} is neither input nor output; an Interpreter with "
+                "experimental_preserve_all_tensors=True keeps what operators compute, and variables"
+            )
         return self._values[tensor.index]
 
     def reset_variables(self) -> None:
         """Set the variables to their initial values."""
         if self._compiled is not None:
             self._compiled.reset_state()
+            for number in self._values:
+                if self._tensors[number].is_variable:
+                    self._values[number] = _first_value(self._tensors[number], self._values[number].shape)
 
 
 def _check_strict(tensor: FileTensor, shape: Shape) -> None:
@@ -188,6 +192,12 @@ def _check_fits(array: Array, target: Array, tensor: FileTensor) -> None:
                 f"Cannot set tensor: Dimension mismatch. Got {size} but expected {wanted} for dimension {axis} of "
                 f"input {tensor.index}."
             )
+
+
+def _first_value(tensor: FileTensor, shape: Shape) -> Array:
+    """Zeros; of a variable those that its integers stand for."""
+    zero = tensor.quantization.zero_point[0] if tensor.is_variable and tensor.quantization else 0
+    return np.full(shape, zero, _dtype(tensor))
 
 
 def _dtype(tensor: FileTensor) -> Any:
