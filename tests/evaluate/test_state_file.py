@@ -59,8 +59,14 @@ def test_by_default_the_state_is_in_the_cache(
     succeed("evaluate", "diff", doubling, vectors, "--mean", 0)  # another evaluation, which has a state of its own
     assert len(computed) == 5
     computed.clear()
+    kept = state.read_bytes()
     succeed("evaluate", "diff", doubling, vectors)
     assert computed == ["3.npy", "4.npy"]
+    assert not list(folder.iterdir())
+    state.write_bytes(b"damaged" + kept)
+    computed.clear()
+    succeed("evaluate", "diff", doubling, vectors)
+    assert len(computed) == 5
     assert not list(folder.iterdir())
 
 
@@ -116,6 +122,17 @@ def test_a_torn_line_is_dropped(left: bytes, tmp_path: Path) -> None:
     again.append({"file": "c"})
     assert [json.loads(line).get("file") for line in state.path.read_bytes().splitlines()] == [None, "a", "b", "c"]
     again.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_may_evaluate_the_same(tmp_path: Path) -> None:
+    first, second = (StateFile(tmp_path / "state", {"task": "diff"}) for _ in range(2))
+    first.append({"file": "a"})
+    second.append({"file": "b"})
+    assert StateFile(tmp_path / "state", {"task": "diff"}).rows.keys() == {"a", "b"}
+    first.remove()
+    second.append({"file": "c"})
+    second.remove()
     assert not list(tmp_path.iterdir())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ class StateFile:
             self._create()
 
     def append(self, row: Row) -> None:
-        """Raises OSError."""
+        """Keep a row, unless another process was done with the same evaluation and has removed the file.
+
+        Raises OSError.
+        """
         self.rows[row["file"]] = row
-        with open(self.path, "ab", buffering=0) as file:
+        with suppress(FileNotFoundError), open(self.path, "ab", buffering=0, opener=_existing) as file:
             file.write(_line(row))
 
     def remove(self) -> None:
@@ -69,6 +73,10 @@ class StateFile:
             )
         if whole < len(content):
             os.truncate(self.path, whole)
+
+
+def _existing(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_CREAT)
 
 
 def _line(data: Mapping[str, Any]) -> bytes:

@@ -76,7 +76,11 @@ def _state_file(path: Path | None, identity: Mapping[str, Any]) -> StateFile | N
     try:
         folder = default_directory() / "evaluations"
         make_private(folder)
-        return StateFile(folder / name, identity)
-    except (OSError, ValueError) as error:
+        try:
+            return StateFile(folder / name, identity)
+        except ValueError:  # by its name it can only be this evaluation's, so it is damaged
+            (folder / name).unlink()
+            return StateFile(folder / name, identity)
+    except OSError as error:
         warnings.warn(f"an interrupt will lose what is done: {error}", CacheWarning, stacklevel=2)
         return None
