@@ -49,13 +49,13 @@ class TensorError:
 class Bisection:
     """kernels: how many there are; those whose result is no tensor of the file are not compared."""
 
-    bound: float
+    tolerance: float
     kernels: int
     tensors: tuple[TensorError, ...]
 
     @property
     def first(self) -> TensorError | None:
-        return next((t for t in self.tensors if t.relative_error > self.bound), None)
+        return next((t for t in self.tensors if t.relative_error > self.tolerance), None)
 
     @property
     def worst(self) -> list[TensorError]:
@@ -64,10 +64,10 @@ class Bisection:
         return sorted(largest, key=lambda t: t.kernel)
 
 
-def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options, bound: float) -> Bisection:
+def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options, tolerance: float) -> Bisection:
     """Compare every kernel's result on ``inputs``.
 
-    bound: the largest error that passes, as a part of a tensor's range.
+    tolerance: the largest error that passes, as a part of a tensor's range.
     """
     # Verbs with a warm start must not import the compiler, and what that imports.
     from tflgpu.frontend.partition import BOUND_TYPES
@@ -89,7 +89,7 @@ def bisect_model(model: bytes, inputs: Sequence[NDArray[Any]], options: Options,
         expected = None if tensor is None else reference.tensor(tensor.index)
         if tensor is not None and expected is not None and expected.size == result.value.size:
             errors.append(_error(number, result, tensor, expected, codes))
-    return Bisection(bound, len(results), tuple(errors))
+    return Bisection(tolerance, len(results), tuple(errors))
 
 
 def _error(
@@ -122,10 +122,10 @@ def bisection_as_dict(found: Bisection) -> dict[str, Any]:
 def print_bisection(found: Bisection) -> None:
     first = found.first
     if first is None:
-        console.print(f"\n[green]no tensor is past the bound {found.bound:g}[/] of its range", end="")
+        console.print(f"\n[green]no tensor is off by more than {found.tolerance:g}[/] of its range", end="")
     else:
         console.print(
-            f"\nfirst past the bound {found.bound:g} of its range: [bold red]{escape(first.tensor)}[/], kernel "
+            f"\nfirst off by more than {found.tolerance:g} of its range: [bold red]{escape(first.tensor)}[/], kernel "
             f"{first.kernel} ({', '.join(first.operators)}), off by {first.relative_error:.2g} of its range",
             end="",
         )
@@ -142,6 +142,6 @@ def print_bisection(found: Bisection) -> None:
     )
     for t in found.worst:
         numbers = (f"{t.max_error:.3g}", f"{t.range:.3g}", f"{t.relative_error:.2g}")
-        style = "red" if t.relative_error > found.bound else ""
+        style = "red" if t.relative_error > found.tolerance else ""
         listing.add_row(str(t.kernel), escape(t.tensor), escape(", ".join(t.operators)), *numbers, style=style)
     console.print("", listing, sep="\n")

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,17 +16,20 @@ import pytest
 PROGRAM = """
 import hashlib, sys, threading, time
 from tflgpu.cli import app
-calls = {"python": lambda: time.sleep(60), "c": lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)}
+calls = {"python": lambda: time.sleep(600), "c": lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)}
+def tell(waits: threading.Event) -> None:
+    waits.wait()
+    sys.setswitchinterval(0.005)
+    print("begun", flush=True)
 @app.command("wait")
 def wait(where: str) -> None:
-    sys.setswitchinterval(1e3)
     waits = threading.Event()
-    threading.Thread(target=lambda: waits.wait() and print("begun", flush=True)).start()
+    threading.Thread(target=tell, args=(waits,), daemon=True).start()
+    sys.setswitchinterval(1e3)
     waits.set()
     calls[where]()
 app()
 """
-
 
 # A verb that waits for a process of its own, which says so.
 PARENT = """
@@ -36,46 +41,44 @@ def wait() -> None:
 app()
 """
 
+SECONDS = 60  # of patience with a busy machine
 
-def begun(where: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "wait", where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
-    return process
+
+@contextmanager
+def begun(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """In a session of its own, as a terminal has one."""
+    command = [sys.executable, "-c", program, "wait", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "begun\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
 def test_ctrl_c_ends_the_process_as_a_shell_expects() -> None:
-    process = begun("python")
-    process.send_signal(signal.SIGINT)
-    _, messages = process.communicate(timeout=60)
+    with begun(PROGRAM, "python") as process:
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=SECONDS)
     assert process.returncode == -signal.SIGINT, "a loop of the shell has to see that it was interrupted"
     assert messages == "interrupted\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
 def test_ctrl_c_says_that_it_waits_and_ends_the_second_time() -> None:
-    process = begun("c")
-    assert process.stderr is not None
-    process.send_signal(signal.SIGINT)
-    assert "waiting for the driver" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 128 + signal.SIGINT
-    process.communicate()
+    with begun(PROGRAM, "c") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None and "waiting for the driver" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=SECONDS) == 128 + signal.SIGINT
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
 def test_ctrl_c_ends_the_processes_of_a_verb_in_silence() -> None:
     """A terminal sends it to all of them."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PARENT, "wait"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
-    os.killpg(process.pid, signal.SIGINT)
-    _, messages = process.communicate(timeout=30)
+    with begun(PARENT) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        _, messages = process.communicate(timeout=SECONDS)
     assert (process.returncode, messages) == (-signal.SIGINT, "interrupted\n")

@@ -23,6 +23,7 @@ from tflgpu.cli.benchmarking.start import Start
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.tables import kernels_as_list
+from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import Report
 
 # Statistics in the order of a table's rows.
@@ -67,7 +68,8 @@ def benchmark_model(
         raise ValueError("--csv and --json exclude each other")
     duration = Duration(runs, min_seconds, max_seconds, warmup_runs, warmup_min_seconds)
     rival_threads = (threads or os.cpu_count() or 1) if litert else None
-    found = measure_model(model, options, duration, threads=rival_threads, profile=profile)
+    with progress(f"measuring {model.name}"):
+        found = measure_model(model, options, duration, threads=rival_threads, profile=profile)
     if as_csv:
         write_csv(_as_dict(model, found), sys.stdout)
     elif as_json:

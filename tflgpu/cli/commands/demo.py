@@ -22,6 +22,7 @@ from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.digits import drawing
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
+from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.frontend.submodel import is_installed
 from tflgpu.report.profile import Profile
@@ -49,7 +50,7 @@ def run_demo(device: DeviceName = "auto", precision: PrecisionName = "auto", as_
     with np.load(folder / "held_out.npz", allow_pickle=False) as held_out:
         drawn, labels = held_out["images"], held_out["labels"]
     images = drawn.reshape(-1, 1, 8, 8, 1) / np.float32(WHITE)
-    with tflgpu.compile(path, tflgpu.Options(device=device, precision=precision)) as model:
+    with compile_model(path, tflgpu.Options(device=device, precision=precision)) as model:
         answers = [_ask("tflgpu", lambda image: model.run(image)["probabilities"], images)]
         if is_installed():
             rival = LiteRT(path.read_bytes(), None)

@@ -12,44 +12,25 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.markup import escape
 
 import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
 from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, print_json
+from tflgpu.cli.console import console, note, print_json
+from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
+from tflgpu.cli.terminal.progress import Step, compile_model, progress
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader, naming, random_input
 from tflgpu.model.tensor_info import TensorInfo
 
-# Largest error, as a part of a tensor's range, that a precision explains.
-BOUNDS = {"fp32": 1e-4, "fp16": 2e-2}
+# Of the JSON, as docs/tools/inspect.md describes it.
+FORMAT = 2
 
 # Of either engine in each run, as the delegate's tool has it.
 INVOCATIONS = 3
-
-
-@dataclass(frozen=True)
-class OutputDiff:
-    """One output over all runs, each number as :class:`Deviation` defines it. unit: ``"value"`` or ``"quanta"``."""
-
-    name: str
-    dtype: str
-    unit: str
-    avg_error: float
-    std_dev: float
-    max_error: float
-    range: float
-    relative_error: float
-
-    @classmethod
-    def of(cls, info: TensorInfo, found: Deviation) -> OutputDiff:
-        unit = "value" if found.quantum is None else "quanta"
-        errors = found.avg_error, found.std_dev, found.max_error
-        return cls(info.name, info.dtype, unit, *errors, found.extent, found.relative)
 
 
 @dataclass(frozen=True)
@@ -75,47 +56,49 @@ def diff_model(
     seed: Annotated[int, typer.Option(min=0, help="Of the random inputs.")] = 0,
     mean: Mean = None,
     std: Std = None,
-    bisect: Annotated[
-        bool, typer.Option("--bisect", help="Name the first tensor in the model whose error is past the bound.")
-    ] = False,
-    bound: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Largest error, as a part of the tensor's range; given, an output past it makes the exit code 1.",
-            show_default="1e-4 in fp32, 2e-2 in fp16",
-        ),
-    ] = None,
+    bisect: Annotated[bool, typer.Option("--bisect", help="Name the first tensor in the model that differs.")] = False,
+    tolerance: Tolerance = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Compare tflgpu with LiteRT's CPU interpreter: latency of both, and the error of every output.
+    """Tell whether tflgpu gives what LiteRT's CPU interpreter gives: the error of every output, and both latencies.
 
     Random inputs are Gaussian: floats in -1..1, 8-bit and 16-bit integers over their range, wider ones 0 or 1. Errors
     of quantized outputs are in quanta (steps of their scale), two of which always pass; all others in the output's own
-    numbers. The bisection looks at the result of every kernel, in real numbers.
+    numbers. An output's range is that of LiteRT's values and zero. The bisection looks at the result of every kernel,
+    in real numbers.
 
-    Exit code: 0 if the comparison was made; 1 if it was not, or if --bound is given and an output is past it.
+    Exit code: 0 if every output is within the tolerance, else 1.
     """
     options = tflgpu.Options(device=device, precision=precision)
-    with tflgpu.compile(model, options) as compiled:
+    with compile_model(model, options) as compiled:
         reference = LiteRT(model.read_bytes(), threads or os.cpu_count())
         given = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs) if inputs else None
-        with naming(inputs or ()):
-            comparison = _compare(compiled, reference, given, runs, seed)
+        kind = compiled.report.model.kind
+        allowed = default_tolerance(compiled.precision, kind) if tolerance is None else tolerance
+        with naming(inputs or ()), progress(f"comparing {model.name}", runs) as step:
+            comparison = _compare(compiled, reference, given, runs, seed, allowed, step)
         facts = {"device": device_facts(compiled.device), "precision": compiled.precision}
-        allowed = BOUNDS[compiled.precision] if bound is None else bound
         first = given or _draw(compiled.inputs, np.random.default_rng(seed))
-    bisection = bisect_model(model.read_bytes(), first, options, allowed) if bisect else None
+    bisection = None
+    if bisect:
+        with progress(f"comparing the kernels of {model.name}"):
+            bisection = bisect_model(model.read_bytes(), first, options, allowed)
+    failed = not all(o.passed for o in comparison.outputs)
     if as_json:
         print_json(_as_dict(model, facts, allowed, reference, comparison, bisection))
     else:
         _print(comparison)
         if bisection is not None:
             print_bisection(bisection)
-    if bound is not None and any(o.relative_error > bound for o in comparison.outputs):
+        print_verdict(comparison.outputs, allowed)
+        if failed and not inputs:
+            note("the inputs were random: what detectors and arg-max make of noise is chance; name files to compare on")
+        if failed and not bisect:
+            note("--bisect names the first tensor in the model that differs")
+    if failed:
         raise typer.Exit(1)
 
 
@@ -124,7 +107,13 @@ def _draw(infos: Sequence[TensorInfo], generator: np.random.Generator) -> list[N
 
 
 def _compare(
-    compiled: CompiledModel, reference: LiteRT, given: list[NDArray[Any]] | None, runs: int, seed: int
+    compiled: CompiledModel,
+    reference: LiteRT,
+    given: list[NDArray[Any]] | None,
+    runs: int,
+    seed: int,
+    tolerance: float,
+    step: Step,
 ) -> Comparison:
     """Both engines run equally often, so that the variables of a streaming model stay in step."""
     generator = np.random.default_rng(seed)
@@ -144,27 +133,31 @@ def _compare(
             times.test.append(time.perf_counter() - middle)
         for deviation, info, array in zip(deviations, compiled.outputs, expected, strict=True):
             deviation.add(array, got[info.name])
-    times.outputs.extend(OutputDiff.of(*each) for each in zip(compiled.outputs, deviations, strict=True))
+        step()
+    times.outputs.extend(
+        OutputDiff.of(info, deviation, tolerance) for info, deviation in zip(compiled.outputs, deviations, strict=True)
+    )
     return times
 
 
 def _as_dict(
     model: Path,
     facts: dict[str, Any],
-    bound: float,
+    tolerance: float,
     reference: LiteRT,
     comparison: Comparison,
     bisection: Bisection | None,
 ) -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": FORMAT,
         "model": model,
         **facts,
         "litert": {"version": reference.version, "threads": reference.threads},
         "runs": len(comparison.test) // INVOCATIONS,
         "reference_seconds": _latency(comparison.reference),
         "test_seconds": _latency(comparison.test),
-        "bound": bound,
+        "tolerance": tolerance,
+        "passed": all(o.passed for o in comparison.outputs),
         "outputs": [asdict(o) for o in comparison.outputs],
         "bisection": bisection_as_dict(bisection) if bisection else None,
     }
@@ -175,19 +168,9 @@ def _latency(seconds: list[float]) -> dict[str, float]:
 
 
 def _print(comparison: Comparison) -> None:
-    """In the form of the delegate's tool, each line with what else one wants to know of it."""
+    """The lines of the delegate's tool, then what else one wants to know of each output."""
     console.print(f"Num evaluation runs: {len(comparison.test) // INVOCATIONS}")
     for engine, seconds in (("Reference", comparison.reference), ("Test", comparison.test)):
         each = _latency(seconds)
         console.print(f"{engine} run latency: avg={1e6 * each['avg']:.6g}(us), std_dev={1e6 * each['std_dev']:.6g}(us)")
     print_errors(comparison.outputs)
-
-
-def print_errors(outputs: Sequence[OutputDiff]) -> None:
-    """A line for each output, with what the tool does not say behind it."""
-    for i, o in enumerate(outputs):
-        console.print(
-            f"OutputDiff\\[{i}]: avg_error={o.avg_error:.6g}, std_dev={o.std_dev:.6g}, max={o.max_error:.6g} "
-            f"[dim]({o.unit}; {o.relative_error:.2g} of its range {o.range:.6g})[/] {escape(o.name)}",
-            soft_wrap=True,
-        )

@@ -11,8 +11,8 @@ import typer
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
-from tflgpu.cli.commands.diff import BOUNDS, OutputDiff, print_errors
 from tflgpu.cli.console import console, print_json, reporting_errors
+from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
 from tflgpu.cli.evaluating.evaluation_run import evaluated
 from tflgpu.cli.evaluating.printing import beside, common_facts, print_latencies, print_percentiles
 from tflgpu.cli.terminal.logs import with_verbosity
@@ -204,14 +204,7 @@ def evaluate_diff(
     num_images: Count = 0,
     mean: Mean = None,
     std: Std = None,
-    bound: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Largest error, as a part of the output's range; given, an output past it makes the exit code 1.",
-            show_default="1e-4 in fp32, 2e-2 in fp16",
-        ),
-    ] = None,
+    tolerance: Tolerance = None,
     threads: Threads = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
@@ -231,15 +224,21 @@ def evaluate_diff(
     )
     with evaluated(task, input_files(inputs)[: num_images or None], state) as found:
         infos = found.engines.outputs
-        outputs = [OutputDiff.of(*each) for each in zip(infos, deviations(found.rows, infos), strict=True)]
-        allowed = BOUNDS[found.engines.precision] if bound is None else bound
+        allowed = tolerance
+        if allowed is None:
+            allowed = default_tolerance(found.engines.precision, tflgpu.inspect(model, task.options).model.kind)
+        pairs = zip(infos, deviations(found.rows, infos), strict=True)
+        outputs = [OutputDiff.of(info, deviation, allowed) for info, deviation in pairs]
+        passed = all(output.passed for output in outputs)
         if as_json:
-            print_json(common_facts(model, found) | {"bound": allowed, "outputs": [asdict(o) for o in outputs]})
+            verdict = {"tolerance": allowed, "passed": passed, "outputs": [asdict(o) for o in outputs]}
+            print_json(common_facts(model, found) | verdict)
         else:
             print_latencies(found, {LITERT: "Reference run", DEVICE: "Test run"})
             print_errors(outputs)
             print_percentiles(found)
-    if bound is not None and any(output.relative_error > bound for output in outputs):
+            print_verdict(outputs, allowed)
+    if not passed:
         raise typer.Exit(1)
 
 

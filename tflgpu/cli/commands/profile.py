@@ -16,6 +16,7 @@ from tflgpu.cli.benchmarking.kernel_groups import profile_tables
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.tables import kernels_as_list
+from tflgpu.cli.terminal.progress import progress
 from tflgpu.cli.timeline import timeline
 from tflgpu.inputs import random_input
 
@@ -48,11 +49,14 @@ def profile_model(
     """
     generator = np.random.default_rng(0)
     data = model.read_bytes()  # once: the page is to be about what was compiled
-    with tflgpu.compile(data, options) as compiled:
+    with progress(f"compiling {model.name}"):
+        started = tflgpu.compile(data, options)
+    with started as compiled:
         inputs = [random_input(info, generator) for info in compiled.inputs]
         if html is not None:
             compiled.run(inputs)  # what LiteRT runs for the first time is tried in a process of its own
-        profile = compiled.profile(inputs, runs)
+        with progress("measuring every kernel"):
+            profile = compiled.profile(inputs, runs)
         if html is not None:
             from tflgpu.page.report_page import make_page  # with the compiler, which a warm start does not import
 

@@ -15,6 +15,7 @@ from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_opti
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json, table
 from tflgpu.cli.outputs import Summary, check_labels, save, summarize
+from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.detector import Detection, detections, detector_outputs
 from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
 
@@ -50,7 +51,7 @@ def run_model(
     Outputs that are vectors are read as a classifier's answer, and their best classes printed, with --batch those of
     each row; of others the range is. What a detector with TFLite_Detection_PostProcess finds is printed with its boxes.
     """
-    with tflgpu.compile(model, options) as compiled:
+    with compile_model(model, options) as compiled:
         arrays = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs)
         batch = options.batch or 1
         names = read_labels(labels) if labels else _own_labels(model)

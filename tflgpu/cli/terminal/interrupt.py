@@ -12,10 +12,11 @@ from typing import NoReturn
 
 from tflgpu.cli.console import messages
 
-# Seconds that the work may take to come to an end before the user is told.
-PATIENCE = 0.7
+# Seconds until the main thread is woken, in case another one got the signal, and until the user is told.
+NUDGE, PATIENCE = 0.05, 0.7
 
 WAITING = "waiting for the driver to return; Ctrl-C again ends at once"
+STOPPING = "stopping; Ctrl-C again ends at once"
 
 # As shells count: 128 and the number of the signal.
 EXIT_CODE = 128 + signal.SIGINT
@@ -27,38 +28,55 @@ def answering_interrupts() -> Iterator[None]:
 
     Python itself would first wait for the threads in which a driver compiles. And it answers a signal only between two
     of its own instructions, so that a thread has to look whether a call of a driver is in the way. Nothing is done
-    where signals are not for Python: in other threads than the main one, and in what a shell runs in the background.
+    where signals are not for Python: in other threads than the main one, in what a shell runs in the background, and
+    on systems without signals for threads.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    mine = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not mine or not hasattr(signal, "pthread_kill"):
         yield
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
+    answered = threading.Event()
+
+    def answer(*_: object) -> None:
+        if not answered.is_set():
+            answered.set()
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, answer)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reader,), name="tflgpu-interrupt", daemon=True).start()
+    threading.Thread(target=_watch, args=(reader, answered), name="tflgpu-interrupt", daemon=True).start()
     try:
         yield
     except KeyboardInterrupt:
         _end()
     finally:
         signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(writer)
 
 
-def _watch(reader: int) -> None:
-    """See to the interrupts until the pipe is closed."""
-    told: threading.Timer | None = None
+def _watch(reader: int, answered: threading.Event) -> None:
+    """See to the interrupts until the pipe is closed; it has the number of each signal, ours too."""
     with os.fdopen(reader, "rb", buffering=0) as numbers:
         while number := numbers.read(1):
-            if number[0] != signal.SIGINT:
-                continue
-            if told is not None:  # the second one
+            if number[0] == signal.SIGINT:
+                break
+        else:
+            return
+        nudged = not answered.wait(NUDGE)
+        if nudged:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        told = threading.Timer(PATIENCE, lambda: messages.print(STOPPING if answered.is_set() else WAITING))
+        told.daemon = True
+        told.start()
+        while number := numbers.read(1):
+            if number[0] == signal.SIGINT and not nudged:  # the second one
                 messages.show_cursor()
                 os._exit(EXIT_CODE)
-            told = threading.Timer(PATIENCE, messages.print, [WAITING])
-            told.daemon = True
-            told.start()
+            nudged = False
 
 
 def _end() -> NoReturn:

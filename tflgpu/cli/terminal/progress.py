@@ -6,14 +6,18 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.text import Text
 
+import tflgpu
+from tflgpu.api import CompiledModel
 from tflgpu.cli.console import messages
 from tflgpu.cli.terminal.listing import shortened
 from tflgpu.model.text import printable
+from tflgpu.options import Options
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -35,6 +39,12 @@ def progress(title: str, total: int | None = None) -> Iterator[Step]:
     """A line for one task while this is open; without ``total`` steps its bar only says that it goes on."""
     with display() as shown, shown.task(title, total) as step:
         yield step
+
+
+def compile_model(model: Path, options: Options) -> CompiledModel:
+    """``tflgpu.compile`` with a line for it."""
+    with progress(f"compiling {model.name}"):
+        return tflgpu.compile(model, options)
 
 
 @contextmanager

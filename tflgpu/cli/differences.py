@@ -1,0 +1,82 @@
+"""How far the outputs of two engines are apart, and whether that is too far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from tflgpu.cli.console import console, table
+from tflgpu.evaluate.accuracy import Deviation
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.report import counted
+
+# The largest error, as a part of an output's range, that a precision explains; and the one that roundings to integers
+# in other places explain, where the model is quantized.
+TOLERANCES = {"fp32": 1e-3, "fp16": 5e-2}
+QUANTIZED_TOLERANCE = 5e-2
+
+Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Largest error that passes, as a part of the output's range.",
+        show_default="0.001 for float models in fp32, else 0.05",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class OutputDiff:
+    """One output over all runs, each number as :class:`Deviation` defines it. unit: ``"value"`` or ``"quanta"``.
+
+    passed: whether the relative error is within the tolerance.
+    """
+
+    name: str
+    dtype: str
+    unit: str
+    avg_error: float
+    std_dev: float
+    max_error: float
+    range: float
+    relative_error: float
+    passed: bool
+
+    @classmethod
+    def of(cls, info: TensorInfo, found: Deviation, tolerance: float) -> OutputDiff:
+        unit = "value" if found.quantum is None else "quanta"
+        errors = found.avg_error, found.std_dev, found.max_error
+        passed = found.relative <= tolerance
+        return cls(info.name, info.dtype, unit, *errors, found.extent, found.relative, passed)
+
+
+def default_tolerance(precision: str, kind: str) -> float:
+    """kind: of the model, in the words of ``Report.model``: integer int8, float32 with int8 weights, ..."""
+    return max(TOLERANCES[precision], QUANTIZED_TOLERANCE if "int" in kind else 0.0)
+
+
+def print_errors(outputs: Sequence[OutputDiff]) -> None:
+    """The lines of the delegate's tool, then what else one wants to know of each output."""
+    numbers = ("#", "max error", "range", "of range")
+    listing = table("#", "output", *numbers[1:], "unit", "", right=numbers)
+    for i, o in enumerate(outputs):
+        console.print(f"OutputDiff\\[{i}]: avg_error={o.avg_error:.6g}, std_dev={o.std_dev:.6g}")
+        errors = (f"{o.max_error:.3g}", f"{o.range:.3g}", f"{o.relative_error:.2g}")
+        listing.add_row(str(i), escape(o.name), *errors, o.unit, "[green]same[/]" if o.passed else "[red]differs[/]")
+    console.print("", listing, sep="\n")
+
+
+def print_verdict(outputs: Sequence[OutputDiff], tolerance: float) -> None:
+    differing = [o for o in outputs if not o.passed]
+    if not differing:
+        console.print(f"\n[bold green]PASS[/] every output is within {tolerance:g} of its range")
+        return
+    worst = max(differing, key=lambda o: o.relative_error)
+    console.print(
+        f"\n[bold red]FAIL[/] {len(differing)} of {counted(len(outputs), 'output')} differ by more than {tolerance:g} "
+        f"of their range; {escape(worst.name)} by {worst.relative_error:.2g}"
+    )
