@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": FACTS | {"artifact", "compiler", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "frontend", "inputs", "litert", "model", "options", "report", "version"},
-    "batch": {"api", "artifact", "errors", "inputs", "model", "options", "runtime"},
+    "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
     "page": PLANNING | {"api", "frontend", "litert", "report", "runtime"},
     "interpreter": GRAPH | {"api", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},

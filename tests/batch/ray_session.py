@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,14 @@ import ray
 
 from tests.batch.models import columns, exponentials
 from tflgpu.batch import Predictor, on_ray
+from tflgpu.batch import evaluation as evaluation_module
 from tflgpu.batch.arrow_columns import arrow_column
+from tflgpu.batch.evaluation import EvaluationActor, workplace
 from tflgpu.batch.on_ray import Worker, cluster, predict_inside
 from tflgpu.batch.prediction import Prediction, open_rows, predict
+from tflgpu.evaluate.folder_diff import Difference
+from tflgpu.evaluate.task import Row, Task
+from tflgpu.evaluate.worker import in_this_process
 from tflgpu.options import Options
 
 ROWS, FATAL = 400, 250
@@ -52,7 +58,39 @@ def write_input(folder: Path) -> None:
         pq.write_table(table.slice(start, end - start), folder / f"{start:03}.parquet")
 
 
+class MortalActor(EvaluationActor):
+    """Is killed once."""
+
+    folder = FOLDER
+
+    def row(self, file: Path) -> Row:
+        obituary = self.folder / "killed too"
+        if file.stem == "3" and not obituary.exists():
+            obituary.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().row(file)
+
+
+def evaluation() -> tuple[Task, list[Path]]:
+    model = FOLDER / "model.tflite"
+    model.write_bytes(exponentials())
+    files = [FOLDER / f"{number}.npz" for number in range(8)]
+    for number, file in enumerate(files):
+        given = columns(8)
+        np.savez(file, **{name: column[number : number + 1] for name, column in given.items()})
+    return Difference(model=model, options=Options(precision="fp32")), files
+
+
+def timeless(rows: Iterable[Row]) -> list[Row]:
+    """In the order of files, and without what differs from run to run."""
+    kept = [{key: value for key, value in row.items() if "seconds" not in key} for row in rows]
+    return sorted(kept, key=lambda row: str(row["file"]))
+
+
 def main() -> None:
+    task, files = evaluation()
+    with in_this_process(task) as here_place:
+        rows_here = timeless(here_place.rows(files))
     inputs = FOLDER / "inputs"
     write_input(inputs)
     model = exponentials()
@@ -72,6 +110,9 @@ def main() -> None:
                 num_cpus=0,
             )
             public = pa.concat_tables(dataset.iter_batches(batch_size=None, batch_format="pyarrow")).sort_by("id")
+            evaluation_module.EvaluationActor = MortalActor  # type: ignore[misc]
+            place = workplace(task, 2)
+            evaluated = timeless(place.rows(files)) == rows_here and place.engines == here_place.engines
             on_ray.Worker = Worker  # type: ignore[misc]
             predict_inside(rows, replace(prediction, columns={"x": "nothing"}), FOLDER / "fails", 1)
     except ValueError as error:
@@ -88,6 +129,7 @@ def main() -> None:
                 "public": np.array_equal(
                     np.stack(public["y"].to_pylist()), here["y"].combine_chunks().to_numpy_ndarray()
                 ),
+                "evaluated": evaluated and (FOLDER / "killed too").exists(),
                 "failure": failure,
             }
         )

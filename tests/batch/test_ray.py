@@ -37,4 +37,5 @@ def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
     assert len(facts["starts"]) == 3, "two workers, and one in place of the killed one"
     assert not any("plan" in start for start in facts["starts"]), "a worker compiled what the cache has"
     assert facts["public"]
+    assert facts["evaluated"], "an evaluation's rows differ from those of one process"
     assert facts["failure"] == "there is no column 'nothing' for input 'x'; there are ['w']"

@@ -149,8 +149,8 @@ def test_a_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     np.save(tmp_path / "a.npy", np.zeros((3, 8, 8, 1), np.float32))
     arguments = ("predict", DIGITS / "digits.tflite", tmp_path / "a.npy", "--out", tmp_path / "out")
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "needs ray: pip install 'tflgpu[ray]'" in fail(*arguments, "--workers", 2)
+    assert "needs the package ray; install it with" in fail(*arguments, "--workers", 2)
     for name in [name for name in sys.modules if name.startswith("tflgpu.batch.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "needs pyarrow: pip install 'tflgpu[ray]'" in fail(*arguments)
+    assert "needs the package pyarrow; install it with" in fail(*arguments)

@@ -138,7 +138,6 @@ def predict_inside(rows: ParquetRows | ListedRows, prediction: Prediction, folde
     # The newer reader of Parquet fails where two of its threads try at once to import what is not installed.
     context.use_datasource_v2 = False
     context.execution_options.preserve_order = True  # of files, by their names, and of rows in them
-    gpus = ray.cluster_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
     results = _dataset(rows, prediction.rows).map_batches(
         Worker,
         fn_constructor_args=(prediction,),
@@ -146,9 +145,15 @@ def predict_inside(rows: ParquetRows | ListedRows, prediction: Prediction, folde
         batch_size=prediction.rows,
         compute=ActorPoolStrategy(size=workers),
         num_cpus=0,  # the device computes; with a processor for each, a small machine had none to read rows
-        num_gpus=1 / ceil(workers / gpus) if gpus else 0,
+        num_gpus=gpus_for_each(workers),
     )
     results.write_parquet(str(folder))
+
+
+def gpus_for_each(workers: int) -> float:
+    """One GPU, or so little that all workers find a place."""
+    gpus = ray.cluster_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
+    return 1 / ceil(workers / gpus) if gpus else 0
 
 
 def _dataset(rows: ParquetRows | ListedRows, size: int) -> Dataset:

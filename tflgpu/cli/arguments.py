@@ -44,6 +44,13 @@ Std = Annotated[
     float | None, typer.Option(help="See --mean; --mean 0 --std 255 gives 0..1.", show_default="as for --mean")
 ]
 
+Workers = Annotated[int, typer.Option(min=1, help="Processes with a device each; more than one need Ray.")]
+
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A cluster of Ray, such as ray://host:10001.", show_default="this machine"),
+]
+
 CacheDirs = Annotated[
     list[Path] | None,
     typer.Option(

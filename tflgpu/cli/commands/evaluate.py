@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
+from tflgpu.cli.arguments import Address, AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std, Workers
 from tflgpu.cli.console import console, print_json, reporting_errors
 from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
 from tflgpu.cli.evaluating.evaluation_run import evaluated
@@ -99,6 +99,8 @@ def evaluate_imagenet(
     threads: Threads = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    workers: Workers = 1,
+    address: Address = None,
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
@@ -119,7 +121,7 @@ def evaluate_imagenet(
         threads=threads or os.cpu_count(),
         classes=len(names),
     )
-    with evaluated(task, [image.file for image in chosen], state) as found:
+    with evaluated(task, [image.file for image in chosen], state, workers, address) as found:
         accuracies = top_k_accuracies(found.rows, chosen, names)
         same = sum(len({best[0] for best in row["best"].values()}) == 1 for row in found.rows) if litert else None
         if as_json:
@@ -157,6 +159,8 @@ def evaluate_coco(
     threads: Threads = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    workers: Workers = 1,
+    address: Address = None,
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
@@ -174,7 +178,7 @@ def evaluate_coco(
         litert=litert,
         threads=threads or os.cpu_count(),
     )
-    with evaluated(task, truth.files, state) as found:
+    with evaluated(task, truth.files, state, workers, address) as found:
         precisions = truth.precisions(found.rows, categories)
         if as_json:
             found_precisions = {engine: _precision_as_dict(each) for engine, each in precisions.items()}
@@ -208,6 +212,8 @@ def evaluate_diff(
     threads: Threads = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    workers: Workers = 1,
+    address: Address = None,
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
@@ -222,7 +228,7 @@ def evaluate_diff(
         std=std,
         threads=threads or os.cpu_count(),
     )
-    with evaluated(task, input_files(inputs)[: num_images or None], state) as found:
+    with evaluated(task, input_files(inputs)[: num_images or None], state, workers, address) as found:
         infos = found.engines.outputs
         allowed = tolerance
         if allowed is None:

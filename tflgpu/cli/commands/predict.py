@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
+from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_compile_options
 from tflgpu.cli.console import console, print_json
+from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import counted
 
@@ -35,11 +34,8 @@ def predict_rows(
         ),
     ],
     options: tflgpu.Options,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; more than one need Ray.")] = 1,
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A cluster of Ray, such as ray://host:10001.", show_default="this machine"),
-    ] = None,
+    workers: Workers = 1,
+    address: Address = None,
     devices: Annotated[
         str | None,
         typer.Option(
@@ -63,14 +59,14 @@ def predict_rows(
     Rows come out in the order in which they went in. With several workers Ray Data shares them out, and starts a worker
     again that was killed; no row is lost or comes twice.
     """
-    with _extra_named():
+    with naming_extras():
         from tflgpu.batch.prediction import Prediction, open_rows, predict
     data = model.read_bytes()
     named = dict(_pair(each) for each in columns or ())
     prediction = Prediction(data, options, named, devices.split(",") if devices else None)
     rows = open_rows(inputs, data, tflgpu.inspect(data, options).model.inputs, mean, std)
     begin = time.perf_counter()
-    with _extra_named(), progress("predicting", rows.batches(prediction.rows)) as step:
+    with naming_extras(), progress("predicting", rows.batches(prediction.rows)) as step:
         predict(rows, prediction, out, step, workers, address)
     seconds = time.perf_counter() - begin
     if as_json:
@@ -85,14 +81,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise ValueError(f"--column is {text!r}; INPUT=NAME was expected")
     return name, column
-
-
-@contextmanager
-def _extra_named() -> Iterator[None]:
-    """Say which extra has a library that is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in ("pyarrow", "ray"):
-            raise
-        raise ValueError(f"`tflgpu predict` needs {error.name}: pip install 'tflgpu[ray]'") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from tflgpu.artifact.cache import content_hash, default_directory
 from tflgpu.artifact.cache.directory import make_private
 from tflgpu.cli.console import note
+from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.errors import CacheWarning
 from tflgpu.evaluate.state_file import StateFile
@@ -28,23 +29,35 @@ class Evaluated:
 
 
 @contextmanager
-def evaluated(task: Task, files: Sequence[Path], state: Path | None) -> Iterator[Evaluated]:
+def evaluated(
+    task: Task, files: Sequence[Path], state: Path | None, workers: int = 1, address: str | None = None
+) -> Iterator[Evaluated]:
     """Every file through the model. The state file is removed if nothing is raised while this is open.
 
     state: None for a file in the cache's directory, which belongs to this evaluation by its name; without that
-    directory an interrupt loses what was done. Raises OSError and ValueError as
-    :class:`tflgpu.evaluate.worker.Worker` and :class:`StateFile`, and ValueError without a file.
+    directory an interrupt loses what was done. workers, address: several processes, or those of a cluster of Ray.
+    Raises OSError and ValueError as :class:`tflgpu.evaluate.worker.Worker` and :class:`StateFile`, and ValueError
+    without a file.
     """
     if not files:
         raise ValueError("no file is left to evaluate")
     with ExitStack() as stack:
         with progress(f"starting {task.model.name}"):
-            workplace = stack.enter_context(in_this_process(task))
+            workplace = stack.enter_context(_workplace(task, workers, address))
         kept = _state_file(state, workplace.engines.identity)
         rows = _rows(task, workplace, files, kept)
     yield Evaluated(rows, workplace.engines)
     if kept is not None:
         kept.remove()
+
+
+def _workplace(task: Task, workers: int, address: str | None) -> AbstractContextManager[Workplace]:
+    """This process, unless several workers are asked for, or a cluster of Ray."""
+    if workers == 1 and address is None:
+        return in_this_process(task)
+    with naming_extras():
+        from tflgpu.batch.evaluation import on_workers
+    return on_workers(task, workers, address)
 
 
 def _rows(task: Task, workplace: Workplace, files: Sequence[Path], state: StateFile | None) -> list[Row]:

@@ -1,0 +1,23 @@
+"""What a verb needs of packages that not everybody has installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Packages, and the extras that bring them.
+EXTRAS = {"pyarrow": "ray", "ray": "ray"}
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Raise ValueError, with what to install, for a package that is missing and that an extra brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(error.name or "")
+        if extra is None:
+            raise
+        raise ValueError(
+            f'this needs the package {error.name}; install it with `pip install "tflgpu[{extra}]"`'
+        ) from error
