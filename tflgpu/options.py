@@ -49,7 +49,8 @@ class Options:
     precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision
         and computes in float, and needs no device extension; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
-        index of :func:`tflgpu.devices`, or a part of a device's or platform's name.
+        index of :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or
+        platform's name.
     executor: ``"launch"`` runs each kernel by a launch of its own; ``"persistent"`` runs all kernels in one launch with
         barriers between dependent kernels, and needs work-groups that all run at the same time. ``"auto"`` is the
         faster one on NVIDIA's GPUs, where a launch costs more than a small kernel, and ``"launch"`` elsewhere. The

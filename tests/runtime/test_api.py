@@ -11,6 +11,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tflgpu.runtime.opencl.devices import choose
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
@@ -98,6 +99,17 @@ def test_options_are_checked() -> None:
 def test_an_unknown_device_lists_those_there_are(model: tflgpu.CompiledModel) -> None:
     with pytest.raises(tflgpu.DeviceError, match=r"no OpenCL device matches 'abacus'; found 0: "):
         tflgpu.compile(DIGITS / "digits.tflite", tflgpu.Options(device="abacus"))
+
+
+def test_a_device_goes_by_its_type_or_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for device in tflgpu.devices():
+        best = next(d for d in tflgpu.devices() if d.type == device.type)
+        assert choose(device.type.upper()) == best
+        monkeypatch.setenv("TFLGPU_DEVICE", device.type)
+        assert choose("auto") == best
+    monkeypatch.setenv("TFLGPU_DEVICE", "abacus")
+    with pytest.raises(tflgpu.DeviceError, match="no OpenCL device matches TFLGPU_DEVICE=abacus; found 0: "):
+        choose("auto")
 
 
 def test_errors_survive_pickling() -> None:

@@ -20,7 +20,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 DeviceName = Annotated[
     str,
     typer.Option(
-        "--device", help="Index of `tflgpu devices`, or part of a device's or platform's name.", metavar="NAME"
+        "--device",
+        metavar="NAME",
+        help="cpu, gpu, index of `tflgpu devices`, or part of a device's or platform's name.",
+        autocompletion=lambda: ["auto", "cpu", "gpu"],
     ),
 ]
 

@@ -160,12 +160,18 @@ class Op:
                 continue
             types = INDICES if i in self.integers else self.types
             if tensor.dtype not in types:
-                found.append(f"input {i} has element type {tensor.dtype}; {' or '.join(sorted(types))} was expected")
+                expected = (
+                    f"; {' or '.join(sorted(types))} was expected" if len(types) <= LISTED else ", which it cannot be"
+                )
+                found.append(f"input {i} has element type {tensor.dtype}{expected}")
             # The shape of a scalar has no elements, and is fine.
             if 0 in tensor.shape and i not in self.integers and not self.empty:
                 found.append(f"input {i} of shape {list(tensor.shape)} is empty")
         return found or list(self.reasons(site))
 
+
+# Element types that a refusal of another one lists.
+LISTED = 4
 
 REGISTRY: dict[str, Op] = {}
 

@@ -10,6 +10,9 @@ from tflgpu.model.tensor_info import TensorInfo
 # Version of ``Report.as_dict`` (docs/tools/inspect.md). It goes up when a key changes its meaning or is removed.
 FORMAT = 1
 
+# Different reasons that a warning lists.
+REASONS = 8
+
 
 @dataclass(frozen=True)
 class SubgraphInfo:
@@ -108,17 +111,13 @@ class Report:
 
     @property
     def warning(self) -> str:
-        """Which operator codes the device cannot run, in the words of TensorFlow Lite's GPU delegate."""
-        by_code = dict.fromkeys(f"{o.code}: {r}" for o in self.operators for r in o.reasons)
+        """How many operators run on the CPU, which, and why."""
         left = sum(o.device == "cpu" for o in self.operators)
-        return "\n".join(
-            (
-                "Following operations are not supported by GPU delegate:",
-                *by_code,
-                f"{len(self.operators) - left} operations will run on the GPU, "
-                f"and the remaining {left} operations will run on the CPU.",
-            )
-        )
+        runs = f"{left} of {counted(len(self.operators), 'operator')} {'runs' if left == 1 else 'run'} on the CPU"
+        crossing = f", {size(self.crossing_bytes)} cross to and from the device in each run" * bool(self.crossing_bytes)
+        by_code = list(dict.fromkeys(f"{o.code}: {r}" for o in self.operators for r in o.reasons))
+        more = [f"and {len(by_code) - REASONS} more reasons; `tflgpu inspect` lists them"] * (len(by_code) > REASONS)
+        return "\n".join((f"{runs}{crossing}:", *(f"  {each}" for each in (*by_code[:REASONS], *more))))
 
     @property
     def places(self) -> str:

@@ -168,18 +168,20 @@ def choose(request: str | int) -> Device:
     found = devices()
     if not found:
         raise DeviceError(f"no OpenCL device was found; {ADVICE}")
-    if request == "auto":
-        request = os.environ.get(VARIABLE, "auto")
+    asked = repr(request)
+    if request == "auto" and (request := os.environ.get(VARIABLE, "auto")) != "auto":
+        asked = f"{VARIABLE}={request}"
     if request == "auto":
         return found[0]
     if isinstance(request, int) or request.isdecimal():
         matching = [d for d in found if d.index == int(request)]
     else:
         wanted = request.lower()
-        matching = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
+        matching = [d for d in found if d.type == wanted]
+        matching += [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
     if not matching:
-        listing = ", ".join(f"{d.index}: {d.name} ({d.platform})" for d in found)
+        listing = ", ".join(f"{d.index}: {d.name} ({d.platform}, {d.type})" for d in found)
         raise DeviceError(
-            f"no OpenCL device matches {request!r}; found {listing}; give an index or a part of a name, or {ADVICE}"
+            f"no OpenCL device matches {asked}; found {listing}; give an index, a type (cpu, gpu) or a part of a name"
         )
     return matching[0]
