@@ -10,6 +10,7 @@ import pytest
 import tflgpu
 from tests.support import litert
 from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 
@@ -121,3 +122,52 @@ def test_a_normalization_may_multiply_by_its_power(device_name: str) -> None:
     data, image = builder.finish([y]), np.random.default_rng(0).standard_normal((1, 2, 2, 5)).astype(np.float32)
     options = Options(precision="fp32", device=device_name, fallback="forbid")
     np.testing.assert_allclose(tflgpu.compile(data, options).run(image)["y"], litert.run(data, image)["y"], rtol=1e-5)
+
+
+def test_a_handle_is_a_resource() -> None:
+    builder = ModelBuilder()
+    handle, y = builder.tensor((), "float16"), builder.tensor((1, 3))
+    builder.op("VAR_HANDLE", [], [handle], {"container": "", "shared_name": "v"})
+    builder.op("READ_VARIABLE", [handle], [y])
+    with pytest.raises(ModelError, match="operator 0 VAR_HANDLE takes a tensor of float16 for the handle"):
+        tflgpu.compile(builder.finish([y]))
+
+
+@pytest.mark.parametrize(("place", "dtype"), [(12, "bool"), (8, "int32"), (18, "float16")])
+def test_an_lstm_has_floats_where_its_kernel_reads_them(place: int, dtype: str) -> None:
+    builder = ModelBuilder()
+    shapes = {
+        0: (1, 4),
+        **dict.fromkeys(range(1, 9), (4, 4)),
+        **dict.fromkeys(range(12, 16), (4,)),
+        18: (1, 4),
+        19: (1, 4),
+    }
+    inputs = [builder.input(shapes[i], dtype if i == place else "float32") if i in shapes else -1 for i in range(20)]
+    y = builder.tensor((1, 4))
+    builder.op("LSTM", inputs, [y], {})
+    with pytest.raises(ModelError, match=f"LSTM has {dtype} as its input {place}"):
+        tflgpu.compile(builder.finish([y]))
+
+
+@pytest.mark.parametrize("code", ["CONCATENATION", "PACK"])
+def test_empty_inputs_are_joined_to_their_sizes(code: str, device_name: str) -> None:
+    builder = ModelBuilder()
+    inputs = [builder.input((3, 0)) for _ in range(2)]
+    shape = (6, 0) if code == "CONCATENATION" else (2, 3, 0)
+    y = builder.tensor(shape)
+    builder.op(code, inputs, [y], {"axis": 0} if code == "CONCATENATION" else {"axis": 0, "values_count": 2})
+    options = Options(device=device_name, fallback="forbid")
+    (got,) = tflgpu.compile(builder.finish([y]), options).run([np.zeros((3, 0), np.float32)] * 2).values()
+    assert got.shape == shape
+
+
+def test_a_mean_of_integers_keeps_their_grid() -> None:
+    """LiteRT's kernel does not look at what the result's integers stand for."""
+    builder = ModelBuilder()
+    x = builder.input((1, 2, 2, 4), "int8", quantization=Quantization((0.5,), (0,), 0))
+    y = builder.tensor((1, 1, 1, 4), "int8", quantization=Quantization((0.25,), (2,), 0))
+    sizes = {"filter_height": 2, "filter_width": 2, "stride_h": 1, "stride_w": 1}
+    builder.op("AVERAGE_POOL_2D", [x], [y], {"padding": 1, **sizes})
+    with pytest.raises(UnsupportedError, match="takes integers as they are"):
+        tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))

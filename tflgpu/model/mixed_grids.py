@@ -9,6 +9,9 @@ from tflgpu.model.quantization import KEEPS_QUANTA, is_quantized, view_dtype
 
 CONVERSIONS = frozenset(("DEQUANTIZE", "QUANTIZE"))
 
+# A mean of integers is as much of their number as they are.
+ONE_GRID = KEEPS_QUANTA | {"AVERAGE_POOL_2D"}
+
 
 def mixture_reasons(operator: Operator, tensors: Sequence[FileTensor]) -> Iterator[str]:
     """Obstacles in the grids of what an operator takes and gives at run time: LiteRT's kernels see bare integers."""
@@ -18,5 +21,5 @@ def mixture_reasons(operator: Operator, tensors: Sequence[FileTensor]) -> Iterat
         types = sorted({t.dtype for t in numbers})
         if operator.code not in CONVERSIONS and result in numbers and "float32" in types and len(types) > 1:
             yield f"it mixes {' and '.join(types)} without a conversion"
-        elif operator.code in KEEPS_QUANTA and len({(t.dtype, t.quantization) for t in numbers if is_quantized(t)}) > 1:
-            yield "it copies integers, which stand for other numbers in its result than in its input"
+        elif operator.code in ONE_GRID and len({(t.dtype, t.quantization) for t in numbers if is_quantized(t)}) > 1:
+            yield "it takes integers as they are, which stand for other numbers in its result than in its input"

@@ -22,6 +22,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.model.checks.activation_grid import check_grid
 from tflgpu.model.checks.custom_options import check_custom_options
 from tflgpu.model.checks.element_types import check_element_types
+from tflgpu.model.checks.lstm_operands import check_lstm_operands
 from tflgpu.model.checks.operator_arity import check_arity
 from tflgpu.model.checks.option_values import check_option_values
 from tflgpu.model.checks.raw_constants import check_raw
@@ -123,6 +124,7 @@ class _Reader:
         tensors = tuple(replace(t, data=None, is_variable=False) if t.index in given else t for t in tensors)
         result = Subgraph(decoded(subgraph.Name()), tensors, operators, inputs, outputs)
         check_element_types(result)
+        check_lstm_operands(result)
         _check_order(index, result)
         return result
 

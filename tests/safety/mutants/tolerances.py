@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isinf
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,9 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         "LiteRT's plain kernels leave images out of a TRANSPOSE_CONV, XNNPACK does not": _has_more_images(model),
         "LiteRT rounds positions in integers to 1/1024 of a pixel": any(o.code == "RESIZE_BILINEAR" for o in operators)
         and quantized,
-        "an infinite slope of integers": quantized and any(isinf(o.options.get("alpha", 0)) for o in operators),
+        "a slope of integers that is no number": quantized
+        and not all(isfinite(o.options.get("alpha", 0)) for o in operators),
+        "LiteRT's ATAN2 has the shape of its first input": "ATAN2" in codes,
         "LiteRT's table of EXP holds no numbers where they overflow": "EXP" in codes
         and max(_scales(model), default=0) > EXP_SCALE,
         "what a quantized LSTM rounds on its way": quantized and any("LSTM" in code for code in codes),

@@ -131,7 +131,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
     if site.constant(0) is None:
         return
     weights, image, shape = site.input(1), site.input(2), tuple(numbers(site, 0))
-    if len(shape) != 4 or min(shape) < 1:
+    if len(shape) != 4 or min(shape[1:]) < 1:
         yield f"its output shape {list(shape)} is not [batch, height, width, channels]"
         return
     if len(weights.shape) != 4 or len(image.shape) != 4 or weights.shape[3] != image.shape[3]:

@@ -141,11 +141,13 @@ def _concat_reasons(site: Site) -> Iterator[str]:
 def concatenation(site: Site, emit: Emitter) -> Tensor:
     axis, inputs = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None
-    inputs = [t for t in inputs if t.size] or inputs[:1]
-    if len(inputs) == 1:
-        return emit.node("map", inputs, inputs[0].shape, None, emit.activation(site))
     shape = list(inputs[0].shape)
     shape[axis] = sum(t.shape[axis] for t in inputs)
+    inputs = [t for t in inputs if t.size] or inputs[:1]
+    if len(inputs) == 1:
+        return emit.node(
+            "map", [reshape_node(emit, inputs[0], tuple(shape))], tuple(shape), None, emit.activation(site)
+        )
     return emit.node("concatenate", inputs, tuple(shape), Concatenate(axis), emit.activation(site))
 
 
