@@ -100,7 +100,8 @@ def test_scales_have_round_ticks() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (duration(0.0), "0 µs"),
+        (duration(0.0), "0 ns"),
+        (duration(2.81e-7), "281 ns"),
         (duration(8.28e-4), "828 µs"),
         (duration(0.01526), "15.3 ms"),
         (duration(0.9999), "1.00 s"),

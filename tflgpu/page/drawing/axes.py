@@ -69,11 +69,11 @@ def linear_ticks(most: float, place: Callable[[float], float], label: Callable[[
 
 
 def duration(seconds: float) -> str:
-    """Three digits of microseconds, milliseconds or seconds."""
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+    """Three digits of nanoseconds, microseconds, milliseconds or seconds."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 0.9995:
             return f"{digits(seconds * factor)} {unit}"
-    return f"{digits(seconds * 1e6)} µs"
+    return f"{digits(seconds * 1e9)} ns"
 
 
 def size(count: float) -> str:
