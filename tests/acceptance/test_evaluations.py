@@ -72,7 +72,7 @@ def test_a_hundred_images_give_ten_lines(shared: Path, tmp_path: Path) -> None:
 def test_sigint_and_again_gives_the_same_numbers(shared: Path, tmp_path: Path) -> None:
     images, labels = labelled_set(shared, tmp_path, 100)
     model = shared / "models" / CLASSIFIER
-    flags = ("--ground-truth-images-path", images, "--ground-truth-labels", labels)
+    flags = ("--images", images, "--ground-truth", labels)
     command = ("evaluate", "imagenet", model, *flags)
     state = tmp_path / "state"
     arguments = [*command, "--state", state]
@@ -109,7 +109,7 @@ def test_ten_images_are_as_by_hand(shared: Path, tmp_path: Path) -> None:
     images, annotations = annotated_set(shared, tmp_path, 10)
     model = shared / "models" / DETECTOR
     data, names = model.read_bytes(), packed_labels(model.read_bytes())
-    flags = ("--ground-truth-images-path", images, "--ground-truth-annotations", annotations)
+    flags = ("--images", images, "--ground-truth", annotations)
     found = as_json("evaluate", "coco", model, *flags)
     precisions = {"average_precisions": found["average_precisions"]}
     check("evaluate coco", [precisions], opaque=("average_precisions.litert",))

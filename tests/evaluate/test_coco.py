@@ -57,7 +57,7 @@ def test_damaged_annotations_are_named(content: str, message: str, tmp_path: Pat
 
 
 def test_only_detectors_have_boxes(doubling: Path, pictures: tuple[Path, Path]) -> None:
-    flags = ("--ground-truth-images-path", pictures[0], "--ground-truth-annotations", pictures[1])
+    flags = ("--images", pictures[0], "--ground-truth", pictures[1])
     assert "does not end in TFLite_Detection_PostProcess" in fail("evaluate", "coco", doubling, *flags)
 
 

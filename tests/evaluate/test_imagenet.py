@@ -24,8 +24,8 @@ def pictures(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def test_what_comes_next_to_the_numbers(shared: Path, pictures: tuple[Path, Path], tmp_path: Path) -> None:
     images, labels = pictures
     (tmp_path / "deny.txt").write_text("1\n3\n")
-    arguments = (shared / "models" / NETWORK, "--ground-truth-images-path", images, "--ground-truth-labels", labels)
-    few = as_json("evaluate", "imagenet", *arguments, "--num-images", 4, "--denylist-file-path", tmp_path / "deny.txt")
+    arguments = (shared / "models" / NETWORK, "--images", images, "--ground-truth", labels)
+    few = as_json("evaluate", "imagenet", *arguments, "--num-images", 4, "--denylist", tmp_path / "deny.txt")
     assert few["files"] == 4
     assert few["topk_accuracies"].keys() == {"device", "litert"}
     assert few["device_seconds"]["min"] <= few["device_seconds"]["median"] <= few["device_seconds"]["p99"]
@@ -62,11 +62,11 @@ def test_files_have_to_fit_each_other(doubling: Path, pictures: tuple[Path, Path
         (tmp_path / "deny.txt").write_text(f"1\n{text}\n")
         with pytest.raises(ValueError, match=rf"deny\.txt, line 2: '{text}' is no number of an image, 1 to 10"):
             labelled_images(images, labels, lines, tmp_path / "deny.txt")
-    arguments = ("--ground-truth-images-path", images, "--ground-truth-labels", labels)
+    arguments = ("--images", images, "--ground-truth", labels)
     assert "no labels packed into it" in fail("evaluate", "imagenet", doubling, *arguments)
-    arguments = (*arguments, "--model-output-labels", labels)
+    arguments = (*arguments, "--labels", labels)
     (tmp_path / "deny.txt").write_text("\n".join(map(str, range(1, 11))))
-    message = fail("evaluate", "imagenet", doubling, *arguments, "--denylist-file-path", tmp_path / "deny.txt")
+    message = fail("evaluate", "imagenet", doubling, *arguments, "--denylist", tmp_path / "deny.txt")
     assert "no file is left to evaluate" in message
     message = fail("evaluate", "imagenet", doubling, *arguments)
     assert "there are 10 labels, but output 'y' has 4 elements" in message

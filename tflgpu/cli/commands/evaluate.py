@@ -22,21 +22,28 @@ from tflgpu.evaluate.imagenet import Classification, labelled_images, top_k_accu
 from tflgpu.evaluate.task import DEVICE, LITERT
 from tflgpu.inputs import input_files, packed_labels, read_labels
 
+# What flags of TFLite's tools are called here, where the help has to fit 80 columns.
+FLAGS = {
+    "ground_truth_images_path": "images",
+    "ground_truth_labels": "ground-truth",
+    "model_output_labels": "labels",
+    "denylist_file_path": "denylist",
+    "num_images": "num-images",
+    "num_interpreter_threads": "num-threads",
+}
+
 evaluate_app = typer.Typer(
     no_args_is_help=True,
     help="Measure how right a model is, over many files, on the device and on LiteRT's CPU.",
-    # The flags of TFLite's tools have underscores.
-    context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
+    context_settings={"token_normalize_func": lambda token: FLAGS.get(token, token)},
 )
 
-Images = Annotated[
-    Path, typer.Option("--ground-truth-images-path", metavar="DIR", help="The images.", show_default=False)
-]
+Images = Annotated[Path, typer.Option("--images", metavar="DIR", help="The images.", show_default=False)]
 
 Labels = Annotated[
     Path | None,
     typer.Option(
-        "--model-output-labels",
+        "--labels",
         metavar="FILE",
         help="The model's labels, line n naming class n.",
         show_default="those packed into the model",
@@ -47,13 +54,10 @@ Count = Annotated[
     int, typer.Option("--num-images", min=0, help="Only the first ones, in the order of their names; 0 for all.")
 ]
 
-Reference = Annotated[bool, typer.Option("--litert/--no-litert", help="Evaluate LiteRT's CPU interpreter, too.")]
+Alone = Annotated[bool, typer.Option("--no-litert", help="Leave LiteRT's CPU interpreter out.")]
 
 Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--num-threads", "--num-interpreter-threads", min=1, help="Threads of LiteRT.", show_default="all cores"
-    ),
+    int | None, typer.Option("--num-threads", min=1, help="Threads of LiteRT.", show_default="all cores")
 ]
 
 State = Annotated[
@@ -76,7 +80,7 @@ def evaluate_imagenet(
     ground_truth: Annotated[
         Path,
         typer.Option(
-            "--ground-truth-labels",
+            "--ground-truth",
             metavar="FILE",
             help="Line n is the label of the n-th image, in the order of their names.",
             show_default=False,
@@ -86,7 +90,7 @@ def evaluate_imagenet(
     denylist: Annotated[
         Path | None,
         typer.Option(
-            "--denylist-file-path",
+            "--denylist",
             metavar="FILE",
             help="Numbers of images to leave out, from 1, one a line.",
             show_default=False,
@@ -95,7 +99,7 @@ def evaluate_imagenet(
     num_images: Count = 0,
     mean: Mean = None,
     std: Std = None,
-    litert: Reference = True,
+    alone: Alone = False,
     threads: Threads = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
@@ -110,20 +114,21 @@ def evaluate_imagenet(
     """
     names = _labels(model, labels)
     if not names:
-        raise ValueError(f"{model} has no labels packed into it; name a file with --model-output-labels")
+        raise ValueError(f"{model} has no labels packed into it; name a file with --labels")
     chosen = labelled_images(images, ground_truth, names, denylist)[: num_images or None]
     task = Classification(
         model=model.absolute(),
         options=tflgpu.Options(device=device, precision=precision),
         mean=mean,
         std=std,
-        litert=litert,
+        litert=not alone,
         threads=threads or os.cpu_count(),
         classes=len(names),
     )
     with evaluated(task, [image.file for image in chosen], state, workers, address) as found:
         accuracies = top_k_accuracies(found.rows, chosen, names)
-        same = sum(len({best[0] for best in row["best"].values()}) == 1 for row in found.rows) if litert else None
+        firsts = [{best[0] for best in row["best"].values()} for row in found.rows]
+        same = None if alone else sum(len(each) == 1 for each in firsts)
         if as_json:
             print_json(common_facts(model, found) | {"topk_accuracies": accuracies, "same_top1": same})
             return
@@ -145,7 +150,7 @@ def evaluate_coco(
     annotations: Annotated[
         Path,
         typer.Option(
-            "--ground-truth-annotations",
+            "--ground-truth",
             metavar="FILE",
             help="COCO's JSON of objects, such as instances_val2017.json.",
             show_default=False,
@@ -155,7 +160,7 @@ def evaluate_coco(
     num_images: Count = 0,
     mean: Mean = None,
     std: Std = None,
-    litert: Reference = True,
+    alone: Alone = False,
     threads: Threads = None,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
@@ -175,7 +180,7 @@ def evaluate_coco(
         options=tflgpu.Options(device=device, precision=precision),
         mean=mean,
         std=std,
-        litert=litert,
+        litert=not alone,
         threads=threads or os.cpu_count(),
     )
     with evaluated(task, truth.files, state, workers, address) as found:
