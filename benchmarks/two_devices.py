@@ -24,6 +24,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -78,10 +79,17 @@ def place(device: tflgpu.Device) -> int:
         return device.index
 
 
-def images(ids: np.ndarray, row: tuple[int, ...]) -> np.ndarray:
-    """Random bytes."""
-    drawn = np.random.default_rng(int(ids[0])).bytes(len(ids) * prod(row))
-    return np.frombuffer(drawn, np.uint8).reshape(len(ids), *row)
+@cache
+def images(count: int, row: tuple[int, ...]) -> np.ndarray:
+    """Random bytes, which a process draws once: drawing them for each block takes longer than all else together."""
+    return np.frombuffer(np.random.default_rng(0).bytes(count * prod(row)), np.uint8).reshape(count, *row)
+
+
+def kept_images(count: int, row: tuple[int, ...]) -> np.ndarray:
+    """In a task of Ray, for which this script is no module: a process keeps what it draws in one that it imports."""
+    from benchmarks import two_devices
+
+    return two_devices.images(count, row)
 
 
 def on_ray(work: Work, count: int, rows: int) -> dict[str, object]:
@@ -108,7 +116,7 @@ def classify(work: Work, count: int, rows: int) -> tuple[np.ndarray, ...]:
     (name,) = work.options.uint8_inputs or {}
     dataset = (
         ray.data.range(rows, override_num_blocks=rows // work.block)
-        .map_batches(lambda batch: batch | {name: images(batch["id"], work.row)}, batch_size=None)
+        .map_batches(lambda batch: batch | {name: kept_images(len(batch["id"]), work.row)}, batch_size=None)
         .map_batches(
             Classifier,
             fn_constructor_args=(work.model, work.options),
@@ -139,7 +147,7 @@ def in_processes(work: Work, devices: tuple[int, ...], seconds: float) -> dict[s
 def _process(work: Work, device: int, seconds: float, barrier: Barrier, report: Callable[[float], None]) -> None:
     predictor = Predictor(work.model, work.options, devices=[device])
     (name,) = work.options.uint8_inputs or {}
-    block = {name: images(np.arange(work.block), work.row)}
+    block = {name: images(work.block, work.row)}
     predictor(block)
     barrier.wait()
     rows, begin = 0, time.perf_counter()
@@ -194,7 +202,7 @@ def main() -> None:
     work = Work(model, options, image.shape[1:], block, arguments.devices)
     devices = arguments.devices or tuple(d.index for d in tflgpu.devices() if d.type == "gpu")[:2]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(include_dashboard=False, object_store_memory=arguments.store, log_to_driver=False)
+    ray.init("local", include_dashboard=False, object_store_memory=arguments.store, log_to_driver=False)
     context = DataContext.get_current()
     context.enable_progress_bars = False
     context.target_max_block_size = 2 * block * prod(image.shape[1:])
