@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+import tflgpu
 from tests.batch.models import check, columns, exponentials
 from tests.cli.command import DIGITS, as_json, fail, succeed
 from tflgpu.batch.arrow_columns import arrow_column, numpy_column
@@ -68,6 +69,15 @@ def test_parquet_keeps_what_is_no_input(tmp_path: Path) -> None:
     assert got.column_names == ["name", "y", "z"]
     assert got["name"].combine_chunks().equals(names)
     check({name: numpy_column(name, got[name]) for name in "yz"}, given)
+
+
+def test_free_rows_are_planned_once() -> None:
+    chosen = Options(precision="fp32")
+    infos = tflgpu.inspect(exponentials(free=True), chosen).model.inputs
+    assert Prediction(b"", chosen, {}, None).planned_once(infos).options.batch == 32
+    assert Prediction(b"", Options(batch=8), {}, None).planned_once(infos).options.batch == 8
+    fixed = tflgpu.inspect(exponentials(), chosen).model.inputs
+    assert Prediction(b"", chosen, {}, None).planned_once(fixed).options.batch is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int64", "bool"])

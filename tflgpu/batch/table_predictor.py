@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from tflgpu.batch.arrow_columns import arrow_column, numpy_column
 from tflgpu.batch.own_device import Request
 from tflgpu.batch.predictor import Predictor
+from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options
 
 # Is called when another batch of rows is done.
@@ -33,8 +34,14 @@ class Prediction:
 
     @property
     def rows(self) -> int:
-        """In one table, so that a model with free rows is planned once."""
+        """In one table."""
         return self.options.batch or ROWS
+
+    def planned_once(self, inputs: Sequence[TensorInfo]) -> Prediction:
+        """Of a model that leaves the number of rows open, all tables are computed by one program, also a short one."""
+        if self.options.batch is None and all(0 in info.free_axes for info in inputs):
+            return replace(self, options=replace(self.options, batch=ROWS))
+        return self
 
 
 class TablePredictor:

@@ -10,7 +10,7 @@ import typer
 
 import tflgpu
 from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_compile_options
-from tflgpu.cli.console import console, print_json
+from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import counted
@@ -63,8 +63,10 @@ def predict_rows(
         from tflgpu.batch.prediction import Prediction, open_rows, predict
     data = model.read_bytes()
     named = dict(_pair(each) for each in columns or ())
-    prediction = Prediction(data, options, named, devices.split(",") if devices else None)
-    rows = open_rows(inputs, data, tflgpu.inspect(data, options).model.inputs, mean, std)
+    infos = tflgpu.inspect(data, options).model.inputs
+    shared = devices.split(",") if devices else None
+    prediction = Prediction(data, options, named, shared).planned_once(infos)
+    rows = open_rows(inputs, data, infos, mean, std)
     begin = time.perf_counter()
     with naming_extras(), progress("predicting", rows.batches(prediction.rows)) as step:
         predict(rows, prediction, out, step, workers, address)
@@ -73,7 +75,7 @@ def predict_rows(
         print_json({"rows": rows.count, "seconds": seconds, "rows_per_second": rows.count / seconds, "folder": out})
         return
     console.print(f"{counted(rows.count, 'row')} in {seconds:.1f} s, {rows.count / seconds:.0f} rows/s", markup=False)
-    console.print(f"wrote {out}", markup=False)
+    note(f"wrote {out}")
 
 
 def _pair(text: str) -> tuple[str, str]:
