@@ -6,6 +6,9 @@ outputs = model.run({"input": image})
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tflgpu.api import CompiledModel, compile, inspect
 from tflgpu.artifact.cache import model_token
 from tflgpu.errors import (
@@ -22,13 +25,15 @@ from tflgpu.errors import (
     TflgpuError,
     UnsupportedError,
 )
-from tflgpu.interpreter import Interpreter
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.version import __version__
+
+if TYPE_CHECKING:
+    from tflgpu.interpreter import Interpreter
 
 __all__ = [
     "BuildError",
@@ -58,3 +63,11 @@ __all__ = [
     "inspect",
     "model_token",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``Interpreter`` and the module of LiteRT's other names, which a start without them need not wait for."""
+    if name not in ("Interpreter", "interpreter"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module("tflgpu.interpreter")
+    return module.Interpreter if name == "Interpreter" else module
