@@ -7,7 +7,7 @@ it. Beside these the key holds all that an artifact depends on: the options, the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -45,6 +45,9 @@ _PACKAGE = Path(__file__).parents[1]
 
 # Templates lie in the package, or beside it where it is run from the repository.
 SOURCES = (_PACKAGE, _PACKAGE.parent / "templates")
+
+# Rooms of the package that work with compiled models and have no part in compiling them.
+APART = frozenset(("batch", "cli", "evaluate", "inputs", "interpreter", "page"))
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError)  # what decoding other data than an artifact raises
 
@@ -179,13 +182,14 @@ def _version() -> str:
 
 
 def source_hash(folders: Sequence[Path]) -> str:
-    """The xxh3-128 of the names and contents of all modules and templates in some folders; missing ones are empty.
+    """The xxh3-128 of the names and contents of modules and templates in some folders; missing ones are empty.
 
+    Those below a folder of ``APART`` are left out: reading them takes time at every start.
     Time stamps would not do: two trees can have the same, and a checkout makes old sources new.
     """
     hashes = xxhash.xxh3_128()
     for folder in folders:
-        for name in sorted(_sources(str(folder))):
+        for name in sorted(_sources(str(folder), APART)):
             with open(name, "rb", buffering=0) as file:
                 content = file.read()
             hashes.update(f"{name.removeprefix(str(folder))} {len(content)}\n".encode())
@@ -193,11 +197,12 @@ def source_hash(folders: Sequence[Path]) -> str:
     return str(hashes.hexdigest())
 
 
-def _sources(folder: str) -> Iterator[str]:
+def _sources(folder: str, apart: Collection[str] = ()) -> Iterator[str]:
     """The paths of modules and templates below a folder. With os.scandir, which takes a third of pathlib's time."""
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _sources(entry.path)
+                if entry.name not in apart and entry.name != "__pycache__":
+                    yield from _sources(entry.path)
             elif entry.name.endswith((".py", ".j2")):
                 yield entry.path
