@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
+from tests.frontend.control_flow.control_models import collatz
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
@@ -83,7 +85,32 @@ def test_show_graph_needs_no_device(no_device: None) -> None:
     assert graph["tensors"][str(graph["outputs"][0])]["name"] == "probabilities"
 
 
-def test_show_graph_of_an_unsupported_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["graph", "plan", "source", "executable"])
+def test_a_model_with_operators_for_the_cpu_is_shown_in_parts(
+    device: tflgpu.Device, tmp_path: Path, stage: str
+) -> None:
+    pytest.importorskip("ai_edge_litert")
+    path = unsupported_model(tmp_path / "m.tflite")
+    lines = succeed("show", path, "--stage", stage).splitlines()
+    assert lines[0] == "part 0 on the CPU: 0 BITCAST, 1 BITCAST"
+    assert lines[2] == "part 1 on the device: 2 RELU"
+    parts = as_json("show", path, "--stage", stage)["parts"]
+    assert [(part["place"], part["operators"], part["stage"] is None) for part in parts] == [
+        ("cpu", [0, 1], True),
+        ("device", [2], False),
+    ]
+
+
+def test_a_loop_is_shown_as_its_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(collatz())
+    parts = as_json("show", path)["parts"]
+    assert [part["role"] for part in parts] == ["body", "condition", None]
+    assert "on the device, body: 0 WHILE" in succeed("show", path)
+
+
+def test_a_model_that_runs_nowhere_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflgpu.frontend.frontend.is_installed", lambda: False)
     assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
 
 

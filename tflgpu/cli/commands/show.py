@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import RenderableType
 from rich.syntax import Syntax
+from rich.text import Text
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
@@ -16,9 +20,23 @@ from tflgpu.runtime.opencl.devices import choose
 
 # The functions import the stages of the compiler: verbs with a warm start must not.
 if TYPE_CHECKING:
+    from tflgpu.frontend.control_flow.pieces import LoweredPiece
     from tflgpu.plan import Plan
+    from tflgpu.target import Target
 
 Stage = Literal["model", "graph", "plan", "source", "executable"]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a stage made of a graph: plain data for JSON, and lines with markup."""
+
+    data: Callable[[], dict[str, Any]]
+    lines: Callable[[], Sequence[RenderableType]]
+
+
+# Takes a graph, and the names of the model's operators.
+MakeView = Callable[["LoweredPiece", Sequence[str]], View]
 
 
 def show_model(
@@ -37,84 +55,110 @@ def show_model(
     as_json: AsJson = False,
 ) -> None:
     """Show what a model becomes: the file as read, its graph after the passes or one of them, the plan for a device,
-    the OpenCL source, or the buffers and launches."""
+    the OpenCL source, or the buffers and launches.
+
+    A model with loops, branches or operators for the CPU is shown in its parts, in the order in which they run.
+    """
     options = tflgpu.Options(device=device, precision=precision)
-    if stage == "graph":
-        _show_graph(model, after, as_json)
-    elif after is not None:
+    if after is not None and stage != "graph":
         raise ValueError(f"--after goes with the stage graph, not {stage}")
+    if stage == "model":
+        _show_file(model, as_json)
+    elif stage == "graph":
+        _show_parts(model, options, None, _graphs(after), as_json)
     else:
-        {"model": _show_file, "plan": _show_plan, "source": _show_source, "executable": _show_executable}[stage](
-            model, options, as_json
-        )
+        target = choose(options.device).target(options)
+        views = {"plan": _plan_view, "source": _source_view, "executable": _executable_view}
+        _show_parts(model, options, target, partial(views[stage], target), as_json)
 
 
-def _show_file(path: Path, _options: tflgpu.Options, as_json: bool) -> None:
+def _show_file(path: Path, as_json: bool) -> None:
     from tflgpu.cli.stages.model_text import model_as_dict, model_lines
     from tflgpu.model.reader import read_model
 
     model = read_model(path.read_bytes())
-    _print(as_json, lambda: model_as_dict(model), lambda: model_lines(model))
+    if as_json:
+        print_json(model_as_dict(model))
+    else:
+        _print(model_lines(model))
 
 
-def _show_graph(path: Path, after: str | None, as_json: bool) -> None:
+def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, view: MakeView, as_json: bool) -> None:
+    """What ``view`` makes of each part; a model that runs on the device as one piece needs no headings."""
+    from tflgpu.cli.stages.parts import heading, part_as_dict, parts_of
+
+    parts, codes = parts_of(model.read_bytes(), options, target.missing_types if target else ())
+    views = [None if part.piece is None else view(part.piece, codes) for part in parts]
+    whole = views[0] if len(views) == 1 else None
+    if as_json:
+        each = [part_as_dict(part, shown.data() if shown else None) for part, shown in zip(parts, views, strict=True)]
+        print_json(whole.data() if whole else {"parts": each})
+    elif whole:
+        _print(whole.lines())
+    else:
+        for number, (part, shown) in enumerate(zip(parts, views, strict=True)):
+            _print([*[""] * (number > 0), heading(number, part, codes)])
+            if shown is not None:
+                _print(["", *shown.lines()])
+
+
+def _graphs(after: str | None) -> MakeView:
     from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
-    from tflgpu.frontend.lower import lower
-    from tflgpu.model.reader import read_model
     from tflgpu.passes import PASSES, optimizing
 
     last = after or list(PASSES)[-1]
     if last not in ("lower", *PASSES):
         raise ValueError(f"there is no pass {last!r}; in their order they are {', '.join(('lower', *PASSES))}")
-    lowered = lower(read_model(path.read_bytes()))
-    if not lowered.is_whole:
-        raise tflgpu.UnsupportedError(lowered.cuts)
-    graph = next(graph for name, graph in optimizing(lowered.graph) if name == last)
-    _print(as_json, lambda: graph_as_dict(graph), lambda: graph_lines(graph, [e.code for e in lowered.entries]))
+
+    def view(piece: LoweredPiece, codes: Sequence[str]) -> View:
+        graph = next(graph for name, graph in optimizing(piece.graph) if name == last)
+        return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
+
+    return view
 
 
-def _show_plan(model: Path, options: tflgpu.Options, as_json: bool) -> None:
+def _plan_view(target: Target, piece: LoweredPiece, codes: Sequence[str]) -> View:
     from tflgpu.cli.stages.plan_text import plan_as_dict, plan_lines
 
-    plan, codes = _planned(model, options)
-    _print(as_json, lambda: plan_as_dict(plan), lambda: plan_lines(plan, codes))
+    plan = _planned(target, piece)
+    return View(lambda: plan_as_dict(plan), lambda: plan_lines(plan, codes))
 
 
-def _show_source(model: Path, options: tflgpu.Options, as_json: bool) -> None:
+def _source_view(target: Target, piece: LoweredPiece, _codes: Sequence[str]) -> View:
     from tflgpu.codegen.render import render
 
-    source = render(_planned(model, options)[0])
-    if as_json:
+    source = render(_planned(target, piece))
+
+    def data() -> dict[str, Any]:
         functions = {f.name: f.source for f in source.functions}
-        print_json({"prelude": source.prelude, "functions": functions, "launches": source.names})
-    elif console.is_terminal:
-        console.print(Syntax(source.text, "c", theme="ansi_dark", background_color="default", word_wrap=True))
-    else:
-        console.out(source.text, highlight=False)
+        return {"prelude": source.prelude, "functions": functions, "launches": source.names}
+
+    def lines() -> list[RenderableType]:
+        if not console.is_terminal:
+            return [Text(source.text)]
+        return [Syntax(source.text, "c", theme="ansi_dark", background_color="default", word_wrap=True)]
+
+    return View(data, lines)
 
 
-def _show_executable(model: Path, options: tflgpu.Options, as_json: bool) -> None:
+def _executable_view(target: Target, piece: LoweredPiece, _codes: Sequence[str]) -> View:
     from tflgpu.cli.stages.executable_text import executable_as_dict, executable_lines
     from tflgpu.codegen.link import link
     from tflgpu.codegen.render import render
 
-    plan, _ = _planned(model, options)
-    executable = link(plan, render(plan).names)
-    _print(as_json, lambda: executable_as_dict(executable), lambda: executable_lines(executable))
+    plan = _planned(target, piece)
+    executable = link(plan, render(plan).names, piece.output_types)
+    return View(lambda: executable_as_dict(executable), lambda: executable_lines(executable))
 
 
-def _planned(model: Path, options: tflgpu.Options) -> tuple[Plan, list[str]]:
-    """The plan for a device, and the names of the model's operators."""
-    from tflgpu.compiler import plan_model
+def _planned(target: Target, piece: LoweredPiece) -> Plan:
+    from tflgpu.passes import optimize
+    from tflgpu.plan import make_plan
 
-    lowered, plan = plan_model(model.read_bytes(), options, choose(options.device).target(options))
-    return plan, [entry.code for entry in lowered.entries]
+    return make_plan(optimize(piece.graph), target)
 
 
-def _print(as_json: bool, data: Callable[[], dict[str, Any]], lines: Callable[[], Sequence[str]]) -> None:
-    """JSON, or lines with markup. Lines are never broken: a listing is for grep and for wide windows too."""
-    if as_json:
-        print_json(data())
-        return
-    for line in lines():
-        console.print(line, soft_wrap=True)
+def _print(lines: Iterable[RenderableType]) -> None:
+    """Lines with markup. They are never broken: a listing is for grep and for wide windows too."""
+    for line in lines:
+        console.print(line, soft_wrap=not isinstance(line, Syntax))
