@@ -9,14 +9,18 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import shlex
 import subprocess
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 import tflgpu
 from tests.docs.blocks import Block, blocks, comparable
+from tflgpu.cli import app
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,18 +31,32 @@ pytest() {{ for word; do case $word in tests/*) test -e {ROOT}/$word ;; esac; do
 set -euo pipefail
 """
 
+SHELL_ONLY = frozenset("*?$|<>;&`~")
+
+
+def verbs(code: str) -> list[list[str]]:
+    """The words of each command, if they are commands of tflgpu and nothing that only a shell understands."""
+    lines = [words for line in code.splitlines() if (words := shlex.split(line, comments=True))]
+    plain = all(words[0] == "tflgpu" and not SHELL_ONLY.intersection("".join(words)) for words in lines)
+    return lines if plain else []
+
 
 def output(block: Block, names: dict[str, Any]) -> str:
-    """What the block prints."""
-    if block.language == "sh":
-        result = subprocess.run(["bash", "-c", SHELL + block.code], stdout=subprocess.PIPE, text=True, timeout=120)
-        if result.returncode:
-            raise RuntimeError(f"exit code {result.returncode}; it printed:\n{result.stdout}")
-        return result.stdout
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(block.code, "the page", "exec"), names)
-    return printed.getvalue()
+    """What the block prints. Raises RuntimeError for a command that fails, and whatever Python raises."""
+    if block.language == "python":
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block.code, "the page", "exec"), names)
+        return printed.getvalue()
+    if commands := verbs(block.code):  # here, because a process of its own takes most of a second
+        results = [CliRunner().invoke(app, words[1:]) for words in commands]
+        stdout, code = "".join(r.stdout for r in results), max(r.exit_code for r in results)
+    else:
+        done = subprocess.run(["bash", "-c", SHELL + block.code], stdout=subprocess.PIPE, text=True, timeout=120)
+        stdout, code = done.stdout, done.returncode
+    if code:
+        raise RuntimeError(f"exit code {code}; it printed:\n{stdout}")
+    return stdout
 
 
 def main(page: Path) -> int:
