@@ -32,7 +32,7 @@ MAX_TERMS = 40  # in the glossary
 TWO_SCREENS = 105  # lines
 
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"""(?<=\]\()[^)\s]+(?=\))|(?<=\bsrc=")[^"]+""")
 CODE = re.compile(r"`([^`\n]+)`")
 HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
 
