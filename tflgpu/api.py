@@ -216,7 +216,7 @@ class CompiledModel:
                 instance = open_fastest(rivals, self._session, clock, None, options.cpu_timeout)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
-                serializer.store(cache, key, instance.artifact)
+                serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
         instance.release_constants()
         return instance

@@ -124,12 +124,14 @@ def test_listing(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = {e["kind"]: e for e in found["entries"]}
     assert set(entries) == {"model", "kernel"}
     assert entries["model"]["token"] == TOKEN and entries["kernel"]["token"] is None
+    assert (entries["model"]["model"], entries["kernel"]["model"]) == ("digits.tflite", None)
+    assert entries["model"]["precision"] in ("fp32", "fp16") and entries["kernel"]["precision"] is None
     assert entries["model"]["device"] == entries["kernel"]["device"] == tflgpu.devices()[0].name
     assert all(e["fault"] is None and Path(e["file"]).stat().st_size == e["bytes"] for e in found["entries"])
     assert found["bytes"] == sum(e["bytes"] for e in found["entries"])
     monkeypatch.setenv("TFLGPU_CACHE_DIR", str(filled))
     printed = succeed("cache", "ls")
-    assert TOKEN in printed and "2 entries" in printed
+    assert TOKEN in printed and "digits.tflite" in printed and "(kernel)" in printed and "2 entries" in printed
 
 
 def test_listing_a_place_that_is_not_there(tmp_path: Path) -> None:

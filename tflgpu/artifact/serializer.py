@@ -114,11 +114,11 @@ def load(cache: Cache, key: ModelKey) -> Artifact | None:
     return _decoded(cache, key, Artifact, "artifact", "compiled model")
 
 
-def store(cache: Cache, key: ModelKey, artifact: Artifact) -> None:
-    """Keep an artifact. Faults of the disk are a CacheWarning."""
+def store(cache: Cache, key: ModelKey, artifact: Artifact, name: str | None = None) -> None:
+    """Keep an artifact. name: of the model's file, for a listing. Faults of the disk are a CacheWarning."""
     blobs: list[Blob] = []
     record = encode(artifact, blobs)
-    cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": record})
+    cache.store(key, {f"blob.{i}": blob for i, blob in enumerate(blobs)}, {"artifact": record, "model": name})
 
 
 def load_choice(cache: Cache, key: TuningKey) -> tuple[int, ...] | None:

@@ -38,6 +38,11 @@ class ModelContent:
             self.path = Path(model).absolute()
 
     @property
+    def name(self) -> str | None:
+        """Of the file, without its folder."""
+        return self.path.name if self.path else None
+
+    @property
     def is_read(self) -> bool:
         """Whether the bytes are in memory."""
         return self._bytes is not None

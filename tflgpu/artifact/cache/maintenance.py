@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class Finding(NamedTuple):
-    """An entry, the fields of its key (None if unreadable), and what is wrong with it (None if nothing is)."""
+    """An entry, the fields of its key (None if unreadable), and what is wrong with it (None if nothing is).
+
+    model: name of the file that was compiled; None if it was none, and for other entries.
+    """
 
     entry: Entry
     key: Mapping[str, Any] | None
     fault: str | None
+    model: str | None = None
 
 
 def survey(cache: Cache) -> list[Finding]:
@@ -84,13 +88,15 @@ def _examine(place: Directory | Bundle, entry: Entry) -> Finding:
         buffer = place.open(entry.name)
         if buffer is None:
             return Finding(entry, None, "vanished")
-        key = payload.read(buffer).key
-        named = entry_name(key)
+        found = payload.read(buffer)
+        named = entry_name(found.key)
+        model = found.metadata.get("model")
     except UnreadableError as error:
         return Finding(entry, None, str(error))
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Finding(entry, None, f"cannot be read: {error}")
-    return Finding(entry, json.loads(key), None if named == entry.name else "is the entry of another key")
+    fault = None if named == entry.name else "is the entry of another key"
+    return Finding(entry, json.loads(found.key), fault, model if isinstance(model, str) else None)
 
 
 def _token(entry: Entry) -> int | None:

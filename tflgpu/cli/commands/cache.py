@@ -30,6 +30,9 @@ FORMAT = 1
 
 SECONDS_PER_DAY = 86_400
 
+# Heading of the column with what is wrong.
+STATE = "state"
+
 # Decimal and binary multiples of a byte.
 UNITS: dict[str, int] = {"": 1, "b": 1} | {
     p + u: b**n for u, b in (("b", 1000), ("ib", 1024)) for n, p in enumerate("kmgt", 1)
@@ -162,39 +165,40 @@ def _open(places: Sequence[Path] | None) -> Cache:
     return Cache(named, writable=False)
 
 
-def _listing(findings: Iterable[Finding]) -> Listing:
-    result = table(
-        "kind",
-        "token",
-        "device",
-        "bytes",
-        "last used",
-        "state",
-        right=("token", "bytes", "last used"),
-        prose=("state",),
-    )
+def _listing(findings: Sequence[Finding]) -> Listing:
+    """States only if one is not sound, devices only if there are several: 80 columns have no room for all."""
+    states = [STATE] * any(f.fault is not None for f in findings)
+    known = {str(f.key["device"]) for f in findings if f.key and "device" in f.key}
+    devices = ["device"] * (len(known) > 1)
+    numbers = ("token", "bytes", "last used")
+    columns = ("entry", "token", *devices, "precision", "bytes", "last used", *states)
+    result = table(*columns, right=numbers, prose=states, title=None if devices else "".join(known))
     for f in findings:
-        key = f.key or {}
-        facts = (str(key.get(name, "")) for name in ("token", "device"))
-        result.add_row(
-            escape(_kind(f.entry)),
-            *map(escape, facts),
-            decimal(f.entry.bytes),
-            _age(f.entry.used),
-            "[green]sound[/]" if f.fault is None else f"[red]{escape(f.fault)}[/]",
-        )
+        facts = (f.model or f"({_kind(f.entry)})", *(str((f.key or {}).get(name, "")) for name in ("token", *devices)))
+        state = "sound" if f.fault is None else f"[red]{escape(f.fault)}[/]"
+        volume = decimal(f.entry.bytes), _age(f.entry.used)
+        result.add_row(*map(escape, facts), _precision(f) or "", *volume, *(state for _ in states))
     return result
+
+
+def _precision(finding: Finding) -> str | None:
+    """Of a compiled model; None for all other entries."""
+    try:
+        storage = (finding.key or {})["options"]["target"]["storage"]
+    except (KeyError, TypeError):
+        return None
+    return "fp16" if storage == "half" else "fp32"
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:
     entry = finding.entry
     facts = {"file": _location(entry), "kind": _kind(entry), "bytes": entry.bytes, "used": _iso(entry.used)}
     names = ("token", "platform", "device", "driver", "tflgpu")
+    facts |= {"model": finding.model, "precision": _precision(finding)}
     return facts | {name: (finding.key or {}).get(name) for name in names} | {"fault": finding.fault}
 
 
 def _location(entry: Entry) -> str:
-
     return f"{entry.place}/{FORMAT_FOLDER}/{entry.name}"
 
 
@@ -220,8 +224,8 @@ def _age(used: float) -> str:
     if not used:
         return ""
     seconds = max(0.0, time.time() - used)
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+    for unit, length in (("day", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             count = int(seconds // length)
-            return f"{count} {unit}{'s' * (count > 1)} ago"
+            return f"{count} {unit}{'s' * (unit == 'day' and count > 1)} ago"
     return "now"

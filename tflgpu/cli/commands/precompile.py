@@ -14,6 +14,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
+from tflgpu.api import CompiledModel
 from tflgpu.artifact import serializer
 from tflgpu.artifact.cache.bundle import Sign, Written
 from tflgpu.artifact.cache.maintenance import pack
@@ -128,7 +129,7 @@ def precompile_models(
 def start_and_run(model: Path, options: tflgpu.Options) -> Start:
     """Compile a model and run it once on zeros. Called in a process of its own."""
     content = ModelContent(model)
-    with tflgpu.compile(content.bytes, options) as compiled:
+    with CompiledModel(content, options) as compiled:
         compiled.run([np.zeros(info.shape, info.dtype) for info in compiled.inputs])
         cache = serializer.open_cache(options)
         assert cache is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import Annotated, Any
 
 import typer
@@ -62,4 +62,6 @@ def with_verbosity(verb: Callable[..., None]) -> Callable[..., None]:
     )
     declared = signature(verb, eval_str=True)
     spoken.__signature__ = declared.replace(parameters=[*declared.parameters.values(), *own])  # type: ignore[attr-defined]
+    paragraphs = cleandoc(verb.__doc__ or "").split("\n\n")
+    spoken.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)  # help breaks lines by itself
     return spoken
