@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import tflgpu
-from tests.cli.command import MODEL, detector_model, invoke, unsupported_model
+from tests.cli.command import MODEL, detector_model, invoke
 from tflgpu.model.text import printable
 from tflgpu.model.writer import ModelBuilder
 
@@ -48,7 +48,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in MODELS.items():
         if content is not None:
             (folder / name).write_bytes(content)
-    unsupported_model(folder / "bitcast.tflite")
     detector_model(folder / "detector.tflite")
     builder = ModelBuilder()
     x, y = builder.input((2, 2), name="x"), builder.tensor((2, 2), name="y")
@@ -86,8 +85,8 @@ COMMANDS += [
     "inspect {!good.tflite} --signature {none}",
     "run {!custom.tflite} {good.npy}",
     "diff {!custom.tflite}",
-    "show {!bitcast.tflite}",
-    "show {!bitcast.tflite} --stage plan",
+    "show {!custom.tflite}",
+    "show {!custom.tflite} --stage plan",
     "run {good.tflite} {!missing.png}",
     "run {good.tflite} {!empty.png}",
     "run {good.tflite} {!text.png}",

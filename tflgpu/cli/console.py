@@ -44,7 +44,7 @@ class _Console(Console):
         return super().options if chosen or self.is_terminal else super().options.update(width=PIPE)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*objects, **{"crop": False, "overflow": "ignore", **options})
+        super().print(*objects, **{"crop": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable_lines(text), **options)

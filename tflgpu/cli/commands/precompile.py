@@ -122,7 +122,8 @@ def precompile_models(
     for model_name, error in failed:
         print_error(error if model_name in error else f"{model_name}: {error}")
     if failed:
-        note(f"{len(failed)} of {len(outcomes)} models failed")
+        if len(outcomes) > 1:
+            note(f"{len(failed)} of {len(outcomes)} models failed")
         raise typer.Exit(1)
 
 
