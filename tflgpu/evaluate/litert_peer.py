@@ -11,7 +11,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu.frontend.submodel import is_installed
 from tflgpu.litert.trial import DiedError, Trial
 
 SECONDS = 600.0  # for the first run; the whole of a large model takes many
@@ -19,6 +18,8 @@ SECONDS = 600.0  # for the first run; the whole of a large model takes many
 
 def require_litert() -> None:
     """Raises ValueError if LiteRT is not installed."""
+    from tflgpu.frontend.submodel import is_installed  # with the schema, which most verbs start without
+
     if not is_installed():
         raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
 

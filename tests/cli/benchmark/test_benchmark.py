@@ -20,7 +20,6 @@ from tflgpu.cli.benchmarking.comma_separated import write_csv
 from tflgpu.cli.benchmarking.kernel_groups import node_types
 from tflgpu.cli.timing import ROUNDS, Latency, measure, repeat
 from tflgpu.compiler import plan_model
-from tflgpu.evaluate import litert_peer
 from tflgpu.report.profile import KernelTime
 
 SHORT = ("--num-runs", 20, "--min-secs", 0, "--warmup-min-secs", 0)
@@ -160,7 +159,7 @@ def test_tuning_is_an_option(device: tflgpu.Device, tmp_path: Path) -> None:
 
 
 def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(litert_peer, "is_installed", lambda: False)
+    monkeypatch.setattr("tflgpu.frontend.submodel.is_installed", lambda: False)
     assert "tflgpu[fallback]" in fail("benchmark", MODEL, "--litert")
     assert "tflgpu[fallback]" in fail("diff", MODEL)
     assert "exclude each other" in fail("benchmark", MODEL, "--csv", "--json")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import RenderableType
-from rich.syntax import Syntax
 from rich.text import Text
 
 import tflgpu
@@ -136,6 +135,8 @@ def _source_view(target: Target, piece: LoweredPiece, _codes: Sequence[str]) -> 
     def lines() -> list[RenderableType]:
         if not console.is_terminal:
             return [Text(source.text)]
+        from rich.syntax import Syntax  # with pygments
+
         return [Syntax(source.text, "c", theme="ansi_dark", background_color="default", word_wrap=True)]
 
     return View(data, lines)
@@ -161,4 +162,4 @@ def _planned(target: Target, piece: LoweredPiece) -> Plan:
 def _print(lines: Iterable[RenderableType]) -> None:
     """Lines with markup. They are never broken: a listing is for grep and for wide windows too."""
     for line in lines:
-        console.print(line, soft_wrap=not isinstance(line, Syntax))
+        console.print(line, soft_wrap=isinstance(line, str | Text))
