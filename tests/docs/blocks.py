@@ -72,6 +72,13 @@ def commands_without_a_language(page: Path) -> list[str]:
     return [match["code"] for match in found if COMMAND.search(match["code"])]
 
 
+def agrees(written: str, found: str, device: str) -> bool:
+    """Whether an output is what a page says. A line ``...`` of the page stands for any number of lines."""
+    pieces = [comparable(piece, device) for piece in re.split(r"^\.\.\.$", written, flags=re.MULTILINE)]
+    pattern = r"(?:.*\n)*?".join("".join(f"{re.escape(line)}\\n" for line in piece) for piece in pieces)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in comparable(found, device))) is not None
+
+
 def comparable(text: str, device: str) -> list[str]:
     """The lines of an output without what differs from machine to machine."""
     text = MEASURED.sub("#", text.replace(device, "DEVICE").replace("Intel(R) Xeon(R) Processor", "DEVICE"))

@@ -19,7 +19,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 import tflgpu
-from tests.docs.blocks import Block, blocks, comparable
+from tests.docs.blocks import Block, agrees, blocks
 from tflgpu.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -70,8 +70,7 @@ def main(page: Path) -> int:
             traceback.print_exc()
             print(f"{page}:{block.line}: this block fails:\n{block.code}", file=sys.stderr)
             return 1
-        device = tflgpu.devices()[0].name
-        if block.output is not None and comparable(found, device) != comparable(block.output, device):
+        if block.output is not None and not agrees(block.output, found, tflgpu.devices()[0].name):
             difference = difflib.unified_diff(
                 block.output.splitlines(), found.splitlines(), "the page", "this run", lineterm=""
             )

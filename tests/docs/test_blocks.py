@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import blocks, commands_without_a_language
+from tests.docs.blocks import agrees, blocks, commands_without_a_language
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -68,3 +68,11 @@ def test_few_blocks_are_not_run() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_say_that_they_are_commands(page: Path) -> None:
     assert commands_without_a_language(page) == [], "write ```sh"
+
+
+def test_what_agrees_with_a_page() -> None:
+    run = "on Some CPU, 12 kernels\n\nfirst   3.1 ms\nlast\n"
+    assert agrees("on Intel(R) Xeon(R) Processor, 12 kernels\n...\nlast\n", run, "Some CPU")
+    assert agrees("...\nfirst 4.5 ms\nlast\n", run, "Some CPU")
+    assert not agrees("...\nfirst 4.5 ms\n", run, "Some CPU")
+    assert not agrees("on Some CPU, 13 kernels\n...\n", run, "Some CPU")
