@@ -85,6 +85,13 @@ def test_paths_exist(page: Path) -> None:
     assert missing == [], f"{name(page)} names paths that are not there"
 
 
+def test_pages_that_the_code_names_exist() -> None:
+    """In messages, help and comments."""
+    code = [path for folder in ("tflgpu", "tests", "scripts", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    named = {page for path in code for page in re.findall(r"\bdocs/[\w/-]+\.\w+", path.read_text(encoding="utf-8"))}
+    assert {page for page in named if not (ROOT / page).exists()} == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_modules_exist(page: Path) -> None:
     """Dotted names of tflgpu in backticks: a module, or a name of one."""
