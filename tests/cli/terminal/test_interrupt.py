@@ -76,6 +76,15 @@ def test_ctrl_c_says_that_it_waits_and_ends_the_second_time() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
+def test_a_signal_that_is_handed_on_is_no_second_one() -> None:
+    """`timeout` and the like get Ctrl-C too, and hand it on."""
+    with begun(PROGRAM, "c") as process:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None and "waiting for the driver" in process.stderr.readline()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's here")
 def test_ctrl_c_ends_the_processes_of_a_verb_in_silence() -> None:
     """A terminal sends it to all of them."""
     with begun(PARENT) as process:

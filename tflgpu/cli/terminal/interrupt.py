@@ -60,23 +60,27 @@ def answering_interrupts() -> Iterator[None]:
 
 def _watch(reader: int, answered: threading.Event) -> None:
     """See to the interrupts until the pipe is closed; it has the number of each signal, ours too."""
+    told = threading.Event()
+
+    def tell() -> None:
+        told.set()
+        messages.print(STOPPING if answered.is_set() else WAITING)
+
+    timer = threading.Timer(PATIENCE, tell)
+    timer.daemon = True
     with os.fdopen(reader, "rb", buffering=0) as numbers:
         while number := numbers.read(1):
-            if number[0] == signal.SIGINT:
-                break
-        else:
-            return
-        nudged = not answered.wait(NUDGE)
-        if nudged:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        told = threading.Timer(PATIENCE, lambda: messages.print(STOPPING if answered.is_set() else WAITING))
-        told.daemon = True
-        told.start()
-        while number := numbers.read(1):
-            if number[0] == signal.SIGINT and not nudged:  # the second one
+            if number[0] != signal.SIGINT:
+                continue
+            if told.is_set():
                 messages.show_cursor()
                 os._exit(EXIT_CODE)
-            nudged = False
+            if (
+                timer.ident is None
+            ):  # the first one; until the user is told, others may be handed on by a program around
+                timer.start()
+                if not answered.wait(NUDGE):
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def _end() -> NoReturn:
