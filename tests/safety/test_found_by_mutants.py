@@ -10,6 +10,7 @@ import pytest
 import tflgpu
 from tests.support import litert
 from tflgpu.errors import ModelError, UnsupportedError
+from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
@@ -171,3 +172,58 @@ def test_a_mean_of_integers_keeps_their_grid() -> None:
     builder.op("AVERAGE_POOL_2D", [x], [y], {"padding": 1, **sizes})
     with pytest.raises(UnsupportedError, match="takes integers as they are"):
         tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))
+
+
+def test_an_output_has_every_name_that_its_signature_gives_it() -> None:
+    builder = ModelBuilder()
+    x, y, z = builder.input((2,), name="x"), builder.tensor((2,), name="y"), builder.tensor((2,), name="z")
+    builder.op("ABS", [x], [y])
+    builder.op("NEG", [x], [z])
+    file = unpacked(builder.finish([y, z], signature="serve"))
+    file.signatureDefs[0].outputs[1].tensorIndex = y  # what was called z
+    outputs = tflgpu.compile(packed(file)).run(np.array([-1, 2], np.float32))
+    assert [(name, value.tolist()) for name, value in outputs.items()] == [
+        ("y", [1, 2]),
+        ("z", [1, 2]),
+        ("z_1", [1, -2]),
+    ]
+
+
+def test_a_scalar_has_no_axis_to_slice() -> None:
+    builder = ModelBuilder()
+    x, begin, end = builder.input(()), builder.input((1,), "int32"), builder.input((1,), "int32")
+    y = builder.tensor(())
+    builder.op("STRIDED_SLICE", [x, begin, end, builder.constant(np.ones(1, np.int32))], [y], {"ellipsis_mask": 1})
+    values = [np.float32(3), np.zeros(1, np.int32), np.zeros(1, np.int32)]
+    (got,) = tflgpu.compile(builder.finish([y]), Options(fallback="forbid")).run(values).values()
+    assert got == 3
+
+
+def test_a_large_sum_of_nothing_is_refused_by_its_size() -> None:
+    builder = ModelBuilder()
+    x, y = builder.input((5, 0, 2**31 - 1)), builder.tensor((1,))
+    builder.op("SUM", [x, builder.constant(np.array([1], np.int32))], [y], {"keep_dims": False})
+    with pytest.raises(UnsupportedError, match="its result has 10737418235 elements"):
+        tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))
+
+
+def test_branches_give_the_types_of_their_call() -> None:
+    builder, whole, real = ModelBuilder(), ModelBuilder(), ModelBuilder()
+    whole.input((2,))
+    numbers = {"then_subgraph_index": builder.subgraph(whole, [whole.constant(np.ones(2, np.int32))])}
+    numbers["else_subgraph_index"] = builder.subgraph(real, [real.input((2,))])
+    truth, x, y = builder.input((), "bool"), builder.input((2,)), builder.tensor((2,))
+    builder.op("IF", [truth, x], [y], numbers)
+    with pytest.raises(ModelError, match=r"IF has results of types \['float32'\], and subgraph 1 gives \['int32'\]"):
+        tflgpu.compile(builder.finish([y]))
+
+
+def test_a_state_of_an_lstm_is_nothing_else() -> None:
+    builder = ModelBuilder()
+    shapes = {0: (1, 4), **dict.fromkeys(range(1, 9), (4, 4)), **dict.fromkeys(range(12, 16), (4,)), 18: (1, 4)}
+    inputs = [builder.input(shapes[i]) if i in shapes else -1 for i in range(20)]
+    inputs[19] = inputs[18]
+    y = builder.tensor((1, 4))
+    builder.op("LSTM", inputs, [y], {})
+    with pytest.raises(ModelError, match="LSTM has a state that is also another one of its inputs"):
+        tflgpu.compile(builder.finish([y]))

@@ -10,18 +10,21 @@ from tflgpu.model.model import Operator
 from tflgpu.ops.image.window import VALID
 
 CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
 POOLS = ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")
 
 
 def cpu_obstacles(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
     """Why LiteRT must not run an operator that the device cannot run. inputs: None where absent or not yet known."""
-    for obstacle in (*_stride_of_zero(operator, inputs), *_window_too_large(operator, inputs)):
+    for obstacle in (*_divisors(operator, inputs), *_window_too_large(operator, inputs)):
         yield f"operator {operator.index} {operator.code}: {obstacle}"
 
 
-def _stride_of_zero(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
+def _divisors(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
     if operator.code == "STRIDED_SLICE" and inputs[3] is not None and inputs[3].data is None:
         yield "its strides are computed at run time, and LiteRT goes on without end at a stride of 0"
+    if operator.code in BLOCKS and inputs[1] is not None and inputs[1].data is None:
+        yield "its block is computed at run time, and LiteRT divides by one of 0"
 
 
 def _window_too_large(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,11 +76,20 @@ def _signature(model: Model, key: str | None) -> Signature | None:
 def _named(
     subgraph: Subgraph, arguments: Mapping[str, int], indices: Sequence[int], side: str
 ) -> tuple[tuple[str, FileTensor], ...]:
-    """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number."""
-    names = {index: name for name, index in arguments.items()}
+    """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number.
+
+    An output has every name that the signature gives it.
+    """
+    names: dict[int, list[str]] = {}
+    for name, index in arguments.items():
+        names.setdefault(index, []).append(name)
+    left = Counter(indices)
     named: dict[str, FileTensor] = {}
     for position, index in enumerate(indices):
-        tensor = subgraph.tensors[index]
-        name = names.get(index, tensor.name) or f"{side}_{position}"
-        named[name if name not in named else f"{name}_{position}"] = tensor
+        tensor, own = subgraph.tensors[index], names.get(index, [])
+        left[index] -= 1
+        taken = own[-1:] if side == "input" else own[:1] if left[index] else own
+        names[index] = own[len(taken) :]
+        for name in taken or [tensor.name or f"{side}_{position}"]:
+            named[name if name not in named else f"{name}_{position}"] = tensor
     return tuple(named.items())

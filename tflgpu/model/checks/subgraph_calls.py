@@ -18,6 +18,14 @@ def called_by(operator: Operator) -> tuple[int, ...]:
     return tuple(n for value in values for n in (value if isinstance(value, tuple) else (value,)))
 
 
+def _check_results(where: str, caller: Subgraph, operator: Operator, number: int, branch: Subgraph) -> None:
+    """Raises ModelError if a branch has results of other types than the operator."""
+    wanted = [caller.tensors[t].dtype for t in operator.outputs]
+    found = [branch.tensors[t].dtype for t in branch.outputs]
+    if wanted != found:
+        raise ModelError(f"{where} has results of types {wanted}, and subgraph {number} gives {found}")
+
+
 def check_calls(subgraphs: Sequence[Subgraph]) -> None:
     """Raises ModelError if an operator calls a subgraph that is not there, or one that leads back to itself."""
     callers: dict[tuple[int, int], str] = {}
@@ -28,6 +36,8 @@ def check_calls(subgraphs: Sequence[Subgraph]) -> None:
                 if not 0 <= number < len(subgraphs):
                     raise ModelError(f"{where} calls subgraph {number} of {len(subgraphs)}")
                 callers.setdefault((index, number), where)
+                if operator.code == "IF":
+                    _check_results(where, subgraph, operator, number, subgraphs[number])
     called: dict[int, set[int]] = {}
     for caller, number in callers:
         called.setdefault(caller, set()).add(number)

@@ -14,6 +14,7 @@ from tflgpu.graph.ir import Array, EpilogueOp, Tensor, Value
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import DTYPES
 from tflgpu.ops.declaration import FLOATS, NUMBERS, Emit, Emitter, Site, declare, normal_axis, numbers, static
+from tflgpu.ops.limits import made_reasons
 from tflgpu.ops.movement.shaping import reshape_node
 
 
@@ -119,6 +120,8 @@ def _reasons(site: Site, function: str) -> Iterator[str]:
         yield f"its axes {numbers(site, 1)} are not all axes of its input {list(shape)}"
     elif 0 in shape and function == "mean" and site.input(0).dtype not in FLOATS:
         yield f"its {function} of an input of shape {list(shape)} has no value"
+    elif 0 in shape:
+        yield from made_reasons(prod(_reduced_shape(site, axes)))
 
 
 def _reduction(function: str) -> Emit:

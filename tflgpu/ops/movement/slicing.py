@@ -211,6 +211,8 @@ def _range_reasons(site: Site) -> Iterator[str]:
 @declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
     axes, rank = _axes(site)
+    if not axes:  # a scalar, perhaps with new axes
+        return emit.node("reshape", [site.input(0)], (1,) * rank)
     pairs = [(axis, taken) for axis in axes if (taken := _range(site, axis))]
     size = {axis.axis: taken.extent for axis, taken in pairs}
     shape = tuple(size.get(i, 1) for i in range(rank))
