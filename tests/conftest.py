@@ -23,6 +23,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["TFLGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="tflgpu-cache-")
     atexit.register(shutil.rmtree, os.environ["TFLGPU_CACHE_DIR"], ignore_errors=True)
 
+# readline, which pytest imports, sets these where there is no terminal; what tflgpu prints would be broken into lines.
+for size in ("COLUMNS", "LINES"):
+    os.environ.pop(size, None)
+
 # An example compiles a model: seconds, not milliseconds. What "too slow" means to hypothesis does not apply.
 _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("ci", max_examples=2, derandomize=True, database=None, **_SLOW)

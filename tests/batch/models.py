@@ -8,6 +8,8 @@ from tflgpu.model.writer import ModelBuilder
 
 ROW = (2, 3)
 
+ROWS = 400  # of a prediction over several workers
+
 
 def exponentials(rows: int = 1, free: bool = False) -> bytes:
     """y = exp(x) and z = x + w, of two inputs with ``rows`` rows."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 
-from tests.batch.models import columns, exponentials
+from tests.batch.models import ROWS, columns, exponentials
 from tflgpu.batch import Predictor, on_ray
 from tflgpu.batch import evaluation as evaluation_module
 from tflgpu.batch.arrow_columns import arrow_column
@@ -27,7 +27,7 @@ from tflgpu.evaluate.task import Row, Task
 from tflgpu.evaluate.worker import in_this_process
 from tflgpu.options import Options
 
-ROWS, FATAL = 400, 250
+FATAL = 250
 
 FOLDER = Path(sys.argv[1])
 

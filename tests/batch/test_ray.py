@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.ray_session import ROWS
+from tests.batch.models import ROWS
 
 # Bytes. Ray would take a third of the memory.
 STORE = 100 << 20
