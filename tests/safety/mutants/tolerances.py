@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ EXP_SCALE = 88 / 2**15  # of 16 bits: e**88 is near the largest number
 HYBRID = {"BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST_POWER = 31  # an exponent beyond it overflows for every base but -1, 0 and 1
+GREATEST_SLOPE = 2.0**30  # LiteRT shifts integers by as many bits
 TERMS = 256  # of the longest sum, where models are as small as those that are damaged
 
 
@@ -53,8 +53,8 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         "LiteRT's plain kernels leave images out of a TRANSPOSE_CONV, XNNPACK does not": _has_more_images(model),
         "LiteRT rounds positions in integers to 1/1024 of a pixel": any(o.code == "RESIZE_BILINEAR" for o in operators)
         and quantized,
-        "a slope of integers that is no number": quantized
-        and not all(isfinite(o.options.get("alpha", 0)) for o in operators),
+        "a slope of integers beyond their multipliers": quantized
+        and not all(abs(o.options.get("alpha", 0)) < GREATEST_SLOPE for o in operators),
         "LiteRT's ATAN2 has the shape of its first input": "ATAN2" in codes,
         "LiteRT's table of EXP holds no numbers where they overflow": "EXP" in codes
         and max(_scales(model), default=0) > EXP_SCALE,
