@@ -65,6 +65,7 @@ def known_difference(data: bytes, model: Model, largest: float) -> str:
         and any((np.abs(data.astype(np.int64)) > LONGEST_POWER).any() for data in _constants(model, "i")),
         "LiteRT's clips of an LSTM turn NaN into numbers": any("LSTM" in code for code in codes)
         and not all(np.isfinite(data).all() for data in _constants(model, "f")),
+        "LiteRT takes 0 for the scale of an image that has one for each channel": _has_channels_for_an_image(model),
         "zero points of channels, which the format forbids": any(
             len(q.scale) > 1 and any(q.zero_point) for q in _quantizations(model)
         ),
@@ -92,6 +93,14 @@ def _drops_axes_oddly(model: Model) -> bool:
                 if dropped >> i & 1 and (stride < 0 or not -size <= begin < size):
                     return True
     return False
+
+
+def _has_channels_for_an_image(model: Model) -> bool:
+    return any(
+        operator.code in HYBRID and (grid := graph.tensors[operator.inputs[0]].quantization) and len(grid.scale) > 1
+        for graph in model.subgraphs
+        for operator in graph.operators
+    )
 
 
 def _has_more_images(model: Model) -> bool:
