@@ -7,11 +7,12 @@ from operator import gt
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import Operator
-from tflgpu.ops.image.window import VALID
+from tflgpu.ops.image.window import VALID, span
 
-CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
-POOLS = ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")
+
+# Inputs whose shapes decide where a window fits: the image, and weights where options do not have the kernel's size.
+OPERANDS = {"AVERAGE_POOL_2D": 1, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "L2_POOL_2D": 1, "MAX_POOL_2D": 1}
 
 
 def cpu_obstacles(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
@@ -29,17 +30,15 @@ def _divisors(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[s
 
 def _window_too_large(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
     options = operator.options
-    if operator.code not in (*CONVOLUTIONS, *POOLS) or options.get("padding") != VALID:
+    operands = inputs[: OPERANDS.get(operator.code, 0)]
+    if not operands or options.get("padding") != VALID:
         return
-    if any(tensor is None or len(tensor.shape) != 4 for tensor in inputs[: 1 + (operator.code in CONVOLUTIONS)]):
+    shapes = [tensor.shape for tensor in operands if tensor is not None and len(tensor.shape) == 4]
+    if len(shapes) != len(operands):
         return
-    shapes = [tensor.shape for tensor in inputs if tensor is not None]
-    image = shapes[0][1:3]
-    if operator.code in CONVOLUTIONS:
-        kernel = shapes[1][1:3]
-    else:
-        kernel = options.get("filter_height", 0), options.get("filter_width", 0)
+    image, *weights = (shape[1:3] for shape in shapes)
+    kernel = weights[0] if weights else (options.get("filter_height", 0), options.get("filter_width", 0))
     dilation = options.get("dilation_h_factor", 1), options.get("dilation_w_factor", 1)
-    covered = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    covered = list(map(span, kernel, dilation))
     if any(map(gt, covered, image)):
         yield f"LiteRT's kernels differ in what a window of {covered} gives in {list(image)} pixels"

@@ -19,7 +19,7 @@ from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, split_workspace, tile_count
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Window, span
 from tflgpu.target import Target
 
 COLUMN_BLOCKS = (1, 2, 3, 4)
@@ -83,8 +83,7 @@ def _tiles(window: Window, src: Storage, target: Target) -> Iterator[PointwiseDe
 
 def _pixels(rows: int, window: Window, src: Storage) -> int:
     """Pixels of the pointwise result that ``rows`` rows of the depthwise one need."""
-    span = (rows - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
-    return span * src.width
+    return ((rows - 1) * window.stride[0] + span(window.kernel[0], window.dilation[0])) * src.width
 
 
 def _work(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflgpu.errors import ModelError
-from tflgpu.model.model import FileTensor, Operator, Subgraph
+from tflgpu.model.model import Subgraph
 
 FLOATS = ("float16", "float32", "float64")
 
@@ -12,25 +12,29 @@ FLOATS = ("float16", "float32", "float64")
 ALIKE = {"MEAN", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "SUM"}
 BOTH_FLOAT = {"LOG_SOFTMAX", "SOFTMAX"}
 
-# The handle of a variable among the inputs, or the outputs.
-HANDLES = {"VAR_HANDLE": "outputs", "READ_VARIABLE": "inputs", "ASSIGN_VARIABLE": "inputs"}
+# Operators whose first input is the handle of a variable.
+OF_HANDLES = {"ASSIGN_VARIABLE", "READ_VARIABLE"}
 
 
 def check_element_types(subgraph: Subgraph) -> None:
     """Raises ModelError for element types by which LiteRT's kernels would read what is not there."""
     for operator in subgraph.operators:
         if not operator.is_custom:
-            _check(operator, [[subgraph.tensors[t] for t in each[:1]] for each in (operator.inputs, operator.outputs)])
+            given, result = (
+                next((subgraph.tensors[t].dtype for t in side), "nothing")
+                for side in (operator.inputs, operator.outputs)
+            )
+            _check(f"operator {operator.index} {operator.code}", operator.code, given, result)
 
 
-def _check(operator: Operator, sides: list[list[FileTensor]]) -> None:
-    where, code = f"operator {operator.index} {operator.code}", operator.code
-    given, result = ([tensor.dtype for tensor in side] for side in sides)
+def _check(where: str, code: str, given: str, result: str) -> None:
+    """given, result: element types of the first input and output."""
     if code in ALIKE and given != result:
-        raise ModelError(f"{where} makes {result[0]} of {given[0]}; one element type was expected")
-    if code in BOTH_FLOAT and (given[0] in FLOATS) != (result[0] in FLOATS):
-        raise ModelError(f"{where} makes {result[0]} of {given[0]}; both integers or both floats were expected")
-    if code == "DEQUANTIZE" and result[0] not in FLOATS:
-        raise ModelError(f"{where} makes {result[0]}; floats were expected")
-    if code in HANDLES and (handle := given if HANDLES[code] == "inputs" else result) != ["resource"]:
-        raise ModelError(f"{where} takes a tensor of {handle[0]} for the handle of a variable")
+        raise ModelError(f"{where} makes {result} of {given}; one element type was expected")
+    if code in BOTH_FLOAT and (given in FLOATS) != (result in FLOATS):
+        raise ModelError(f"{where} makes {result} of {given}; both integers or both floats were expected")
+    if code == "DEQUANTIZE" and result not in FLOATS:
+        raise ModelError(f"{where} makes {result}; floats were expected")
+    handle = result if code == "VAR_HANDLE" else given if code in OF_HANDLES else "resource"
+    if handle != "resource":
+        raise ModelError(f"{where} takes a tensor of {handle} for the handle of a variable")

@@ -13,6 +13,11 @@ from tflgpu.ops.limits import BLOCK_MARGIN, GREATEST_INT
 SAME, VALID = 0, 1  # the schema's Padding
 
 
+def span(kernel: int, dilation: int) -> int:
+    """Pixels from the first to the last that a window sees along one axis."""
+    return (kernel - 1) * dilation + 1
+
+
 class Padding(NamedTuple):
     """Pixels of zeros around an image."""
 
@@ -35,7 +40,7 @@ class Window:
         """Height and width of the result for an input of ``height`` x ``width``."""
         sizes = (height + self.padding.top + self.padding.bottom, width + self.padding.left + self.padding.right)
         h, w = (
-            (size - (k - 1) * d - 1) // s + 1
+            (size - span(k, d)) // s + 1
             for size, k, s, d in zip(sizes, self.kernel, self.stride, self.dilation, strict=True)
         )
         return h, w
@@ -54,7 +59,7 @@ POINTWISE = Window((1, 1), (1, 1), (1, 1), Padding(0, 0, 0, 0))
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
     """TensorFlow's SAME: (zeros before, zeros after), so that the output has ceil(size / stride) pixels."""
-    total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    total = max((-(-size // stride) - 1) * stride + span(kernel, dilation) - size, 0)
     return total // 2, total - total // 2
 
 
@@ -95,7 +100,7 @@ def reach_reasons(window: Window, image: Shape) -> Iterator[str]:
     """The obstacle that the window reaches further over an NHWC ``image`` than kernels can count."""
     sides = (sum(window.padding[:2]), sum(window.padding[2:]))
     for i, out in enumerate(window.output(image[1], image[2])):
-        covered = (window.kernel[i] - 1) * window.dilation[i] + 1
+        covered = span(window.kernel[i], window.dilation[i])
         reach = (out + BLOCK_MARGIN) * window.stride[i] + covered + sides[i]
         if reach > GREATEST_INT:
             yield (
