@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tflgpu.target.cost_model import HOPPER, CostModel
+from tflgpu.target.device_limits import Limits
 from tflgpu.target.elements import (
     DEVICE_ELEMENTS,
     HOST_DTYPES,
@@ -24,6 +25,7 @@ __all__ = [
     "CostModel",
     "ElementType",
     "ExecutorName",
+    "Limits",
     "Target",
     "VectorType",
     "vector_of",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tflgpu.target.cost_model import HOPPER, CostModel
+from tflgpu.target.device_limits import Limits
 
 ExecutorName = Literal["launch", "persistent", "auto"]
 
@@ -23,6 +24,7 @@ class Target:
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
     matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
+    limits: what the device can hold, which no plan may exceed, and what it has.
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     """
 
@@ -33,6 +35,7 @@ class Target:
     ptx: bool = False
     matrix_unit: str | None = None
     missing_types: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits, repr=False)
     cost_model: CostModel = field(default=HOPPER, repr=False)
 
     @property

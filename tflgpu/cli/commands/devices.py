@@ -23,7 +23,7 @@ def list_devices(as_json: AsJson = False) -> None:
         return
     listing = table("#", "name", "platform", "type", "OpenCL", "memory", "fp16", "executor", right=("#", "memory"))
     for d in found:
-        fp16 = "yes" if d.half_arithmetic else "no"
+        fp16 = "yes" if d.limits.half_arithmetic else "no"
         facts = (d.name, d.platform, d.type, _opencl_version(d.version), decimal(d.memory), fp16, d.executor)
         listing.add_row(str(d.index), *map(escape, facts), style="bold" if d.index == 0 else "")
     console.print(listing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -14,9 +14,10 @@ from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.fork import use_opencl
+from tflgpu.runtime.opencl.limit_queries import limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion
-from tflgpu.target import Target
+from tflgpu.target import Limits, Target
 
 VARIABLE = "TFLGPU_DEVICE"
 
@@ -40,7 +41,7 @@ _first_use = threading.Lock()
 class Device:
     """One OpenCL device.
 
-    memory is in bytes; half_arithmetic says whether it has ``cl_khr_fp16``; executor (unless the caller chooses), ptx
+    memory is in bytes; limits are those that plans keep to; executor (unless the caller chooses), ptx
     is as in :class:`tflgpu.target.Target`; matrix_units says whether it has :data:`MATRIX_UNIT`; int64 and float64 say
     whether it computes with these.
     """
@@ -53,7 +54,7 @@ class Device:
     driver: str
     memory: int
     compute_units: int
-    half_arithmetic: bool
+    limits: Limits
     executor: Literal["launch", "auto"]
     ptx: bool
     matrix_units: bool
@@ -67,8 +68,9 @@ class Device:
         return DeviceIdentity(self.platform, self.name, self.driver)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields that are plain data."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "handle"}
+        """The fields that are plain data, those of the limits among them."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("handle", "limits")}
+        return own | asdict(self.limits)
 
     def target(self, options: Options) -> Target:
         """What planning needs to know, under the caller's choices."""
@@ -85,6 +87,7 @@ class Device:
             executor=self.executor if options.executor == "auto" else options.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
+            limits=self.limits,
             missing_types=tuple(name for name in ("int64", "float64") if not getattr(self, name)),
         )
 
@@ -143,7 +146,7 @@ def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
         handle.driver_version.strip(),
         handle.global_mem_size,
         handle.max_compute_units,
-        "cl_khr_fp16" in handle.extensions.split(),
+        limits_of(handle),
         "auto" if ptx else "launch",
         ptx,
         generation >= PTX_HALF_MATRICES,

@@ -1,0 +1,47 @@
+"""What an OpenCL device says of itself -> :class:`tflgpu.target.Limits`."""
+
+from __future__ import annotations
+
+import re
+
+import pyopencl as cl
+
+from tflgpu.target import Limits
+
+# Extensions with a query for the number of work-items that run in lockstep.
+_WARP = "cl_nv_device_attribute_query"
+_WAVEFRONT = "cl_amd_device_attribute_query"
+_SUBGROUPS = frozenset(("cl_khr_subgroups", "cl_intel_subgroups"))
+
+
+def limits_of(handle: cl.Device) -> Limits:
+    """Ask a device for its limits. What it does not answer is taken for missing."""
+    extensions = frozenset(handle.extensions.split())
+    return Limits(
+        work_group_size=handle.max_work_group_size,
+        local_bytes=handle.local_mem_size,
+        local_is_real=handle.local_mem_type == cl.device_local_mem_type.LOCAL,
+        allocation_bytes=handle.max_mem_alloc_size,
+        shares_memory=bool(handle.host_unified_memory),
+        opencl_c=_language(handle),
+        subgroup_width=_subgroup_width(handle, extensions),
+        images=bool(handle.image_support),
+        half_arithmetic="cl_khr_fp16" in extensions,
+        integer_dot_product="cl_khr_integer_dot_product" in extensions,
+        command_buffers="cl_khr_command_buffer" in extensions,
+    )
+
+
+def _language(handle: cl.Device) -> tuple[int, int]:
+    found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
+    return (int(found[1]), int(found[2])) if found else (1, 0)
+
+
+def _subgroup_width(handle: cl.Device, extensions: frozenset[str]) -> int:
+    if not extensions & _SUBGROUPS:
+        return 0
+    if _WARP in extensions:
+        return int(handle.warp_size_nv)
+    if _WAVEFRONT in extensions:
+        return int(handle.wavefront_width_amd)
+    return 0
