@@ -15,7 +15,7 @@ LARGEST_FOLDER = 15  # files
 MODULES_AT_THE_TOP = 8
 
 # The same thing for another architecture of devices has the same name there.
-ARCHITECTURES = {"cpu", "gpu", "nvidia", "portable"}
+ARCHITECTURES = {"cpu", "gpu", "mma", "portable"}
 
 
 def files(*folders: str) -> Iterator[Path]:

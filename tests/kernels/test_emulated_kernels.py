@@ -15,15 +15,15 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.nvidia import (
+from tflgpu.kernels.mma import (
     depthwise_pointwise,
     implicit_gemm,
     implicit_gemm_multistage,
     pointwise_depthwise,
     pointwise_mean,
 )
-from tflgpu.kernels.nvidia.implicit_gemm_multistage import GroupTile
-from tflgpu.kernels.nvidia.m16n8k16 import SIDE
+from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
+from tflgpu.kernels.mma.m16n8k16 import SIDE
 from tflgpu.target import CostModel
 
 
@@ -85,7 +85,7 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
         monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
         assert len(plan.kernels) == count
-        fused = [k for k in plan.kernels if k.kernel.template == "nvidia/pointwise_depthwise"]
+        fused = [k for k in plan.kernels if k.kernel.template == "mma/pointwise_depthwise"]
         assert len(fused) == 5 - count
         (got,) = emulated.run(plan, model.inputs)
         check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
@@ -137,8 +137,8 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.M
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
-    assert "nvidia/pointwise_mean" in kernels
-    slices = kernels["nvidia/depthwise_pointwise"].parameters["slices"]
+    assert "mma/pointwise_mean" in kernels
+    slices = kernels["mma/depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
     assert slices * SIDE * case.tile[0] == case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
@@ -182,7 +182,7 @@ def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest
     y = convolution(net, x, 20, case.window, "NONE")
     net.output(y)
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
-    assert [k.kernel.template for k in plan.kernels] == ["nvidia/implicit_gemm_few_channels"] * 2
+    assert [k.kernel.template for k in plan.kernels] == ["mma/implicit_gemm_few_channels"] * 2
     (got,) = emulated.run(plan, [image])
     assert np.isfinite(y.value).any() and np.isnan(y.value).any()
     np.testing.assert_allclose(got, y.value, atol=2e-3 * np.nanmax(np.abs(y.value)))
@@ -200,7 +200,7 @@ def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
     net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
-    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.startswith("nvidia/implicit_gemm")
+    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.startswith("mma/implicit_gemm")
     check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")
 
 
@@ -260,6 +260,6 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")
-    assert kernel.template == "nvidia/implicit_gemm_multistage" and kernel.parameters["stages"] == case.stages
+    assert kernel.template == "mma/implicit_gemm_multistage" and kernel.parameters["stages"] == case.stages
     (got,) = emulated.run(plan, model.inputs, late=case.late)
     check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)

@@ -12,9 +12,9 @@ import tflgpu
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Node
-from tflgpu.kernels.nvidia import depthwise_pointwise, pointwise_depthwise
-from tflgpu.kernels.nvidia.fuse_pairs import PAIR_KINDS, Pair, best_pairs
-from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.mma import depthwise_pointwise, pointwise_depthwise
+from tflgpu.kernels.mma.fuse_pairs import PAIR_KINDS, Pair, best_pairs
+from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.tiling import LOCAL_VEC4S
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan

@@ -17,11 +17,11 @@ from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.nvidia import (
+from tflgpu.kernels.mma import (
     implicit_gemm_multistage,
 )
-from tflgpu.kernels.nvidia.implicit_gemm_multistage import GroupTile
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16, SIDE, pack_fragments
+from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target
 
@@ -93,7 +93,7 @@ def templates(target: Target) -> list[str]:
 
 
 def test_matrix_units_take_half_precision_only() -> None:
-    assert templates(H200) == ["nvidia/implicit_gemm_few_channels", "nvidia/implicit_gemm"]
+    assert templates(H200) == ["mma/implicit_gemm_few_channels", "mma/implicit_gemm"]
     assert templates(replace(H200, storage="float")) == ["gpu/convolution"] * 2
     assert templates(replace(H200, matrix_unit=None)) == ["gpu/convolution"] * 2
 
@@ -136,10 +136,10 @@ def test_work_items_share_copies_evenly(tile: GroupTile, k_steps: int, pixels_at
 @pytest.mark.parametrize(
     ("executor", "pixels", "channels", "template"),
     [
-        ("launch", 128, 128, "nvidia/implicit_gemm_multistage"),
-        ("launch", 9, 128, "nvidia/implicit_gemm"),
-        ("launch", 128, 4, "nvidia/implicit_gemm_few_channels"),
-        ("persistent", 128, 128, "nvidia/implicit_gemm"),
+        ("launch", 128, 128, "mma/implicit_gemm_multistage"),
+        ("launch", 9, 128, "mma/implicit_gemm"),
+        ("launch", 128, 4, "mma/implicit_gemm_few_channels"),
+        ("persistent", 128, 128, "mma/implicit_gemm"),
     ],
 )
 def test_large_images_go_through_local_memory(

@@ -12,7 +12,7 @@ import pytest
 import tflgpu
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.errors import DeviceError
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.plan import executor_heuristics

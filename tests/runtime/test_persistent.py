@@ -16,7 +16,7 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import prelude, render
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.plan import Plan
 from tflgpu.runtime.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build

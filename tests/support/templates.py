@@ -13,18 +13,18 @@ SURROUNDINGS = {
     "access/wide_storage",
     "executor/grid",
     "executor/persistent",
-    "nvidia/grid_ptx",
-    "nvidia/matrix_units_ptx",
-    "nvidia/storage_ptx",
+    "ptx/grid_ptx",
+    "ptx/matrix_units_ptx",
+    "ptx/storage_ptx",
 }
 # Kernels with calls of NVIDIA's assembly, which test_emulated_kernels.py emulates.
 NOT_PORTABLE = {
-    "nvidia/implicit_gemm",
-    "nvidia/implicit_gemm_multistage",
-    "nvidia/implicit_gemm_few_channels",
-    "nvidia/pointwise_depthwise",
-    "nvidia/depthwise_pointwise",
-    "nvidia/pointwise_mean",
+    "mma/implicit_gemm",
+    "mma/implicit_gemm_multistage",
+    "mma/implicit_gemm_few_channels",
+    "mma/pointwise_depthwise",
+    "mma/depthwise_pointwise",
+    "mma/pointwise_mean",
 }
 
 

@@ -45,7 +45,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             ],
         )
     )
-    grid = environment().get_template("nvidia/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
+    grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
     tiles = (f"static inline {f.tile}" for f in source.functions)
     text = "\n".join((source.prelude, grid, *tiles, kernel))
     return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflgpu.target.cost_model import HOPPER, CostModel
+from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
 from tflgpu.target.device_limits import Limits
 from tflgpu.target.elements import (
     DEVICE_ELEMENTS,
@@ -17,8 +17,8 @@ from tflgpu.target.elements import (
 from tflgpu.target.target import ExecutorName, Target
 
 __all__ = [
+    "BUILT_IN_COSTS",
     "DEVICE_ELEMENTS",
-    "HOPPER",
     "HOST_DTYPES",
     "ITEM_BYTES",
     "WIDE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tflgpu.target.cost_model import HOPPER, CostModel
+from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
 from tflgpu.target.device_limits import Limits
 
 ExecutorName = Literal["launch", "persistent", "auto"]
@@ -36,7 +36,7 @@ class Target:
     matrix_unit: str | None = None
     missing_types: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits, repr=False)
-    cost_model: CostModel = field(default=HOPPER, repr=False)
+    cost_model: CostModel = field(default=BUILT_IN_COSTS, repr=False)
 
     @property
     def local_size(self) -> int:

@@ -28,7 +28,7 @@ ADVICE = 'install a CPU runtime with `pip install "tflgpu[cpu]"`, or the OpenCL 
 PTX_MEMORY_MODEL = (7, 0)
 
 PTX_HALF_MATRICES = (8, 0)
-MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.nvidia describes it
+MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.mma describes it
 
 # Among devices of one type the compiler that vectorizes better comes first.
 PLATFORM_ORDER = (INTEL, POCL)

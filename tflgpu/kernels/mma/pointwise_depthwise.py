@@ -12,10 +12,10 @@ from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.nvidia import AMPERE
-from tflgpu.kernels.nvidia.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
-from tflgpu.kernels.nvidia.implicit_gemm import prefetch_depth
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
+from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, split_workspace, tile_count
@@ -32,7 +32,7 @@ class PointwiseDepthwise:
 
     Inputs: image NHWC, weights [channels, 1, 1, in] and bias of the pointwise convolution, weights
     [1, kh, kw, channels] and bias of the depthwise one; all but the image are constants. Made by
-    :mod:`tflgpu.kernels.nvidia.fuse_pairs`.
+    :mod:`tflgpu.kernels.mma.fuse_pairs`.
 
     window: of the depthwise convolution. epilogue: ops that read no inputs.
     """
@@ -107,7 +107,7 @@ def _work(
     )
 
 
-@AMPERE.lowering("pointwise_depthwise")
+@MMA.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseDepthwise)
@@ -117,7 +117,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     packed = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks)
     return Kernel(
-        "nvidia/pointwise_depthwise",
+        "mma/pointwise_depthwise",
         {
             "window": window,
             "pointwise_epilogue": inner_epilogue(attributes.epilogue),

@@ -12,10 +12,10 @@ from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.nvidia import AMPERE
-from tflgpu.kernels.nvidia.costs import DepthwisePointwiseWork, depthwise_pointwise_cycles
-from tflgpu.kernels.nvidia.implicit_gemm import prefetch_depth
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.costs import DepthwisePointwiseWork, depthwise_pointwise_cycles
+from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, split_workspace, tile_count
@@ -39,7 +39,7 @@ class DepthwisePointwise:
 
     Inputs: image NHWC, weights [1, kh, kw, channels] and bias of the depthwise convolution, weights
     [out, 1, 1, channels] and bias of the pointwise one; all but the image are constants. Made by
-    :mod:`tflgpu.kernels.nvidia.fuse_pairs`.
+    :mod:`tflgpu.kernels.mma.fuse_pairs`.
 
     window: of the depthwise convolution. epilogue: ops that read no inputs.
     """
@@ -130,7 +130,7 @@ def _depthwise_vec4s(tile: DepthwisePointwiseTile, src: Storage, target: Target)
     return tile_count(UNIT.blocks(src.slices) * UNIT.side // LANES, _slices_at_once(tile, target))
 
 
-@AMPERE.lowering("depthwise_pointwise")
+@MMA.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, DepthwisePointwise)
@@ -140,7 +140,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
     packed = UNIT.pack_right(request.constant(3), tile.group_columns, input_blocks)
     taps, vec4s = prod(attributes.window.kernel), work.depthwise_vec4s
     return Kernel(
-        "nvidia/depthwise_pointwise",
+        "mma/depthwise_pointwise",
         {
             "window": attributes.window,
             "depthwise_epilogue": inner_epilogue(attributes.epilogue),

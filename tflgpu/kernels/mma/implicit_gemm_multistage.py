@@ -15,8 +15,8 @@ from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.nvidia.costs import MultistageWork, multistage_cycles
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.costs import MultistageWork, multistage_cycles
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -148,7 +148,7 @@ def implicit_gemm_multistage(
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0
     return Kernel(
-        "nvidia/implicit_gemm_multistage",
+        "mma/implicit_gemm_multistage",
         {
             "window": window,
             "row_warps": group.row_warps,

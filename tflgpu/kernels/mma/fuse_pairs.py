@@ -17,11 +17,11 @@ from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs, weights_and_bias
 from tflgpu.kernels.gpu.depthwise_kernels import depthwise_candidates
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.nvidia import AMPERE
-from tflgpu.kernels.nvidia.convolution_kernels import convolution_candidates
-from tflgpu.kernels.nvidia.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_candidates
-from tflgpu.kernels.nvidia.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
-from tflgpu.kernels.nvidia.pointwise_mean import PointwiseMean, pointwise_mean_candidates
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
+from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_candidates
+from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.mma.pointwise_mean import PointwiseMean, pointwise_mean_candidates
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window
@@ -97,7 +97,7 @@ class Pair:
     saved: float
 
 
-@AMPERE.fusion
+@MMA.fusion
 def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
     """One node for each pair that runs faster so on ``target``."""
     if target.storage != "half":

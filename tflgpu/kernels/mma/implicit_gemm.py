@@ -16,8 +16,8 @@ from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.nvidia.costs import GemmWork, implicit_gemm_cycles
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.costs import GemmWork, implicit_gemm_cycles
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
@@ -119,10 +119,10 @@ def implicit_gemm(
     src, dst, target, tile = request.input(0), request.output, request.target, chosen.tile
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
-        template, input_blocks = "nvidia/implicit_gemm_few_channels", chosen.work.k_steps
+        template, input_blocks = "mma/implicit_gemm_few_channels", chosen.work.k_steps
         weights = taps_as_channels(weights)
     else:
-        template, input_blocks = "nvidia/implicit_gemm", UNIT.blocks(src.slices)
+        template, input_blocks = "mma/implicit_gemm", UNIT.blocks(src.slices)
     packed = UNIT.pack_right(weights, tile.column_blocks, input_blocks)
     double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
     depth = prefetch_depth(k_steps_per_split, tile.row_blocks, tile.column_blocks, double_buffered=double_buffered)

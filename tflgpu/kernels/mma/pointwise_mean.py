@@ -9,10 +9,10 @@ from tflgpu.graph.ir import EpilogueOp
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.nvidia import AMPERE
-from tflgpu.kernels.nvidia.costs import PointwiseMeanWork, pointwise_mean_cycles
-from tflgpu.kernels.nvidia.implicit_gemm import prefetch_depth
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.costs import PointwiseMeanWork, pointwise_mean_cycles
+from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, split_workspace, tile_count
@@ -24,7 +24,7 @@ class PointwiseMean:
     """A pointwise convolution with an ``epilogue`` of its own, and the mean of all pixels that alone reads it.
 
     Inputs: image NHWC, weights [out, 1, 1, in] and bias; all but the image are constants. Made by
-    :mod:`tflgpu.kernels.nvidia.fuse_pairs`.
+    :mod:`tflgpu.kernels.mma.fuse_pairs`.
 
     epilogue: ops that read no inputs.
     """
@@ -74,7 +74,7 @@ def _work(tile: PointwiseMeanTile, src: Storage, dst: Storage, target: Target) -
     )
 
 
-@AMPERE.lowering("pointwise_mean")
+@MMA.lowering("pointwise_mean")
 def pointwise_mean(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseMean)
@@ -82,7 +82,7 @@ def pointwise_mean(request: Request) -> Kernel:
     split_k, input_blocks = chosen.tile.split_k, UNIT.blocks(src.slices)
     packed = UNIT.pack_right(request.constant(1), 1, input_blocks)
     return Kernel(
-        "nvidia/pointwise_mean",
+        "mma/pointwise_mean",
         {
             "pointwise_epilogue": inner_epilogue(attributes.epilogue),
             "split_k": split_k,

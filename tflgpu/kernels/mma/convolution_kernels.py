@@ -5,7 +5,7 @@ from __future__ import annotations
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.nvidia import AMPERE, implicit_gemm, implicit_gemm_multistage
+from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE, Window
@@ -41,14 +41,14 @@ def _is_dense(request: Request) -> bool:
     return _takes_halves(request) and attributes.groups == 1 and max(attributes.window.kernel) <= MASK_BITS
 
 
-@AMPERE.lowering("convolution", when=_is_dense)
+@MMA.lowering("convolution", when=_is_dense)
 def convolution(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
     return _kernel(request, attributes.window, request.constant(1))
 
 
-@AMPERE.lowering("fully_connected", when=_takes_halves)
+@MMA.lowering("fully_connected", when=_takes_halves)
 def fully_connected(request: Request) -> Kernel:
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     return _kernel(request, POINTWISE, weights)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.kernels.gpu.costs import split_cycles
-from tflgpu.kernels.nvidia.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import Target
 

@@ -1,0 +1,14 @@
+"""Kernels for GPUs with matrix units, which multiply and add (MMA) blocks of half precision."""
+
+from __future__ import annotations
+
+from tflgpu.kernels.architecture import Architecture
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16
+
+MMA = Architecture(
+    "mma",
+    lambda target: target.matrix_unit == M16N8K16.name,
+    refines=GPU,
+    prelude=("ptx/matrix_units_ptx",),
+).register()

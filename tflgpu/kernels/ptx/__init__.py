@@ -1,0 +1,8 @@
+"""GPUs whose compiler takes PTX: half storage is read by instructions of its own."""
+
+from __future__ import annotations
+
+from tflgpu.kernels.architecture import Architecture
+from tflgpu.kernels.gpu import GPU
+
+PTX = Architecture("ptx", lambda target: target.ptx, refines=GPU, prelude=("ptx/storage_ptx",)).register()
