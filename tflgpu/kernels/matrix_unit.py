@@ -1,4 +1,4 @@
-"""What kernels of implicit GEMM need to know of a matrix unit."""
+"""What kernels of implicit GEMM need to know of a matrix unit, and what its work costs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,53 @@ from tflgpu.kernels.tiling import tile_count
 PackFragments = Callable[[Array, int, int], Array]
 
 
+@dataclass(frozen=True, kw_only=True)
+class MatrixUnitCosts:
+    """Costs of kernels on matrix units.
+
+    pixel_block_cycles, weight_block_cycles: of the caches, for one block of 16 x 16 operands that a warp loads: pixels
+        come from four slices, weights are 512 bytes in a row.
+    depthwise_vec4_cycles: of a vec4 of a depthwise result that each work-item computes from global memory.
+    depthwise_row_vec4_cycles: the same from local memory.
+    local_k_step_latency: of a k-step whose operands are in registers and in local memory.
+    """
+
+    pixel_block_cycles: float
+    weight_block_cycles: float
+    depthwise_vec4_cycles: float
+    depthwise_row_vec4_cycles: float
+    local_k_step_latency: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultistageCosts:
+    """Costs of convolutions that stage their operands in local memory, in several stages.
+
+    macs, local_bytes, l2_bytes, stored_bytes: per cycle of a compute unit, as kernels reach them.
+    tile_latency: of a tile without any k-step. copy_latency: until a copy to local memory is there. barrier_latency: of
+        the barrier of one stage. While one work-group waits for these, others of the compute unit work.
+    pointwise_factor: by how much windows of one pixel take longer than the other numbers say, because the L1 cache
+        serves no pixel twice.
+    """
+
+    macs: float
+    local_bytes: float
+    l2_bytes: float
+    stored_bytes: float
+    tile_latency: float
+    copy_latency: float
+    barrier_latency: float
+    pointwise_factor: float
+
+
 @dataclass(frozen=True)
 class MatrixUnit:
     """A matrix unit, as kernels use it: products of square blocks of half precision with sums in float.
 
     name: as :class:`tflgpu.target.Target` has it. side: rows, columns and K of a block. lanes: work-items that hold the
     fragments of a block together. left_columns: output channels of a block of weights on the left side of a product.
-    pack_right, pack_left: weights as the right and as the left side of products.
+    pack_right, pack_left: weights as the right and as the left side of products. costs, multistage: in cycles of the
+    compute unit that it belongs to.
     """
 
     name: str
@@ -29,6 +69,8 @@ class MatrixUnit:
     left_columns: int
     pack_right: PackFragments
     pack_left: PackFragments
+    costs: MatrixUnitCosts
+    multistage: MultistageCosts
 
     def blocks(self, vec4s: int) -> int:
         """How many blocks ``vec4s`` vec4s along a side of the product fill, the last one perhaps in part."""

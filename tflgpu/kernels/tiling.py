@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tflgpu.target import Target
 
-WARP = 32  # work-items that a GPU runs in step
 SPLIT_K = (1, 2, 4, 8)
 # float4 elements of local memory that a work-group may take: 32 KiB, the least of a device with OpenCL's full profile.
 LOCAL_VEC4S = 2048
@@ -44,10 +43,11 @@ def waves(tiles: int, target: Target) -> int:
 
 
 def can_split(target: Target, split_k: int, vec4s: int) -> bool:
-    """Whether ``split_k`` work-items can share ``vec4s`` accumulators; each split is made of whole warps."""
+    """Whether ``split_k`` work-items can share ``vec4s`` accumulators; each has whole groups of work-items in step."""
     if split_k == 1:
         return True
-    return target.local_size // split_k >= WARP and split_workspace(target, split_k, vec4s) <= LOCAL_VEC4S
+    whole = target.local_size // split_k >= target.cost_model.lockstep
+    return whole and split_workspace(target, split_k, vec4s) <= LOCAL_VEC4S
 
 
 def split_workspace(target: Target, split_k: int, vec4s: int) -> int:

@@ -21,7 +21,8 @@ class Target:
     storage: element type of float activations and weights in device memory; arithmetic is always in float.
     executor: what runs the kernels, see :class:`tflgpu.Options`; ``"auto"`` where the device is good for both, and the
         compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
-    ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock.
+    ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock. It
+        says nothing of sizes or costs.
     matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     limits: what the device can hold, which no plan may exceed, and what it has.
@@ -44,4 +45,4 @@ class Target:
         if self.family == "cpu":
             return 1
         # A persistent kernel has one group on each compute unit, which is to keep it busy alone.
-        return 256 if self.ptx and self.executor != "launch" else 128
+        return 256 if self.executor != "launch" else 128

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.kernels.tiling import WARP, split_workspace, tile_count, waves
+from tflgpu.kernels.tiling import split_workspace, tile_count, waves
 from tflgpu.target import Target
 
 
@@ -25,9 +25,9 @@ class KLoopWork:
 
 
 def k_loop_cycles(work: KLoopWork, target: Target) -> float:
-    """Cycles of the kernel: loads and products of a k-step overlap, those of the warps of a work-group do not."""
+    """Cycles of the kernel: loads and products of a k-step overlap, those of the work-items do not."""
     model = target.cost_model
-    busy = target.local_size / WARP * model.warp_vec4_cycles * max(work.loads, work.products)
+    busy = model.working(target.local_size, work.loads, work.products)
     loop = model.k_loop(tile_count(work.k_steps, work.split_k), busy)
     return model.kernel(waves(work.tiles, target), loop + split_cycles(work.split_k, work.accumulators, target))
 

@@ -26,7 +26,7 @@ class GemmWork:
 
 def implicit_gemm_cycles(work: GemmWork, target: Target) -> float:
     """Cycles of the kernel: the caches serve one warp of a work-group after another."""
-    model, costs = target.cost_model, target.cost_model.matrix_unit
+    model, costs = target.cost_model, UNIT.costs
     warps = target.local_size // UNIT.lanes
     loads = costs.pixel_block_cycles * work.row_blocks + costs.weight_block_cycles * work.column_blocks
     loop = model.k_loop(tile_count(work.k_steps, work.split_k), warps * loads)
@@ -57,7 +57,7 @@ class MultistageWork:
 
 def multistage_cycles(work: MultistageWork, target: Target) -> float:
     """Cycles of the kernel: latencies are hidden by the other stages, and by other work-groups of the compute unit."""
-    costs, in_turn = target.cost_model.multistage, waves(work.tiles, target)
+    costs, in_turn = UNIT.multistage, waves(work.tiles, target)
     busy = max(
         work.macs / costs.macs,
         (work.read_bytes + work.copied_bytes) / costs.local_bytes,
@@ -91,7 +91,7 @@ class PointwiseDepthwiseWork:
 
 def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> float:
     """Cycles of the kernel: the two convolutions come one after the other."""
-    model, costs = target.cost_model, target.cost_model.matrix_unit
+    model, costs = target.cost_model, UNIT.costs
     # A block of pixels counts as much as one of weights here.
     loads = work.active_warps * costs.weight_block_cycles * (1 + work.column_blocks)
     pointwise = model.k_loop(work.k_steps, loads) + split_cycles(work.split_k, 2 * work.column_blocks, target)
@@ -123,7 +123,7 @@ class DepthwisePointwiseWork:
 
 def depthwise_pointwise_cycles(work: DepthwisePointwiseWork, target: Target) -> float:
     """Cycles of the kernel: weights that fit into registers are loaded while the depthwise convolution computes."""
-    model, costs = target.cost_model, target.cost_model.matrix_unit
+    model, costs = target.cost_model, UNIT.costs
     depthwise = work.depthwise_vec4s * costs.depthwise_vec4_cycles
     loading = work.weight_blocks * costs.weight_block_cycles
     if work.rounds == 1 and work.batches == 1:
@@ -151,7 +151,7 @@ class PointwiseMeanWork:
 
 def pointwise_mean_cycles(work: PointwiseMeanWork, target: Target) -> float:
     """Cycles of the kernel: partial sums of K first, then those of the warps' pixels."""
-    model, costs = target.cost_model, target.cost_model.matrix_unit
+    model, costs = target.cost_model, UNIT.costs
     waiting = work.batches * model.batch_latency
     loading = work.blocks * (costs.pixel_block_cycles + costs.weight_block_cycles)
     sharing = split_cycles(work.split_k, 2, target) + split_cycles(target.local_size // UNIT.lanes, 1, target)

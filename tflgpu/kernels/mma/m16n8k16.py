@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu.graph.ir import Array
-from tflgpu.kernels.matrix_unit import MatrixUnit
-from tflgpu.kernels.tiling import WARP, tile_count
+from tflgpu.kernels.matrix_unit import MatrixUnit, MatrixUnitCosts, MultistageCosts
+from tflgpu.kernels.tiling import tile_count
 
 SIDE = 16  # rows, columns and K of a block: two products of 16 x 8 x 16
+
+WARP = 32  # work-items that compute a product together
 
 
 def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
@@ -53,4 +55,21 @@ M16N8K16 = MatrixUnit(
     left_columns=2 * SIDE,
     pack_right=pack_fragments,
     pack_left=pack_left_fragments,
+    costs=MatrixUnitCosts(
+        pixel_block_cycles=20,  # 13 warp tiles of each convolution of ResNet50 at batch 1 on an H200
+        weight_block_cycles=8,  # the same
+        depthwise_vec4_cycles=800,  # pairs of MobileNetV1, MobileNetV2 and face_landmark on an H200
+        depthwise_row_vec4_cycles=500,  # the same
+        local_k_step_latency=50,  # the same
+    ),
+    multistage=MultistageCosts(  # chosen together: least time of 45 convolutions at batch 64 on an H100
+        macs=640,
+        local_bytes=128,
+        l2_bytes=24,
+        stored_bytes=12,
+        tile_latency=4000,
+        copy_latency=1000,
+        barrier_latency=100,
+        pointwise_factor=1.3,
+    ),
 )
