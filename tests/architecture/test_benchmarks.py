@@ -14,6 +14,7 @@ from benchmarks.case import Case
 from benchmarks.ceilings import Ceilings
 from benchmarks.contender import FEWEST_RUNS, Skipped, timed
 from benchmarks.contest import Result, measure, prepare
+from benchmarks.launches.__main__ import row
 from benchmarks.worker import Worker
 from tests.conftest import missing
 from tflgpu.cli.commands.demo import examples_folder
@@ -127,3 +128,14 @@ def test_the_table_has_a_line_for_each_case() -> None:
     assert "CUDA graph" in head
     assert lines[0] == "| net | 1 | fp32 | 0.040 | 0.050 | 0.200 |  | 0.50 |  |  | 5% | 1e-06 |"
     assert [line.split("|")[3].strip() for line in lines] == ["fp32", "fp16"]
+
+
+def test_all_ways_to_launch_give_the_same_bits() -> None:
+    """The row is made only if they do."""
+    devices = tflgpu.devices()
+    if not devices:
+        missing("an OpenCL device")
+    found = row(str(DIGITS), devices[0], "fp32", seconds=0.1)
+    assert found["rounds"] >= 1
+    assert found["ways"]["alone"]["ratio"] == 1
+    assert ("command buffer" in found["ways"]) == devices[0].limits.command_buffers
