@@ -12,14 +12,13 @@ import tflgpu
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Node
-from tflgpu.kernels.mma import depthwise_pointwise, pointwise_depthwise
 from tflgpu.kernels.mma.fuse_pairs import PAIR_KINDS, Pair, best_pairs
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.tiling import LOCAL_VEC4S
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
-from tflgpu.target import CostModel, Target
+from tflgpu.target import CostModel, Limits, Target
 
 KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
 
@@ -215,11 +214,9 @@ def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch
     assert fused(net, net.depthwise(net.pointwise())) == []
 
 
-def test_rows_that_no_local_memory_can_hold_do_not_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise_depthwise, "LOCAL_VEC4S", 8)
-    monkeypatch.setattr(depthwise_pointwise, "LOCAL_VEC4S", 8)
-    net = Net()
-    assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24)) == []
+def test_rows_that_no_local_memory_can_hold_do_not_fuse() -> None:
+    net, small = Net(), replace(H200, limits=Limits(local_bytes=128))
+    assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24), target=small) == []
 
 
 def test_tiles_cover_the_result_within_local_memory() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.target import Target
+from tflgpu.target import VEC4_BYTES, Target
 
 Lower = Callable[[Request], Kernel]
 Fuse = Callable[[Graph, Mapping[TensorId, Storage], Target], Graph]
@@ -87,8 +87,15 @@ PORTABLE = Architecture("portable", lambda _: True).register()
 
 
 def lower_node(request: Request) -> Kernel:
-    """The kernel of a node, by the first lowering that applies."""
-    return next(lowering for lowering in LOWERINGS if lowering.applies(request)).lower(request)
+    """The kernel of a node, by the first lowering that applies. Raises ValueError if the device cannot run it."""
+    kernel = next(lowering for lowering in LOWERINGS if lowering.applies(request)).lower(request)
+    items, local_bytes, limits = kernel.local_size, kernel.workspace * VEC4_BYTES, request.target.limits
+    if items > limits.work_group_size or local_bytes > limits.local_bytes:
+        raise ValueError(
+            f"groups of {items} work-items with {local_bytes} bytes of local memory were planned for a device with "
+            f"{limits.work_group_size} and {limits.local_bytes}"
+        )
+    return kernel
 
 
 def fuse_nodes(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:

@@ -57,7 +57,8 @@ class Request:
         """What the speed of the node's kernel depends on, as text: the same for equal layers of all models."""
         inputs = [(self.graph[t].shape, self.storage.get(t)) for t in self.node.inputs]
         epilogue = [(s.function, s.operands) for s in self.node.epilogue]
-        return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target))
+        limits = self.target.limits.work_group_size, self.target.limits.local_bytes
+        return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target, limits))
 
     @property
     def output(self) -> Storage:

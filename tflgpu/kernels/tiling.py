@@ -10,7 +10,8 @@ from __future__ import annotations
 from tflgpu.target import Target
 
 SPLIT_K = (1, 2, 4, 8)
-# float4 elements of local memory that a work-group may take: 32 KiB, the least of a device with OpenCL's full profile.
+# float4 elements of local memory that a work-group takes at most, also where there is more: 32 KiB. Groups that take
+# more leave no room for a second one on a compute unit.
 LOCAL_VEC4S = 2048
 
 # Of a CPU: floating-point operations of a tile that are worth starting it, some ten microseconds of one core, and tiles
@@ -47,7 +48,12 @@ def can_split(target: Target, split_k: int, vec4s: int) -> bool:
     if split_k == 1:
         return True
     whole = target.local_size // split_k >= target.cost_model.lockstep
-    return whole and split_workspace(target, split_k, vec4s) <= LOCAL_VEC4S
+    return whole and fits_local(target, split_workspace(target, split_k, vec4s))
+
+
+def fits_local(target: Target, vec4s: int) -> bool:
+    """Whether a work-group may take ``vec4s`` float4 elements of local memory."""
+    return vec4s <= min(LOCAL_VEC4S, target.limits.local_vec4s)
 
 
 def split_workspace(target: Target, split_k: int, vec4s: int) -> int:

@@ -66,7 +66,11 @@ class DeviceTuner:
             self._best[signature] = choice
             if self._cache is not None:
                 store_choice(self._cache, tuning_key(signature, self._effort, self._session.device.identity), choice)
-        return lambda request, ranked: self._best.get(request.signature, ranked[0])
+        return self._choose
+
+    def _choose(self, request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
+        best = self._best.get(request.signature)
+        return best if best in ranked else ranked[0]
 
     def _is_known(self, signature: str, ranked: Sequence[TileConfig]) -> bool:
         """Whether this kernel needs no measurement, because it was measured before or there is nothing to choose."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
-from tflgpu.target.device_limits import Limits
+from tflgpu.target.device_limits import VEC4_BYTES, Limits
 from tflgpu.target.elements import (
     DEVICE_ELEMENTS,
     HOST_DTYPES,
@@ -21,6 +21,7 @@ __all__ = [
     "DEVICE_ELEMENTS",
     "HOST_DTYPES",
     "ITEM_BYTES",
+    "VEC4_BYTES",
     "WIDE",
     "CostModel",
     "ElementType",

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+VEC4_BYTES = 16
+
+# More than this no plan asks for. A larger buffer would hold several tensors, and a plan has several buffers in its
+# place; only a tensor that is larger alone has a larger buffer.
+ENOUGH_WORK_ITEMS = 1024
+ENOUGH_LOCAL_BYTES = 64 << 10
+ENOUGH_ALLOCATION_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The facts of a device that OpenCL reports. The defaults are those of a plan that no device is known for.
+
+    Planning keeps to all numbers: whatever they are, every node has a kernel for work-groups of one work-item and for
+    no local memory at all.
 
     work_group_size: greatest number of work-items in a group. A built kernel may allow fewer.
     local_bytes: local memory of a work-group; local_is_real says whether it is a memory of its own and not a part of
@@ -22,7 +33,7 @@ class Limits:
     """
 
     work_group_size: int = 256
-    local_bytes: int = 32 << 10
+    local_bytes: int = 48 << 10
     local_is_real: bool = True
     allocation_bytes: int = 1 << 62
     shares_memory: bool = False
@@ -32,3 +43,22 @@ class Limits:
     half_arithmetic: bool = False
     integer_dot_product: bool = False
     command_buffers: bool = False
+
+    @property
+    def of_plans(self) -> Limits:
+        """These limits as plans keep to them: no greater than a plan can tell from an unlimited one.
+
+        A CPU's runtime derives some from the machine's memory and caches. Plans for equal machines are to be equal,
+        because a bundle of the cache serves all of them.
+        """
+        return replace(
+            self,
+            work_group_size=min(self.work_group_size, ENOUGH_WORK_ITEMS),
+            local_bytes=min(self.local_bytes, ENOUGH_LOCAL_BYTES),
+            allocation_bytes=min(self.allocation_bytes, ENOUGH_ALLOCATION_BYTES),
+        )
+
+    @property
+    def local_vec4s(self) -> int:
+        """float4 elements of local memory that a work-group can have."""
+        return self.local_bytes // VEC4_BYTES

@@ -41,8 +41,9 @@ class Target:
 
     @property
     def local_size(self) -> int:
-        """Work-items of one work-group of kernels that have no reason to choose their own number."""
+        """Work-items of one work-group of kernels that have no reason to choose their own number: a power of two."""
         if self.family == "cpu":
             return 1
         # A persistent kernel has one group on each compute unit, which is to keep it busy alone.
-        return 256 if self.executor != "launch" else 128
+        wanted = 256 if self.executor != "launch" else 128
+        return min(wanted, 1 << self.limits.work_group_size.bit_length() - 1)

@@ -14,7 +14,7 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count, waves
+from tflgpu.kernels.tiling import fits_local, tile_count, waves
 from tflgpu.target import ITEM_BYTES, Target
 
 
@@ -56,8 +56,14 @@ def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) ->
 
 
 def fits_work_group(hidden: int, target: Target) -> bool:
-    """Whether a work-group has a work-item for each channel of the hidden layer."""
-    return tile_count(hidden, LANES) * LANES <= target.local_size
+    """Whether a work-group has a work-item for each channel of the hidden layer, and local memory for all of them."""
+    slices = tile_count(hidden, LANES)
+    return slices * LANES <= target.local_size and fits_local(target, _workspace(slices, target))
+
+
+def _workspace(hidden_slices: int, target: Target) -> int:
+    """float4 elements of local memory: a sum of each work-item, and the hidden layer."""
+    return target.local_size + hidden_slices
 
 
 def excite_cycles(work: ExciteWork, target: Target) -> float:
@@ -101,6 +107,6 @@ def excite(request: Request) -> Kernel:
         ),
         tiles=work.tiles,
         local_size=target.local_size,
-        workspace=target.local_size + hidden_slices,
+        workspace=_workspace(hidden_slices, target),
         macs=dst.batch * hidden_weights.size + dst.batch * gate_weights.size,
     )

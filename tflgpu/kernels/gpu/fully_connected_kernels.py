@@ -1,4 +1,7 @@
-"""Fully connected layers on GPUs: a work-group computes one vec4 of the result, its work-items share K."""
+"""Fully connected layers on GPUs: a work-group computes one vec4 of the result, its work-items share K.
+
+Where local memory does not hold a sum of each work-item, a group is one work-item.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import fits_local
 
 
 @GPU.lowering("convolution", when=is_vector_product)
 @GPU.lowering("fully_connected")
 def fully_connected(request: Request) -> Kernel:
-    source, g, local_size = request.input(0).geometry, request.output.geometry, request.target.local_size
+    source, g, target = request.input(0).geometry, request.output.geometry, request.target
+    local_size = target.local_size if fits_local(target, target.local_size) else 1
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
     packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
@@ -27,6 +32,6 @@ def fully_connected(request: Request) -> Kernel:
         ),
         tiles=g.batch * g.slices,
         local_size=local_size,
-        workspace=local_size,
+        workspace=local_size if local_size > 1 else 0,
         macs=g.batch * out * depth,
     )

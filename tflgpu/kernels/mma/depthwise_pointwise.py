@@ -18,7 +18,7 @@ from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
@@ -84,7 +84,7 @@ def depthwise_pointwise_candidates(src: Storage, dst: Storage, target: Target) -
         lambda tile: _work(tile, src, dst, target),
         lambda work: depthwise_pointwise_cycles(work, target),
     )
-    return [candidate for candidate in found if candidate.work.workspace <= LOCAL_VEC4S]
+    return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 
 
 def _tiles(src: Storage, dst: Storage, target: Target) -> Iterator[DepthwisePointwiseTile]:

@@ -23,7 +23,7 @@ from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
-LOCAL_BYTES = 48 << 10  # of a work-group, on every device with matrix units
+LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with matrix units has it
 HALF_BYTES = 2
 STAGES = {1: 4, 2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
 # Accumulators of all work-items of a compute unit, in floats: half of its registers.
@@ -106,14 +106,18 @@ def candidates(
     """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle."""
     if target.executor != "launch" or src.type != "half" or src.slices == 1:
         return []
-    found = ranked(_tiles(), lambda tile: _work(tile, window, src, dst), lambda work: multistage_cycles(work, target))
+    found = ranked(
+        _tiles(target), lambda tile: _work(tile, window, src, dst), lambda work: multistage_cycles(work, target)
+    )
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 
-def _tiles() -> Iterator[MultistageTile]:
+def _tiles(target: Target) -> Iterator[MultistageTile]:
+    local_bytes = min(LOCAL_BYTES, target.limits.local_bytes)
     for group, (stage_k_steps, most) in product(GROUP_TILES, STAGES.items()):
-        one_stage = MultistageTile(group, stage_k_steps, 1).local_bytes
-        yield MultistageTile(group, stage_k_steps, min(most, LOCAL_BYTES // one_stage))
+        stages = min(most, local_bytes // MultistageTile(group, stage_k_steps, 1).local_bytes)
+        if stages > 1 and group.local_size <= target.limits.work_group_size:
+            yield MultistageTile(group, stage_k_steps, stages)
 
 
 def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage) -> MultistageWork:

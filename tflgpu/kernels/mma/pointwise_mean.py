@@ -15,7 +15,7 @@ from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
 from tflgpu.target import Target
 
 
@@ -46,7 +46,10 @@ class PointwiseMeanTile:
 def pointwise_mean_candidates(
     src: Storage, dst: Storage, target: Target
 ) -> list[Candidate[PointwiseMeanTile, PointwiseMeanWork]]:
-    """The tiles of a pointwise convolution of ``src`` whose mean is ``dst``, the fastest first."""
+    """The tiles of a pointwise convolution of ``src`` whose mean is ``dst``, the fastest first.
+
+    Only those that local memory is large enough for.
+    """
     return ranked(
         _tiles(src, target),
         lambda tile: _work(tile, src, dst, target),
@@ -58,8 +61,14 @@ def _tiles(src: Storage, target: Target) -> Iterator[PointwiseMeanTile]:
     warps, row_blocks = target.local_size // UNIT.lanes, tile_count(src.plane, UNIT.side)
     for split_k in SPLIT_K:
         # Partial sums are added up once, so the warps of all splits have to run at the same time.
-        if split_k == 1 or (UNIT.blocks(src.slices) % split_k == 0 and row_blocks * split_k <= warps):
+        splits_evenly = UNIT.blocks(src.slices) % split_k == 0 and row_blocks * split_k <= warps
+        if (split_k == 1 or splits_evenly) and fits_local(target, _workspace(split_k, target)):
             yield PointwiseMeanTile(split_k)
+
+
+def _workspace(split_k: int, target: Target) -> int:
+    """float4 elements of local memory, for partial sums of K and then of pixels."""
+    return max(split_workspace(target, split_k, 2), target.local_size)
 
 
 def _work(tile: PointwiseMeanTile, src: Storage, dst: Storage, target: Target) -> PointwiseMeanWork:
@@ -98,6 +107,6 @@ def pointwise_mean(request: Request) -> Kernel:
         ),
         tiles=chosen.work.tiles,
         local_size=target.local_size,
-        workspace=max(split_workspace(target, split_k, 2), target.local_size),
+        workspace=_workspace(split_k, target),
         macs=src.geometry.pixels * src.channels * dst.channels,
     )

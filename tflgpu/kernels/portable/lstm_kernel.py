@@ -41,7 +41,7 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
 
 @PORTABLE.lowering("lstm")
 def lstm_kernel(request: Request) -> Kernel:
-    """One tile a batch row."""
+    """One tile a batch row. Where local memory is too small, it is one work-item's, in memory of its own."""
     a, target = request.node.attributes, request.target
     assert isinstance(a, Lstm)
     lanes = CPU_LANES if target.family == "cpu" else LANES
@@ -66,6 +66,7 @@ def lstm_kernel(request: Request) -> Kernel:
         arguments.append(request.weights("projection", packed))
         arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
     reduction = target.local_size if a.layer_norm else 0
+    shares = a.workspace_vec4s + reduction <= target.limits.local_vec4s
     per_step = a.gates * a.cells * a.outputs + (a.outputs * a.cells if a.projection else 0)
     return Kernel(
         "portable/lstm",
@@ -73,7 +74,8 @@ def lstm_kernel(request: Request) -> Kernel:
             "lstm": a,
             "times": times,
             "lanes": lanes,
-            "reduction": reduction,
+            "reduction": reduction if shares else 0,
+            "private_vec4s": 0 if shares else a.workspace_vec4s,
             "sums": request.input(0),
             "first_hidden": request.input(1),
             "first_cell": request.input(2),
@@ -86,7 +88,7 @@ def lstm_kernel(request: Request) -> Kernel:
         },
         tuple(arguments),
         tiles=batch,
-        local_size=target.local_size,
-        workspace=a.workspace_vec4s + reduction,
+        local_size=target.local_size if shares else 1,
+        workspace=a.workspace_vec4s + reduction if shares else 0,
         macs=times * batch * per_step,
     )

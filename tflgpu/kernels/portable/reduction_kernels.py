@@ -10,7 +10,7 @@ from tflgpu.kernels.access import access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, items_per_tile, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, fits_local, items_per_tile, split_workspace, tile_count
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 
 
@@ -115,7 +115,8 @@ def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
     target = request.target
     size, least = target.local_size, target.cost_model.lockstep
     idle = tile_count(items, size) < target.compute_units
-    if target.family == "gpu" and request.input(0).vector != "long" and (length >= size or (length >= least and idle)):
+    able = target.family == "gpu" and request.input(0).vector != "long" and size >= least and fits_local(target, size)
+    if able and (length >= size or (length >= least and idle)):
         counts = (size // n for n in SPLIT_K if size // n >= least)
         sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), least)
         return sharers, tile_count(items, size // sharers), size // sharers

@@ -87,7 +87,7 @@ class Device:
             executor=self.executor if options.executor == "auto" else options.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
-            limits=self.limits,
+            limits=self.limits.of_plans,
             missing_types=tuple(name for name in ("int64", "float64") if not getattr(self, name)),
         )
 

@@ -18,7 +18,7 @@ def limits_of(handle: cl.Device) -> Limits:
     """Ask a device for its limits. What it does not answer is taken for missing."""
     extensions = frozenset(handle.extensions.split())
     return Limits(
-        work_group_size=handle.max_work_group_size,
+        work_group_size=min(handle.max_work_group_size, handle.max_work_item_sizes[0]),
         local_bytes=handle.local_mem_size,
         local_is_real=handle.local_mem_type == cl.device_local_mem_type.LOCAL,
         allocation_bytes=handle.max_mem_alloc_size,

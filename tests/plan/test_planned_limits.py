@@ -1,0 +1,85 @@
+"""Plans keep to what a device can hold, however little that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NoReturn
+
+import pytest
+
+import tflgpu
+from tests.ops.case import Net
+from tests.ops.tolerance import ARITHMETIC
+from tests.support.template_cases import CASES
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.candidates import TileConfig
+from tflgpu.kernels.request import Request
+from tflgpu.passes import optimize
+from tflgpu.plan import Plan, make_plan
+from tflgpu.target import Limits, Target
+
+H200 = Target(family="gpu", compute_units=132, storage="half", executor="launch", ptx=True, matrix_unit="mma.m16n8k16")
+LIMITS = {
+    "1 work-item": Limits(work_group_size=1),
+    "7 work-items": Limits(work_group_size=7),
+    "64 work-items": Limits(work_group_size=64),
+    "96 work-items": Limits(work_group_size=96),
+    "no local memory": Limits(local_bytes=0),
+    "512 bytes": Limits(local_bytes=512),
+    "8 KiB": Limits(local_bytes=8 << 10),
+    "64 work-items and 16 KiB": Limits(work_group_size=64, local_bytes=16 << 10),
+}
+
+
+def _draws_nothing(_: object) -> NoReturn:
+    raise AssertionError("these cases are fixed")
+
+
+def models() -> Iterator[bytes]:
+    """Models that together have every kernel."""
+    for build in CASES:
+        net = Net(_draws_nothing, seed=1)
+        net.output(build(net))
+        yield net.case(ARITHMETIC).model
+
+
+def plans(target: Target) -> Iterator[Plan]:
+    for model in models():
+        yield plan_model(model, tflgpu.Options(), target)[1]
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_kernels_keep_to_the_limits(limits: Limits) -> None:
+    """On each family, and with matrix units."""
+    targets = [replace(H200, limits=limits), replace(H200, limits=limits, ptx=False, matrix_unit=None, storage="float")]
+    targets.append(replace(targets[-1], family="cpu"))
+    for kernel in (planned.kernel for target in targets for plan in plans(target) for planned in plan.kernels):
+        assert kernel.local_size <= limits.work_group_size, kernel
+        assert kernel.workspace * 16 <= limits.local_bytes, kernel
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_no_candidate_exceeds_the_limits(limits: Limits) -> None:
+    """Whatever a tuner takes."""
+    target = replace(H200, limits=limits, compute_units=2)
+
+    def last(_: Request, ranked: list[TileConfig]) -> TileConfig:
+        return ranked[-1]
+
+    for model in models():
+        lowered, _ = plan_model(model, tflgpu.Options(), target)
+        graph = optimize(lowered.graph)
+        for chooser in (last, lambda _, ranked: ranked[len(ranked) // 2]):
+            for planned in make_plan(graph, target, chooser).kernels:  # type: ignore[arg-type]
+                assert planned.kernel.local_size <= limits.work_group_size
+                assert planned.kernel.workspace * 16 <= limits.local_bytes
+
+
+def test_plans_of_equal_machines_are_equal() -> None:
+    """A CPU's runtime derives its limits from the machine's memory and caches, which may differ by some pages."""
+    ample = Limits(work_group_size=4096, local_bytes=1 << 20, allocation_bytes=12_638_251_008)
+    other = replace(ample, allocation_bytes=12_638_246_912, local_bytes=1 << 18, work_group_size=8192)
+    assert ample.of_plans == other.of_plans
+    scarce = Limits(work_group_size=64, local_bytes=16 << 10, allocation_bytes=64 << 20)
+    assert scarce.of_plans == scarce
