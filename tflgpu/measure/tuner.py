@@ -69,7 +69,7 @@ class DeviceTuner:
         return self._choose
 
     def _choose(self, request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
-        best = self._best.get(request.signature)
+        best = self._best.get(request.signature, ranked[0])
         return best if best in ranked else ranked[0]
 
     def _is_known(self, signature: str, ranked: Sequence[TileConfig]) -> bool:
