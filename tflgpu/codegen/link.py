@@ -16,9 +16,7 @@ from tflgpu.plan import Plan
 from tflgpu.plan.arena import aligned
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.plan.traffic import traffic
-from tflgpu.target import HOST_DTYPES, ITEM_BYTES
-
-HALF_MAX = float(np.finfo(np.float16).max)
+from tflgpu.target import HALF_MAX, HOST_DTYPES, ITEM_BYTES
 
 
 @internal_faults("giving kernels their memory")

@@ -11,7 +11,7 @@ from tflgpu.graph.ir import Array, Graph, Node, TensorId
 from tflgpu.graph.layout import Geometry, pack
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
-from tflgpu.target import DEVICE_ELEMENTS, HOST_DTYPES, WIDE, ElementType, Target, vector_of
+from tflgpu.target import DEVICE_ELEMENTS, HALF_MAX, HOST_DTYPES, WIDE, ElementType, Target, vector_of
 
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
@@ -99,6 +99,7 @@ class Request:
         """The argument for input ``index``, an activation or a constant in PHWC4.
 
         Vectors and scalars stay in float: they cost nothing, and half precision loses small ones (an epsilon of 1e-5).
+        So does what half precision cannot reach: a mask of -1e9.
         """
         data = self.value(index)
         if data is None:
@@ -107,7 +108,8 @@ class Request:
         if element != "float":
             return Argument(name, element, None, pack(data.astype(HOST_DTYPES[element])))
         small = data.size <= max(data.shape, default=1)
-        return Argument(name, "float" if small else self.target.storage, None, pack(data.astype(np.float32)))
+        kept = small or np.abs(data, where=np.isfinite(data), out=np.zeros(data.shape)).max(initial=0) > HALF_MAX
+        return Argument(name, "float" if kept else self.target.storage, None, pack(data.astype(np.float32)))
 
     def weights(self, name: str, packed: Array) -> Argument:
         """A packed constant in the precision of the model."""

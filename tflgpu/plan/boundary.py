@@ -12,11 +12,16 @@ from dataclasses import replace
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.pooling import Pool
 from tflgpu.target import DEVICE_ELEMENTS, Target
 
 # Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
 # become equal when rounded to half, and then the place is another one.
 CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
+
+# Kinds of nodes that move elements, or give what lies between neighbours.
+TAKE_ELEMENTS = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "unpool", "view"))
 
 
 def add_conversions(graph: Graph) -> Graph:
@@ -79,21 +84,38 @@ def roots(graph: Graph) -> dict[TensorId, TensorId]:
     return root
 
 
+def _leaving(graph: Graph) -> set[TensorId]:
+    """The tensors of which outputs have elements, or means between neighbours: stored in half, these would be rounded,
+    and beyond 65504 another number."""
+    found = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.output in found and not node.epilogue and _takes_elements(node):
+            found.update(node.inputs)
+    return found
+
+
+def _takes_elements(node: Node) -> bool:
+    if isinstance(node.attributes, Reduce | Pool):
+        return node.attributes.function in ("max", "min", "maximum")
+    return node.kind in TAKE_ELEMENTS
+
+
 def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     """The storage of every activation of a graph whose conversions are in place.
 
-    In half precision these stay float: graph inputs and outputs, copies of inputs, tensors in which a node looks for a
-    place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise.
+    In half precision these stay float: graph inputs and outputs, copies of inputs, what outputs have elements of,
+    tensors in which a node looks for a place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise.
     """
     root = roots(graph)
     copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}
     compared = {root.get(n.inputs[0]) for n in graph.nodes if n.kind in CHOOSE_A_PLACE}  # None for a constant
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
+    leaving = {root.get(t) for t in _leaving(graph)}
     result = {}
     for tensor, origin in root.items():
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
-        precise = boundary or origin in copies or origin in compared or graph[origin].precise
+        precise = boundary or origin in copies | compared | leaving or graph[origin].precise
         element = DEVICE_ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
         result[tensor] = Storage(geometry, element, boundary and not geometry.is_linear)
     return result

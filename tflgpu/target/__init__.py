@@ -6,6 +6,7 @@ from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
 from tflgpu.target.device_limits import VEC4_BYTES, Limits
 from tflgpu.target.elements import (
     DEVICE_ELEMENTS,
+    HALF_MAX,
     HOST_DTYPES,
     ITEM_BYTES,
     WIDE,
@@ -19,6 +20,7 @@ from tflgpu.target.target import ExecutorName, Target
 __all__ = [
     "BUILT_IN_COSTS",
     "DEVICE_ELEMENTS",
+    "HALF_MAX",
     "HOST_DTYPES",
     "ITEM_BYTES",
     "VEC4_BYTES",

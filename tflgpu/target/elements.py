@@ -22,6 +22,8 @@ ITEM_BYTES: dict[ElementType, int] = {
     "double": 8,
 }
 
+HALF_MAX = 65504.0  # the greatest finite half
+
 # The numpy types of the same elements.
 HOST_DTYPES: dict[ElementType, str] = {
     "float": "float32",
