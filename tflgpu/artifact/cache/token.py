@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mmap import mmap
 
-import numpy as np
-
 Bytes = bytes | bytearray | memoryview | mmap
 
 
@@ -17,8 +15,7 @@ def model_token(data: Bytes) -> int:
     """
     import farmhash
 
-    # farmhash takes bytes and arrays without a copy; other buffers become arrays.
-    token: int = farmhash.fingerprint64(data if isinstance(data, bytes) else np.frombuffer(data, np.uint8))
+    token: int = farmhash.Fingerprint64(data)
     return token
 
 
