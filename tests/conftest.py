@@ -71,6 +71,15 @@ def device_name(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def half_device() -> tflgpu.Device:
+    """A device that computes in half. Intel's CPU runtime does, on CPUs without such instructions, too."""
+    found = next((device for device in tflgpu.devices() if device.limits.half_arithmetic), None)
+    if found is None:
+        pytest.skip("no OpenCL device here has cl_khr_fp16")
+    return found
+
+
 @pytest.fixture
 def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cause of trouble with the cache is reported once in a process; each test is as good as a process of its own."""

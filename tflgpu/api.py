@@ -108,8 +108,8 @@ class CompiledModel:
 
     @property
     def precision(self) -> str:
-        """What ``Options.precision`` became: ``"fp32"`` or ``"fp16"``."""
-        return "fp16" if self._target.storage == "half" else "fp32"
+        """What ``Options.precision`` became: ``"fp32"``, ``"fp16"`` or ``"fp16_fast"``."""
+        return self._target.precision
 
     @property
     def executor(self) -> str:

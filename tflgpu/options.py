@@ -11,7 +11,7 @@ from re import fullmatch
 from reprlib import repr as shortened
 from typing import Any, Literal, get_args
 
-Precision = Literal["auto", "fp32", "fp16"]
+Precision = Literal["auto", "fp32", "fp16", "fp16_fast"]
 
 ExecutorChoice = Literal["auto", "launch", "persistent"]
 
@@ -47,7 +47,9 @@ class Options:
     """Options for :func:`tflgpu.compile`. An object is immutable, so it can serve many models.
 
     precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision
-        and computes in float, and needs no device extension; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
+        and computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half and adds up a few
+        products in half, which needs ``cl_khr_fp16``, else compiling raises DeviceError; ``"auto"`` is fp16 on GPUs and
+        fp32 elsewhere.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
         index of :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or
         platform's name.

@@ -56,15 +56,18 @@ class Net:
     ``draw`` takes shapes and attributes from hypothesis; ``rng`` makes the numbers from one drawn seed:
     drawing every element is slow, and shrinking them tells nothing.
     held: the number of an input that the model holds as a constant, if it has so many.
+    computed: whether floats pass an operator before the network gets them. Kernels read an input of the model as it is
+    given, but what another kernel computed as the model's precision stores it.
     """
 
-    def __init__(self, draw: st.DrawFn, seed: int, held: int | None = None) -> None:
+    def __init__(self, draw: st.DrawFn, seed: int, held: int | None = None, computed: bool = False) -> None:
         self.draw = draw
         self.rng = np.random.default_rng(seed)
         self.litert_differs = ""
         self._builder = ModelBuilder()
         self._inputs: list[NDArray[Any] | None] = []
         self._held = held
+        self._computed = computed
         self._outputs: list[Tensor] = []
         self._magnitude = 0.0
         self._terms = 1
@@ -82,6 +85,10 @@ class Net:
         if len(self._inputs) == self._held:
             self._inputs.append(None)
             return self.constant(value)
+        if self._computed and value.dtype == np.float32:
+            self._inputs.append(-value)
+            given = Tensor(self._builder.input(value.shape), -exact(value))
+            return self.op("NEG", [given], exact(value))
         self._inputs.append(value)
         return Tensor(self._builder.input(value.shape, value.dtype.name), exact(value))
 
@@ -214,17 +221,17 @@ class Row:
     tolerance: Tolerance = ARITHMETIC
     litert: bool = True
 
-    def case(self, fused: bool, held: int | None = None) -> st.SearchStrategy[Case]:
+    def case(self, fused: bool, held: int | None = None, computed: bool = False) -> st.SearchStrategy[Case]:
         """Cases of the operator alone, or with a chain of elementwise operators that can be fused into it.
 
-        held: the number of an input that the model holds as a constant.
+        held: the number of an input that the model holds as a constant. computed: whether the network's inputs are.
         """
-        return _case(self, fused, held)
+        return _case(self, fused, held, computed)
 
 
 @st.composite
-def _case(draw: st.DrawFn, row: Row, fused: bool, held: int | None) -> Case:
-    net = Net(draw, draw(st.integers(0, 2**32 - 1)), held)
+def _case(draw: st.DrawFn, row: Row, fused: bool, held: int | None, computed: bool) -> Case:
+    net = Net(draw, draw(st.integers(0, 2**32 - 1)), held, computed)
     tensor = row.build(net)
     if fused:
         if tensor.value.dtype.kind != "f":

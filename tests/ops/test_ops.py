@@ -5,6 +5,8 @@ The kernels for GPUs run on the same runtimes: each case takes one family in fp3
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 import tflgpu
 from tests.ops.case import Row
 from tests.ops.table import ROWS
-from tests.ops.tolerance import check
+from tests.ops.tolerance import SUMS_IN_HALF, check
 from tests.quick import on_first_runtime
 from tflgpu.model.writer import ModelBuilder
 
@@ -42,6 +44,24 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
         for got, expected in zip(outputs.values(), case.expected, strict=True):
             check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.op in SUMS_IN_HALF], ids=lambda row: row.name)
+@given(data=st.data())
+def test_op_that_adds_up_in_half(
+    row: Row, half_device: tflgpu.Device, pytestconfig: pytest.Config, data: st.DataObject
+) -> None:
+    """``precision="fp16_fast"``. In the quick suite a case takes one family."""
+    case = data.draw(row.case(data.draw(st.booleans(), label="fused"), computed=True))
+    tolerance = replace(case.tolerance, fp16=SUMS_IN_HALF[row.op])
+    families = FAMILIES if pytestconfig.getoption("all") else [data.draw(st.sampled_from(FAMILIES), label="family")]
+    for kernels in families:
+        options = tflgpu.Options(
+            precision="fp16_fast", device=half_device.index, kernels=kernels, fallback="forbid", cache="off"
+        )
+        outputs = tflgpu.compile(case.model, options).run(case.inputs)
+        for got, expected in zip(outputs.values(), case.expected, strict=True):
+            check(got, expected, tolerance, "fp16", f"{kernels} kernels; {case.describe}")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])

@@ -9,6 +9,7 @@ from tflgpu.codegen.environment import template_folder
 
 # What surrounds kernels: the prelude, and what makes one launch of them all.
 SURROUNDINGS = {
+    "access/half_arithmetic",
     "access/storage",
     "access/wide_storage",
     "executor/grid",

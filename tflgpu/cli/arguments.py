@@ -28,7 +28,11 @@ DeviceName = Annotated[
 ]
 
 PrecisionName = Annotated[
-    Precision, typer.Option("--precision", help="Storage on the device; auto is fp16 on GPUs, fp32 elsewhere.")
+    Precision,
+    typer.Option(
+        "--precision",
+        help="Storage on the device; auto is fp16 on GPUs, fp32 elsewhere; fp16_fast also multiplies in half.",
+    ),
 ]
 
 TuningName = Annotated[

@@ -92,7 +92,8 @@ def render(plan: Plan) -> KernelSource:
 @cache
 def prelude(target: Target) -> str:
     """The text that every program for ``target`` begins with: access to memory, then that of its architectures."""
-    names = ("access/storage", *prelude_templates(target))
+    arithmetic = ("access/half_arithmetic",) if target.arithmetic == "half" else ()
+    names = ("access/storage", *arithmetic, *prelude_templates(target))
     return "\n".join(environment().get_template(f"{name}.cl.j2").render() for name in names)
 
 

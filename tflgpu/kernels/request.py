@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -110,6 +111,10 @@ class Request:
         small = data.size <= max(data.shape, default=1)
         kept = small or np.abs(data, where=np.isfinite(data), out=np.zeros(data.shape)).max(initial=0) > HALF_MAX
         return Argument(name, "float" if kept else self.target.storage, None, pack(data.astype(np.float32)))
+
+    def factor_type(self, *elements: ElementType) -> Literal["float", "half"]:
+        """The type in which a kernel multiplies elements that are stored as these: half only if all of them are."""
+        return "half" if self.target.arithmetic == "half" and set(elements) == {"half"} else "float"
 
     def weights(self, name: str, packed: Array) -> Argument:
         """A packed constant in the precision of the model."""

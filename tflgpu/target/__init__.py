@@ -15,7 +15,7 @@ from tflgpu.target.elements import (
     vector_of,
     vector_type,
 )
-from tflgpu.target.target import ExecutorName, Target
+from tflgpu.target.target import ExecutorName, Target, precision_of
 
 __all__ = [
     "BUILT_IN_COSTS",
@@ -31,6 +31,7 @@ __all__ = [
     "Limits",
     "Target",
     "VectorType",
+    "precision_of",
     "vector_of",
     "vector_type",
 ]

@@ -11,6 +11,11 @@ from tflgpu.target.device_limits import Limits
 ExecutorName = Literal["launch", "persistent", "auto"]
 
 
+def precision_of(storage: str, arithmetic: str) -> str:
+    """The ``Options.precision`` of plans with this storage and arithmetic."""
+    return "fp32" if storage == "float" else "fp16" if arithmetic == "float" else "fp16_fast"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """The facts of a device by which planning chooses lowerings and tile configurations.
@@ -18,7 +23,9 @@ class Target:
     family: ``"cpu"`` kernels give each work-group to one work-item that computes with explicit 16-lane vectors;
         ``"gpu"`` kernels spread a tile over the work-items of a group.
     compute_units: cores or multiprocessors; tile counts aim at a multiple of it.
-    storage: element type of float activations and weights in device memory; arithmetic is always in float.
+    storage: element type of float activations and weights in device memory.
+    arithmetic: type of products of factors that are both stored in half, and of sums of a few such products, which are
+        then added to floats. All other arithmetic is in float.
     executor: what runs the kernels, see :class:`tflgpu.Options`; ``"auto"`` where the device is good for both, and the
         compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock. It
@@ -32,12 +39,18 @@ class Target:
     family: Literal["cpu", "gpu"]
     compute_units: int
     storage: Literal["float", "half"]
+    arithmetic: Literal["float", "half"] = "float"
     executor: ExecutorName = "launch"
     ptx: bool = False
     matrix_unit: str | None = None
     missing_types: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits, repr=False)
     cost_model: CostModel = field(default=BUILT_IN_COSTS, repr=False)
+
+    @property
+    def precision(self) -> str:
+        """The ``Options.precision`` of such plans."""
+        return precision_of(self.storage, self.arithmetic)
 
     @property
     def local_size(self) -> int:

@@ -12,7 +12,7 @@ from tests.cli.command import invoke
     [
         ("tflgpu pre", ["predict", "precompile-cache"]),
         ("tflgpu run --device ", ["auto", "cpu", "gpu"]),
-        ("tflgpu run --precision fp", ["fp32", "fp16"]),
+        ("tflgpu run --precision fp", ["fp32", "fp16", "fp16_fast"]),
         ("tflgpu show --stage s", ["source"]),
     ],
 )

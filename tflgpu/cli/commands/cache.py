@@ -24,6 +24,7 @@ from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, reporting_errors, table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.cli.terminal.logs import with_verbosity
+from tflgpu.target import precision_of
 
 # Of the JSON, as docs/tools/inspect.md describes it.
 FORMAT = 1
@@ -184,10 +185,10 @@ def _listing(findings: Sequence[Finding]) -> Listing:
 def _precision(finding: Finding) -> str | None:
     """Of a compiled model; None for all other entries."""
     try:
-        storage = (finding.key or {})["options"]["target"]["storage"]
+        target = (finding.key or {})["options"]["target"]
+        return precision_of(target["storage"], target["arithmetic"])
     except (KeyError, TypeError):
         return None
-    return "fp16" if storage == "half" else "fp32"
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:

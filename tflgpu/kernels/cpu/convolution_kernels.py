@@ -59,6 +59,7 @@ def convolution(request: Request) -> Kernel:
             "rows": {"height": height, "width": width},
             "src": src,
             "weights_type": weights.argument.type,
+            "factor_type": request.factor_type(src.type, weights.argument.type),
         },
         (
             request.activation("src", 0),

@@ -32,6 +32,7 @@ def depthwise_rows(request: Request) -> Kernel:
         "rows_per_tile": rows,
         "src": request.input(0),
         "weights_type": arguments[1].type,
+        "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
     }
     tiles = g.batch * g.slices * chunks
     macs = taps * g.pixels * g.channels

@@ -25,7 +25,13 @@ def fully_connected(request: Request) -> Kernel:
     packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
     return Kernel(
         "cpu/fully_connected",
-        {"vectors": vectors, "out_blocks": blocks, "src": request.input(0), "weights_type": request.target.storage},
+        {
+            "vectors": vectors,
+            "out_blocks": blocks,
+            "src": request.input(0),
+            "weights_type": request.target.storage,
+            "factor_type": request.factor_type(request.input(0).type, request.target.storage),
+        },
         (
             request.activation("src", 0),
             request.weights("weights", packed),

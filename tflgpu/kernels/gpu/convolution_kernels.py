@@ -92,6 +92,7 @@ def convolution(request: Request) -> Kernel:
             "per_tile": per_tile,
             "src": src,
             "weights_type": weights.argument.type,
+            "factor_type": request.factor_type(src.type, weights.argument.type),
         },
         (
             request.activation("src", 0),

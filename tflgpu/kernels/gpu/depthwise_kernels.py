@@ -78,6 +78,7 @@ def depthwise_columns(request: Request) -> Kernel:
             "per_tile": target.local_size,
             "src": request.input(0),
             "weights_type": arguments[1].type,
+            "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
         },
         arguments,
         tiles=chosen.work.tiles,

@@ -87,6 +87,7 @@ def excite(request: Request) -> Kernel:
             "src": src,
             "squeezed": squeezed,
             "weights_type": target.storage,
+            "factor_type": request.factor_type(squeezed.type, target.storage),
             "hidden_epilogue": inner_epilogue(attributes.hidden_epilogue),
             "gate_epilogue": inner_epilogue(attributes.gate_epilogue),
             "hidden_slices": hidden_slices,

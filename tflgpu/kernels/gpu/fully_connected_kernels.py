@@ -24,7 +24,11 @@ def fully_connected(request: Request) -> Kernel:
     packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
     return Kernel(
         "gpu/fully_connected",
-        {"src": request.input(0), "weights_type": request.target.storage},
+        {
+            "src": request.input(0),
+            "weights_type": request.target.storage,
+            "factor_type": request.factor_type(request.input(0).type, request.target.storage),
+        },
         (
             request.activation("src", 0),
             request.weights("weights", packed),

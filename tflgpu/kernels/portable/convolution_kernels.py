@@ -28,6 +28,7 @@ def depthwise(request: Request) -> Kernel:
         "per_tile": per_tile,
         "src": request.input(0),
         "weights_type": arguments[1].type,
+        "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
     }
     tiles = tile_count(g.vec4s, per_tile)
     macs = taps * g.pixels * g.channels
@@ -58,6 +59,7 @@ def transpose_convolution(request: Request) -> Kernel:
             "per_tile": per_tile,
             "src": request.input(0),
             "weights_type": weights.type,
+            "factor_type": request.factor_type(request.input(0).type, weights.type),
         },
         (
             request.activation("src", 0),

@@ -36,6 +36,7 @@ def matmul_kernel(request: Request) -> Kernel:
             "adjoint_right": attributes.adjoint_right,
             "row": coordinates(g.shape)[row_axis],
             "depth": depth,
+            "factor_type": request.factor_type(left.type, right.type),
             "per_tile": per_tile,
         },
         (left, right),

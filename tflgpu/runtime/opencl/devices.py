@@ -73,17 +73,26 @@ class Device:
         return own | asdict(self.limits)
 
     def target(self, options: Options) -> Target:
-        """What planning needs to know, under the caller's choices."""
+        """What planning needs to know, under the caller's choices.
+
+        Raises DeviceError if the device does not have the arithmetic that they ask for.
+        """
         family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
         if options.kernels != "auto":
             family = options.kernels
         precision = options.precision
         if precision == "auto":
             precision = "fp32" if self.type == "cpu" else "fp16"
+        if precision == "fp16_fast" and not self.limits.half_arithmetic:
+            raise DeviceError(
+                f"precision 'fp16_fast' multiplies in half, which needs a device with cl_khr_fp16; {self.name} "
+                f"({self.platform}) does not have it; use precision 'fp16', which stores half and computes in float"
+            )
         return Target(
             family=family,
             compute_units=self.compute_units,
-            storage="half" if precision == "fp16" else "float",
+            storage="float" if precision == "fp32" else "half",
+            arithmetic="half" if precision == "fp16_fast" else "float",
             executor=self.executor if options.executor == "auto" else options.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
