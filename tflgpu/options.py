@@ -47,9 +47,8 @@ class Options:
     """Options for :func:`tflgpu.compile`. An object is immutable, so it can serve many models.
 
     precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision
-        and computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half and adds up a few
-        products in half, which needs ``cl_khr_fp16``, else compiling raises DeviceError; ``"auto"`` is fp16 on GPUs and
-        fp32 elsewhere.
+        and computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half, and raises
+        DeviceError on a device without ``cl_khr_fp16``; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
         index of :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or
         platform's name.
