@@ -40,6 +40,7 @@ import tflgpu
 from benchmarks import zoo
 from benchmarks.publish import publish
 from tflgpu.batch import Predictor
+from tflgpu.batch.on_ray import BLOCKS_IN_FLIGHT
 
 # In a block of Ray's object store. Larger blocks are fewer tasks, for each of which Ray takes milliseconds.
 BATCHES = 16
@@ -121,8 +122,8 @@ def classify(work: Work, count: int, rows: int) -> tuple[np.ndarray, ...]:
             Classifier,
             fn_constructor_args=(work.model, work.options),
             fn_constructor_kwargs={"devices": work.devices and work.devices[:count]},
-            batch_size=work.options.batch,
-            compute=ActorPoolStrategy(size=count),
+            batch_size=work.block,  # whole blocks, where they lie: Ray copies what it cuts out of one
+            compute=ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=BLOCKS_IN_FLIGHT),
             num_cpus=0,
             num_gpus=0 if work.devices else 1,
         )

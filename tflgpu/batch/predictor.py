@@ -26,7 +26,8 @@ class Predictor:
     """Runs a model on the rows of columns; Ray Data's ``map_batches`` takes the class as it is.
 
         dataset.map_batches(
-            Predictor, fn_constructor_args=("model.tflite", Options(batch=64)), batch_size=64, concurrency=2, num_gpus=1
+            Predictor, fn_constructor_args=("model.tflite", Options(batch=64)), batch_size=64, num_gpus=1,
+            compute=ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=8),
         )
 
     A row is what one inference takes, without the first axis: ``[height, width, channels]`` of an image. Columns that
