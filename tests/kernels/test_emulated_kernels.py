@@ -111,9 +111,9 @@ class Pairs:
 
 PAIRS = (
     Pairs((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), tile=(1, 1, 1, 1), vec4s=1, split_k=1),
-    Pairs((2, 9, 7, 40), 64, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2, 1), vec4s=3, split_k=2),
-    Pairs((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
-    Pairs((1, 6, 13, 32), 80, Window((5, 5), padding="SAME"), tile=(8, 1, 5, 1), vec4s=8, split_k=1),
+    Pairs((2, 9, 7, 80), 64, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2, 1), vec4s=3, split_k=2),
+    Pairs((2, 4, 3, 128), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
+    Pairs((1, 6, 13, 64), 80, Window((5, 5), padding="SAME"), tile=(8, 1, 5, 1), vec4s=8, split_k=1),
 )
 
 
