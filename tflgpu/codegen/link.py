@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,9 @@ def state_bindings(plan: Plan, executable: Executable) -> tuple[Binding, ...]:
 class _Memory:
     """The buffers: one arena, one for constants, one for inputs, one for outputs, and one for each state.
 
+    Where a device allows no buffers as large, there are several for constants and for the arena, and an input or output
+    that does not fit has one of its own. A constant or tensor that is larger alone has a larger buffer all the same.
+
     Inputs share a buffer so that one copy transfers them all, and so do outputs.
 
     A slot is a buffer and an offset, not a sub-buffer: NVIDIA's driver 580 crashes when overlapping sub-buffers are
@@ -73,7 +76,8 @@ class _Memory:
         self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
         self._states = {plan.roots[t] for state in plan.graph.states for t in (state.read, state.written)}
         self._constants = self._place_constants()
-        self._arena = None if separate or not plan.arena_bytes else self._new(DeviceBuffer(plan.arena_bytes))
+        parts = () if separate else range(0, plan.arena_bytes, plan.arena_part)
+        self._arena = [self._new(DeviceBuffer(min(plan.arena_part, plan.arena_bytes - begin))) for begin in parts]
         if not separate:
             self._share(plan.graph.inputs)
         self.results = self._share(() if separate else plan.graph.outputs, HEADER)
@@ -122,12 +126,17 @@ class _Memory:
         return len(self.buffers) - 1
 
     def _share(self, tensors: Sequence[TensorId], begin: int = 0) -> int:
-        """A new buffer, from byte ``begin`` on, for the ``tensors`` without place or state. Returns its number."""
+        """A new buffer, from byte ``begin`` on, for the ``tensors`` without place or state that it has room for.
+
+        Returns its number.
+        """
         number, end = len(self.buffers), begin
         for root in dict.fromkeys(self.plan.roots[t] for t in tensors):
-            if root not in self._places and root not in self._states:
+            size = aligned(self.plan.storage[root].bytes)
+            fits = end + size <= self.plan.target.limits.allocation_bytes
+            if fits and root not in self._places and root not in self._states:
                 self._places[root] = (number, end)
-                end += aligned(self.plan.storage[root].bytes)
+                end += size
         return self._new(DeviceBuffer(max(end, 1)))
 
     def _place(self, tensor: TensorId | None) -> tuple[int, int]:
@@ -136,8 +145,8 @@ class _Memory:
         root = self.plan.roots[tensor]
         if root not in self._places:
             offset = self.plan.offsets.get(root)
-            if self._arena is not None and offset is not None:
-                self._places[root] = (self._arena, offset)
+            if self._arena and offset is not None:
+                self._places[root] = (self._arena[offset // self.plan.arena_part], offset % self.plan.arena_part)
             else:
                 self._places[root] = (self._new(DeviceBuffer(self._bytes(root))), 0)
         buffer, offset = self._places[root]
@@ -161,17 +170,28 @@ class _Memory:
                 _store(argument, block)
                 places[key] = (self._new(DeviceBuffer(block.size, block)), 0)
             return places
-        offsets: dict[int, int] = {}
-        end = 0
-        for key, argument in arguments.items():
-            offsets[key], end = end, end + aligned(_padded_bytes(argument))
-        if end:
-            block = np.zeros(end, np.uint8)
-            number = self._new(DeviceBuffer(end, block))
-            for key, argument in arguments.items():
-                _store(argument, block[offsets[key] :])
-                places[key] = (number, offsets[key])
+        for together in _shares(arguments, self.plan.target.limits.allocation_bytes):
+            ends = np.cumsum([aligned(_padded_bytes(arguments[key])) for key in together])
+            block = np.zeros(ends[-1], np.uint8)
+            number = self._new(DeviceBuffer(block.size, block))
+            for key, begin in zip(together, (0, *map(int, ends)), strict=False):
+                _store(arguments[key], block[begin:])
+                places[key] = (number, begin)
         return places
+
+
+def _shares(arguments: Mapping[int, Argument], most: int) -> list[list[int]]:
+    """The keys of constants in their order, those of one buffer of at most ``most`` bytes together."""
+    shares: list[list[int]] = []
+    left = 0
+    for key, argument in arguments.items():
+        size = aligned(_padded_bytes(argument))
+        if size > left:
+            shares.append([])
+            left = most
+        shares[-1].append(key)
+        left -= size
+    return shares
 
 
 def _padded_bytes(argument: Argument) -> int:

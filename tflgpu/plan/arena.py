@@ -1,4 +1,6 @@
-"""One buffer for all activations: greedy by size, each tensor in the lowest gap its lifetime leaves free.
+"""One memory for all activations: greedy by size, each tensor in the lowest gap its lifetime leaves free.
+
+It is one buffer, or several parts of equal size where a device has no buffers as large; no tensor is in two parts.
 
 The algorithm is "Greedy by Size for Offset Calculation" of Pisarchyk and Lee, "Efficient Memory Management for Deep
 Neural Net Inference" (2020), arXiv:2001.03288.
@@ -30,24 +32,35 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def place(lifetimes: Mapping[int, Lifetime]) -> tuple[dict[int, int], int]:
-    """Offsets at which no two that live at the same time overlap; and the size of the arena in bytes."""
+def part_bytes(lifetimes: Mapping[int, Lifetime], most: int) -> int:
+    """Size of one part of an arena: ``most`` bytes, or those of the largest tensor, which must be in one part."""
+    largest = max((aligned(life.size) for life in lifetimes.values()), default=0)
+    return max(most // ALIGNMENT * ALIGNMENT, largest, ALIGNMENT)
+
+
+def place(lifetimes: Mapping[int, Lifetime], part: int) -> tuple[dict[int, int], int]:
+    """Offsets at which no two that live at the same time overlap, and none lies in two parts of ``part`` bytes.
+
+    And the size of the arena in bytes.
+    """
     order = sorted(lifetimes.items(), key=lambda item: -item[1].size)
     first, last = (np.array([getattr(life, name) for _, life in order], np.int64) for name in ("first", "last"))
     begins, ends = np.zeros((2, len(order)), np.int64)
     for number, (_, life) in enumerate(order):
         together = np.flatnonzero((first[:number] <= life.last) & (life.first <= last[:number]))
-        begins[number] = _lowest_gap(begins[together], ends[together], aligned(life.size))
+        begins[number] = _lowest_gap(begins[together], ends[together], aligned(life.size), part)
         ends[number] = begins[number] + aligned(life.size)
     return {key: int(begin) for (key, _), begin in zip(order, begins, strict=True)}, int(max(ends, default=0))
 
 
-def _lowest_gap(begins: Bytes, ends: Bytes, size: int) -> int:
-    """The lowest offset at which ``size`` bytes overlap none of these ranges."""
+def _lowest_gap(begins: Bytes, ends: Bytes, size: int, part: int) -> int:
+    """The lowest offset at which ``size`` bytes overlap none of these ranges and lie in one part."""
     order = np.argsort(begins)
     free_from = np.maximum.accumulate(np.append(0, ends[order]))
-    gaps = np.flatnonzero(begins[order] - free_from[:-1] >= size)
-    return int(free_from[gaps[0] if gaps.size else -1])
+    in_two = free_from // part != (free_from + size - 1) // part
+    starts = np.where(in_two, -(-free_from // part) * part, free_from)
+    gaps = np.flatnonzero(begins[order] - starts[:-1] >= size)
+    return int(starts[gaps[0] if gaps.size else -1])
 
 
 def lower_bound(lifetimes: Mapping[int, Lifetime]) -> int:

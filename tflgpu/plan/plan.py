@@ -61,7 +61,8 @@ class Plan:
         of the result, a state's next value that of its last one where no kernel needs both.
     shifts: where in that memory inputs of eliminated concatenations begin, in bytes; all others begin at 0.
     offsets: arena offset in bytes of each tensor that is neither input, output nor state; a view has its source's.
-    arena_bytes: size of the arena. arena_lower_bound: the largest sum of tensors alive at once.
+    arena_bytes: size of the arena. arena_part: of each of its buffers but the last.
+    arena_lower_bound: the largest sum of tensors alive at once.
     """
 
     graph: Graph
@@ -72,6 +73,7 @@ class Plan:
     shifts: Mapping[TensorId, int]
     offsets: Mapping[TensorId, int]
     arena_bytes: int
+    arena_part: int
     arena_lower_bound: int
 
     @property

@@ -12,7 +12,7 @@ from tflgpu.kernels.architecture import fuse_nodes, lower_node
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.ops.epilogue_ops import FUNCTIONS
-from tflgpu.plan.arena import Lifetime, lower_bound, place
+from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
 from tflgpu.plan.overwriting import overwritable
@@ -23,24 +23,34 @@ from tflgpu.target import Target, VectorType
 
 
 @internal_faults("planning")
-def make_plan(graph: Graph, target: Target, chooser: Chooser = first_ranked) -> Plan:
-    """Choose storage, kernels and memory for an optimized graph. ``chooser``: of kernels' tile configurations."""
+def make_plan(
+    graph: Graph, target: Target, chooser: Chooser = first_ranked, group_sizes: Mapping[TensorId, int] | None = None
+) -> Plan:
+    """Choose storage, kernels and memory for an optimized graph.
+
+    chooser: of kernels' tile configurations. group_sizes: most work-items of a group of the kernels that compute some
+    tensors, where those are fewer than the device's limit.
+    """
+    sizes = group_sizes or {}
+    fusing = target.with_groups(min(sizes.values())) if sizes else target  # a fused node cannot be taken apart again
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
-    graph = make_numbers_whole(fuse_nodes(graph, storage, target), storage, target)
+    graph = make_numbers_whole(fuse_nodes(graph, storage, fusing), storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
-    kernels = tuple(_plan_node(node, graph, storage, target, chooser) for node in computed)
+    narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
+    kernels = tuple(_plan_node(n, graph, storage, narrow.get(n.output, target), chooser) for n in computed)
     root, places = roots(graph), input_places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}
     root = {t: places[r].whole if r in places else r for t, r in root.items()}
     in_place = written_in_place(graph, kernels, root)
     root = {t: in_place.get(r, r) for t, r in root.items()}
     lifetimes, shared = _lifetimes(graph, kernels, root, shifts, storage)
-    offsets, arena_bytes = place(lifetimes)
+    part = part_bytes(lifetimes, target.limits.allocation_bytes)
+    offsets, arena_bytes = place(lifetimes, part)
     placed = {t: offsets[shared.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if shared.get(r, r) in offsets}
-    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, lower_bound(lifetimes))
+    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, part, lower_bound(lifetimes))
 
 
 def _plan_node(

@@ -206,15 +206,18 @@ class Executor(ABC):
 
     def _allocate(self, wanted: DeviceBuffer) -> cl.Buffer:
         """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input."""
-        flags, context = cl.mem_flags, self.session.context
+        flags, context, device = cl.mem_flags, self.session.context, self.session.device
+        what = "activations" if wanted.data is None else "weights"
+        if wanted.bytes > device.limits.allocation_bytes:
+            raise DeviceError(
+                f"{device.name} has no buffers of more than {device.limits.allocation_bytes} bytes; {what} need one of "
+                f"{wanted.bytes}"
+            )
         try:
             if wanted.data is not None:
                 return cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=wanted.data)
             buffer = cl.Buffer(context, flags.READ_WRITE, wanted.bytes)
             cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), wanted.bytes)
         except cl.Error as error:
-            what = "activations" if wanted.data is None else "weights"
-            raise DeviceError(
-                f"{self.session.device.name} has no {wanted.bytes} bytes left for {what}: {error}"
-            ) from error
+            raise DeviceError(f"{device.name} has no {wanted.bytes} bytes left for {what}: {error}") from error
         return buffer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
@@ -51,6 +51,10 @@ class Target:
     def precision(self) -> str:
         """The ``Options.precision`` of such plans."""
         return precision_of(self.storage, self.arithmetic)
+
+    def with_groups(self, most: int) -> Target:
+        """The same for work-groups of at most so many work-items."""
+        return replace(self, limits=replace(self.limits, work_group_size=min(most, self.limits.work_group_size)))
 
     @property
     def local_size(self) -> int:
