@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,7 +15,7 @@ from benchmarks.case import Case
 from benchmarks.ceilings import Ceilings
 from benchmarks.contender import FEWEST_RUNS, Skipped, timed
 from benchmarks.contest import Result, measure, prepare
-from benchmarks.launches.__main__ import row
+from benchmarks.ways import launches, transfers
 from benchmarks.worker import Worker
 from tests.conftest import missing
 from tflgpu.cli.commands.demo import examples_folder
@@ -130,12 +131,13 @@ def test_the_table_has_a_line_for_each_case() -> None:
     assert [line.split("|")[3].strip() for line in lines] == ["fp32", "fp16"]
 
 
-def test_all_ways_to_launch_give_the_same_bits() -> None:
-    """The row is made only if they do."""
+@pytest.mark.parametrize("of", [launches, transfers], ids=["launches", "transfers"])
+def test_all_ways_give_the_same_bits(of: ModuleType) -> None:
+    """There is a row only if they do."""
     devices = tflgpu.devices()
     if not devices:
         missing("an OpenCL device")
-    found = row(str(DIGITS), devices[0], "fp32", seconds=0.1)
-    assert found["rounds"] >= 1
-    assert found["ways"]["alone"]["ratio"] == 1
-    assert ("command buffer" in found["ways"]) == devices[0].limits.command_buffers
+    ways = of.row(str(DIGITS), devices[0], "fp32", seconds=0)["ways"]
+    assert {times["rounds"] for times in ways.values()} == {1}
+    if of is launches:
+        assert ("command buffer" in ways) == devices[0].limits.command_buffers

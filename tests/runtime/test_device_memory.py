@@ -108,6 +108,19 @@ def test_arrays_inside_of_buffers(begin: int, model: tflgpu.CompiledModel) -> No
         assert np.all(np.delete(around, np.s_[begin : begin + target.size]) == 7)
 
 
+def test_arrays_may_be_elsewhere_in_every_run(model: tflgpu.CompiledModel) -> None:
+    """At the same place of another buffer, at another place, on the host in between."""
+    given = arrays(6)
+    expected = model.run(given)
+    for begin in (16, 16, 64, 64, None, 64, 0, 16):
+        if begin is None:
+            assert_equal(model.run(given), expected)
+            continue
+        targets = {name: within(model, np.zeros_like(value), begin) for name, value in expected.items()}
+        model.run({name: within(model, value, begin) for name, value in given.items()}, targets)
+        assert_equal({name: a.get() for name, a in targets.items()}, expected)
+
+
 def test_plain_buffers(model: tflgpu.CompiledModel) -> None:
     given = arrays(2)
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.runtime.pinning import ArrayPins
-from tflgpu.runtime.transfer import PinnedTransfer
+from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
 
 
 class PinnedExecutor(LaunchExecutor):
@@ -126,3 +127,16 @@ def test_arrays_that_take_turns_do_not_mix(executor: PinnedExecutor, monkeypatch
     for turn in range(18):
         inputs = kept[turn % 3] if turn % 4 else arrays(100 + turn)
         check(executor.run(inputs), inputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shares_memory", "transfer"),
+    [("gpu", False, PinnedTransfer), ("gpu", True, DirectTransfer), ("cpu", True, DirectTransfer)],
+)
+def test_only_gpus_with_memory_of_their_own_get_pinned_memory(
+    kind: str, shares_memory: bool, transfer: type[Transfer], executor: PinnedExecutor
+) -> None:
+    device = executor.session.device
+    limits = replace(device.limits, shares_memory=shares_memory)
+    executor.session = replace(executor.session, device=replace(device, type=kind, limits=limits))
+    assert type(LaunchExecutor._make_transfer(executor)) is transfer

@@ -20,25 +20,33 @@ class LaunchExecutor(Executor):
     """Launches every kernel by itself, on one in-order queue."""
 
     def _make_transfer(self) -> Transfer:
-        kind = PinnedTransfer if self.session.device.type == "gpu" else DirectTransfer
+        device = self.session.device
+        kind = PinnedTransfer if device.type == "gpu" and not device.limits.shares_memory else DirectTransfer
         return kind(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
         self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        # Where kernels take each binding that can be elsewhere: kernel, number of the argument, bytes of an item.
+        self._uses: dict[int, list[tuple[cl.Kernel, int, int]]] = {n: [] for n in self.executable.movable}
+        self._offsets = {n: self._bindings[n].offset for n in self._uses}
+        homes = {self._bindings[n].place: uses for n, uses in self._uses.items()}
         for launch in self.executable.launches:
             kernel = make_kernel(program, launch.function)
             for i, slot in enumerate(launch.arguments):
                 kernel.set_arg(2 * i, self._buffers[slot.buffer])
                 kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
+                if slot.place in homes:
+                    homes[slot.place].append((kernel, 2 * i, slot.item_bytes))
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
 
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        home = self._bindings[binding].place
-        for (kernel, *_), launch in zip(self._launches, self.executable.launches, strict=True):
-            for i, slot in enumerate(launch.arguments):
-                if slot.place == home:
-                    kernel.set_arg(2 * i, buffer)
-                    kernel.set_arg(2 * i + 1, np.uint64(offset // slot.item_bytes))
+        # Setting a number takes much longer than setting a buffer. If this fails, no offset is known.
+        moved = offset != self._offsets.pop(binding, None)
+        for kernel, argument, item_bytes in self._uses[binding]:
+            kernel.set_arg(argument, buffer)
+            if moved:
+                kernel.set_arg(argument + 1, np.uint64(offset // item_bytes))
+        self._offsets[binding] = offset
 
     def _start(self) -> None:
         for kernel, global_size, local_size in self._launches:
@@ -65,7 +73,7 @@ class LaunchExecutor(Executor):
 
         written: type and number of the elements that each launch writes through its first argument.
         """
-        self._transfer.write(enumerate(inputs))
+        self.write(inputs)
         queue = self.session.queue
         for number, (element, count) in enumerate(written):
             cl.enqueue_nd_range_kernel(queue, *self._launches[number])

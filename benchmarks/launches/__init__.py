@@ -1,1 +1,0 @@
-"""Ways to hand a model's launches to a device, beside each other: ``python -m benchmarks.launches MODEL...``."""

@@ -1,0 +1,66 @@
+"""Runs of one model in several ways, in turns in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import tflgpu
+from tflgpu.artifact.artifact import DevicePartition
+from tflgpu.artifact.executable import Array
+from tflgpu.compiler import compile_model
+
+SEED = 0
+
+
+def device_partition(model: bytes, device: tflgpu.Device, precision: str) -> DevicePartition:
+    """The model for the launch executor. Ends the program if a part of it runs on the CPU."""
+    options = tflgpu.Options(device=device.index, precision=precision, executor="launch", cache="off")
+    (artifact,) = compile_model(model, options, device.target(options))
+    (partition,) = artifact.partitions
+    if not isinstance(partition, DevicePartition):
+        raise SystemExit("a part of the model runs on the CPU")
+    return partition
+
+
+def random_inputs(partition: DevicePartition) -> list[Array]:
+    random = np.random.default_rng(SEED)
+    return [(16 * random.random(b.shape)).astype(b.dtype) for b in partition.executable.inputs]
+
+
+def compare(ways: Mapping[str, Callable[[], list[Array]]], seconds: float) -> dict[str, dict[str, Any]]:
+    """Times of a run in each way, in microseconds. All have to give the bits of the first.
+
+    In each round the ways come in another order, each with one run to warm up and one that counts. ``ratio`` is the
+    median over the rounds of a run's time by that of the first way in the same round.
+    """
+    random = np.random.default_rng(SEED)
+    first, *_ = ways
+    wanted = [array.copy() for array in ways[first]()]
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    end = time.perf_counter() + seconds
+    while not times[first] or time.perf_counter() < end:
+        for way in random.permutation(list(ways)):
+            ways[way]()
+            begin = time.perf_counter()
+            found = ways[way]()
+            times[way].append(time.perf_counter() - begin)
+            for ours, theirs in zip(found, wanted, strict=True):
+                np.testing.assert_array_equal(ours, theirs, err_msg=way)
+    return {
+        way: {
+            "run_us": microseconds(median(each)),
+            "least_run_us": microseconds(min(each)),
+            "ratio": round(median(a / b for a, b in zip(each, times[first], strict=True)), 3),
+            "rounds": len(each),
+        }
+        for way, each in times.items()
+    }
+
+
+def microseconds(seconds: float) -> float:
+    return round(seconds * 1e6, 1)
