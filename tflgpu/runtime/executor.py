@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -18,6 +19,14 @@ from tflgpu.target import HOST_DTYPES
 
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
+
+
+class Use(NamedTuple):
+    """A kernel's argument for an input or output. The next argument is the offset, in items of ``item_bytes``."""
+
+    kernel: cl.Kernel
+    argument: int
+    item_bytes: int
 
 
 class Executor(ABC):
@@ -37,6 +46,9 @@ class Executor(ABC):
         self._output_numbers = range(len(executable.outputs))
         # The callers' memory that kernels have as arguments now, by binding.
         self._moved: dict[int, DeviceMemory] = {}
+        # The arguments of the bindings that can lie in callers' memory, and the offsets in bytes that they have now.
+        self._uses: dict[int, list[Use]] = {number: [] for number in executable.movable}
+        self._offsets: dict[int, int] = {}
         self._bind(program)
         self.reset_state()
 
@@ -46,11 +58,7 @@ class Executor(ABC):
 
     @abstractmethod
     def _bind(self, program: cl.Program) -> None:
-        """Set the arguments of every kernel."""
-
-    @abstractmethod
-    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        """Tell the kernels where an input or output is. Outputs are numbered after the inputs; offset is in bytes."""
+        """Set the arguments of every kernel, and note the uses of bindings that can lie in callers' memory."""
 
     @abstractmethod
     def _start(self) -> None:
@@ -155,6 +163,16 @@ class Executor(ABC):
                 self._place(n, memory.buffer, memory.offset)
         self._moved = usable
         return given.keys() - usable.keys()
+
+    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
+        """Tell the kernels where an input or output is. Outputs are numbered after the inputs; offset is in bytes."""
+        # Setting a number takes far longer than setting a buffer. If this fails, no offset is known.
+        moved = offset != self._offsets.pop(binding, None)
+        for kernel, argument, item_bytes in self._uses[binding]:
+            kernel.set_arg(argument, buffer)
+            if moved:
+                kernel.set_arg(argument + 1, np.uint64(offset // item_bytes))
+        self._offsets[binding] = offset
 
     def _home(self, binding: int) -> tuple[cl.Buffer, int]:
         """The model's own memory of an input or output."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
-from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.executor import Executor, Interval, Use
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
@@ -26,27 +26,15 @@ class LaunchExecutor(Executor):
 
     def _bind(self, program: cl.Program) -> None:
         self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
-        # Where kernels take each binding that can be elsewhere: kernel, number of the argument, bytes of an item.
-        self._uses: dict[int, list[tuple[cl.Kernel, int, int]]] = {n: [] for n in self.executable.movable}
-        self._offsets = {n: self._bindings[n].offset for n in self._uses}
-        homes = {self._bindings[n].place: uses for n, uses in self._uses.items()}
+        uses = {self._bindings[number].place: uses for number, uses in self._uses.items()}
         for launch in self.executable.launches:
             kernel = make_kernel(program, launch.function)
             for i, slot in enumerate(launch.arguments):
                 kernel.set_arg(2 * i, self._buffers[slot.buffer])
                 kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
-                if slot.place in homes:
-                    homes[slot.place].append((kernel, 2 * i, slot.item_bytes))
+                if slot.place in uses:
+                    uses[slot.place].append(Use(kernel, 2 * i, slot.item_bytes))
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
-
-    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        # Setting a number takes much longer than setting a buffer. If this fails, no offset is known.
-        moved = offset != self._offsets.pop(binding, None)
-        for kernel, argument, item_bytes in self._uses[binding]:
-            kernel.set_arg(argument, buffer)
-            if moved:
-                kernel.set_arg(argument + 1, np.uint64(offset // item_bytes))
-        self._offsets[binding] = offset
 
     def _start(self) -> None:
         for kernel, global_size, local_size in self._launches:

@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.executor import Executor, Interval, Use
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import PinnedTransfer
@@ -36,12 +36,11 @@ class PersistentExecutor(Executor):
         stamps = 8 * (len(self._persistent.order) + 1)
         self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
         movable = self.executable.movable
-        # Each has two arguments: a buffer and an offset.
-        self._binding_arguments = {number: len(self._buffers) + 2 * i for i, number in enumerate(movable)}
         self._patience_argument = len(self._buffers) + 2 * len(movable)
         for i, buffer in enumerate(self._buffers):
             self._kernel.set_arg(i, buffer)
-        for number in movable:
+        for i, number in enumerate(movable):
+            self._uses[number].append(Use(self._kernel, len(self._buffers) + 2 * i, 1))
             self._place(number, *self._home(number))
         self._kernel.set_arg(self._patience_argument + 1, self._times)
         self._kernel.set_arg(self._patience_argument + 2, np.int32(0))
@@ -54,11 +53,6 @@ class PersistentExecutor(Executor):
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
         self._kernel.set_arg(self._patience_argument, np.uint32(looks))
-
-    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
-        argument = self._binding_arguments[binding]
-        self._kernel.set_arg(argument, buffer)
-        self._kernel.set_arg(argument + 1, np.uint64(offset))
 
     def warm_up(self) -> None:
         super().warm_up()
