@@ -125,7 +125,12 @@ def resampled(net: Net) -> Tensor:
 
 
 def products(net: Net) -> Tensor:
-    """Both sides transposed and neither; a batch axis that broadcasts."""
+    """Both sides transposed, neither and each; a batch axis that broadcasts; a depth that work-items share."""
+    left, right = _image(net, 1, 3, 6, 9), _image(net, 2, 1, 6, 10)
+    value = np.matmul(np.swapaxes(left.value, -1, -2), right.value)
+    net.output(net.op("BATCH_MATMUL", [left, right], value, {"adj_x": True, "adj_y": False}))
+    left, right = net.input(net.normal((3, 150), 0.3)), net.input(net.normal((5, 150), 0.3))
+    net.output(net.op("BATCH_MATMUL", [left, right], left.value @ right.value.T, {"adj_x": False, "adj_y": True}))
     left, right = _image(net, 2, 3, 5, 6), net.constant(net.normal((1, 6, 7)))
     value = np.matmul(left.value, right.value)
     x = net.op("BATCH_MATMUL", [left, right], value, {"adj_x": False, "adj_y": False})
@@ -140,7 +145,7 @@ def wide_convolution(net: Net) -> Tensor:
 
 
 def convolution_of_one_pixel(net: Net) -> Tensor:
-    return _convolution(net, _image(net, 2, 1, 1, 9), 21, Window((1, 1)))
+    return _convolution(net, _image(net, 1, 1, 1, 9), 21, Window((1, 1)))
 
 
 def grouped_convolution(net: Net) -> Tensor:

@@ -106,7 +106,7 @@ def _wide_prelude(types: frozenset[VectorType]) -> str:
 def _made_of(planned: PlannedKernel) -> str:
     """All that a kernel's text depends on. As text, because there 1, 1.0 and True are not equal."""
     kernel = planned.kernel
-    launch = kernel.template, kernel.local_size, kernel.workspace, kernel.value_type
+    launch = kernel.template, kernel.local_size, kernel.workspace, kernel.value_type, kernel.fills_vectors
     arguments = [(a.name, _pointer(a)) for a in planned.arguments]
     with np.printoptions(threshold=sys.maxsize):
         return repr((launch, kernel.parameters, arguments, planned.destination, planned.epilogue))
@@ -151,8 +151,9 @@ def _render_wrapper(planned: PlannedKernel) -> str:
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
     local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
     workspace = "workspace" if kernel.workspace else "(__local float4 *)0"
+    hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors else ""
     return (
-        f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n"
+        f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n{hint}"
         f"void {PLACEHOLDER}({launch}) {{\n"
         f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {workspace});\n}}\n"
     )

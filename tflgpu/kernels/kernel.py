@@ -69,6 +69,8 @@ class Kernel:
     template: its path below ``templates/``, without the suffix. parameters: what the template sees besides epilogue and
     destination. tiles: work-groups of a launch. local_size: work-items of a work-group. workspace: float4 elements of
     local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of the kernel's own result.
+    fills_vectors: whether to tell compilers that each work-item computes with vectors already. One for CPUs that makes
+        vectors of several work-items instead gathers all operands (10 times slower).
     """
 
     template: str
@@ -79,3 +81,4 @@ class Kernel:
     workspace: int = 0
     macs: int = 0
     value_type: VectorType = "float"
+    fills_vectors: bool = False

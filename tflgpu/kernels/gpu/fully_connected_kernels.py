@@ -1,41 +1,104 @@
-"""Fully connected layers on GPUs: a work-group computes one vec4 of the result, its work-items share K.
-
-Where local memory does not hold a sum of each work-item, a group is one work-item.
-"""
+"""Fully connected layers on GPUs: for few rows work-groups that share the depth, for many a matrix product."""
 
 from __future__ import annotations
 
-from tflgpu.graph.layout import LANES
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Array
+from tflgpu.graph.layout import LANES, pack
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product
+from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local
+from tflgpu.kernels.tiling import fits_local, tile_count
+
+ROWS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class VectorTile:
+    """Rows of one slice, whose depth all work-items of a group share."""
+
+    rows: int
+
+    @property
+    def config(self) -> TileConfig:
+        return (self.rows,)
+
+
+Tile = VectorTile | MatrixTile
+
+
+def candidates(request: Request, shape: MatrixProduct) -> list[Candidate[Tile, KLoopWork]]:
+    """The tiles of both kernels, the fastest first.
+
+    A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item.
+    """
+    target = request.target
+    found: list[Candidate[Tile, KLoopWork]] = []
+    shares_depth = fits_local(target, target.local_size)
+    if shares_depth:
+        found += ranked(
+            (VectorTile(n) for n in ROWS if n < 2 * shape.rows),
+            lambda tile: _vector_work(shape, tile, target.local_size),
+            lambda work: k_loop_cycles(work, target),
+        )
+    if shape.rows > 1 or not shares_depth:
+        found += product_candidates(shape, target)
+    return sorted(found, key=lambda candidate: candidate.cycles)
+
+
+def _vector_work(shape: MatrixProduct, tile: VectorTile, local_size: int) -> KLoopWork:
+    """A step is one element of the depth: a weight vec4 for all rows."""
+    return KLoopWork(
+        tiles=tile_count(shape.rows, tile.rows) * shape.slices,
+        k_steps=shape.depth,
+        loads=1 + tile.rows / LANES,
+        products=tile.rows / LANES,
+        accumulators=tile.rows,
+        split_k=local_size,
+    )
 
 
 @GPU.lowering("convolution", when=is_vector_product)
 @GPU.lowering("fully_connected")
 def fully_connected(request: Request) -> Kernel:
-    source, g, target = request.input(0).geometry, request.output.geometry, request.target
-    local_size = target.local_size if fits_local(target, target.local_size) else 1
-    weights = request.constant(1).reshape(g.channels, -1)
-    out, depth = weights.shape
-    packed = pack_dense(weights[:, None, None, :], LANES, source.slices * LANES)
+    src, dst = request.input(0), request.output
+    weights = request.constant(1).reshape(dst.channels, -1)
+    depth = weights.shape[1]
+    left, right = Side(False, src.slices, slice_stride=1), Side(False, dst.slices, slice_stride=1)
+    shape = MatrixProduct(left, right, 1, dst.batch, depth, dst.slices, rows_are_images=True)
+    tile = request.choose_candidate(candidates(request, shape)).tile
+    if isinstance(tile, MatrixTile):
+        arguments = request.activation("left", 0), request.weights("right", pack(weights.T))
+        return matrix_product(request, shape, tile, *arguments, bias=True)
+    return _vector_kernel(request, weights, tile.rows)
+
+
+def _vector_kernel(request: Request, weights: Array, rows: int) -> Kernel:
+    """weights: [out, in]."""
+    src, g, target = request.input(0), request.output.geometry, request.target
+    packed = pack_dense(weights[:, None, None, :], LANES, src.slices * LANES)
     return Kernel(
         "gpu/fully_connected",
         {
-            "src": request.input(0),
-            "weights_type": request.target.storage,
-            "factor_type": request.factor_type(request.input(0).type, request.target.storage),
+            "rows": rows,
+            "src": src,
+            "weights_type": target.storage,
+            "factor_type": request.factor_type(src.type, target.storage),
         },
         (
             request.activation("src", 0),
             request.weights("weights", packed),
             bias_argument(request, g.slices * LANES),
         ),
-        tiles=g.batch * g.slices,
-        local_size=local_size,
-        workspace=local_size if local_size > 1 else 0,
-        macs=g.batch * out * depth,
+        tiles=tile_count(g.batch, rows) * g.slices,
+        local_size=target.local_size,
+        workspace=target.local_size if target.local_size > 1 else 0,
+        macs=g.batch * weights.size,
     )

@@ -1,0 +1,128 @@
+"""Matrix products and fully connected layers of GPUs, with every way to divide their work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.ops import reference
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.quick import on_first_runtime
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.request import Request
+from tflgpu.target import Target
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of [*left_batch, rows, depth] and [*right_batch, depth, columns], and how kernels divide it.
+
+    tile: rows and slices of a work-item, and split-K.
+    """
+
+    left_batch: tuple[int, ...]
+    right_batch: tuple[int, ...]
+    rows: int
+    depth: int
+    columns: int
+    adjoint: tuple[bool, bool]
+    tile: tuple[int, int, int]
+
+    def network(self, net: Net) -> Tensor:
+        left = net.normal((*self.left_batch, self.rows, self.depth))
+        right = net.normal((*self.right_batch, self.depth, self.columns))
+        value = np.matmul(left.astype(np.float64), right.astype(np.float64))
+        sides = [
+            net.input(np.ascontiguousarray(np.swapaxes(side, -1, -2)) if adjoint else side)
+            for side, adjoint in zip((left, right), self.adjoint, strict=True)
+        ]
+        options = dict(zip(("adj_x", "adj_y"), self.adjoint, strict=True))
+        x = net.op("BATCH_MATMUL", sides, value, options, terms=self.depth)
+        y = net.input(net.normal(value.shape))
+        return net.op("ADD", [x, y], x.value + y.value, activation="RELU")
+
+
+PRODUCTS = (
+    Product((), (), 70, 37, 90, (False, False), (4, 4, 1)),
+    Product((), (), 33, 24, 16, (False, True), (2, 2, 1)),
+    Product((), (), 9, 130, 14, (True, False), (4, 2, 4)),
+    Product((3,), (3,), 41, 30, 19, (False, False), (2, 4, 2)),
+    Product((2, 1), (1, 3), 5, 19, 70, (False, True), (1, 4, 4)),
+    Product((2, 3), (), 66, 7, 6, (True, True), (4, 1, 1)),
+    Product((2, 1, 2), (1, 3, 1), 1, 11, 13, (True, False), (4, 4, 2)),
+    Product((3, 2), (3, 2), 130, 3, 5, (False, False), (4, 2, 1)),
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A fully connected layer. tile: of a product, or the rows of a group that shares the depth."""
+
+    rows: int
+    depth: int
+    columns: int
+    tile: tuple[int, ...]
+
+    def network(self, net: Net) -> Tensor:
+        x = net.input(net.normal((self.rows, self.depth)))
+        weights = net.constant(net.normal((self.columns, self.depth), 0.3))
+        bias = net.constant(net.normal((self.columns,)))
+        value = reference.fully_connected(x.value, weights.value, bias.value)
+        return net.op("FULLY_CONNECTED", [x, weights, bias], value, activation="RELU", terms=self.depth)
+
+
+LAYERS = (
+    Layer(1, 300, 10, (1,)),
+    Layer(3, 130, 21, (2,)),
+    Layer(4, 30, 7, (4,)),
+    Layer(11, 90, 8, (8,)),
+    Layer(35, 31, 70, (4, 4, 1)),
+    Layer(6, 200, 18, (2, 1, 4)),
+)
+QUICK = (*PRODUCTS[2:5], *LAYERS[3:5])
+
+
+@pytest.mark.quick(when=lambda case, device_name: case in QUICK and on_first_runtime(device_name))
+@pytest.mark.parametrize("case", (*PRODUCTS, *LAYERS), ids=str)
+def test_products_are_right_however_they_are_divided(
+    case: Product | Layer, device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Request, "choose", lambda *_: case.tile)
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net.output(case.network(net))
+    model = net.case(ARITHMETIC)
+    precision: Literal["fp16", "fp32"] = "fp16" if case.depth % 2 else "fp32"
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, cache="off")
+    (got,) = tflgpu.compile(model.model, options).run(model.inputs).values()
+    check(got, model.expected[0], model.tolerance, precision, model.describe)
+
+
+@pytest.mark.parametrize("adjoint", [(False, False), (True, True)], ids=str)
+def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], device_name: str) -> None:
+    """What lies behind the last row, column or element of the depth is multiplied with nothing."""
+    left, right = np.ones((2, 5, 6), np.float32), np.ones((2, 6, 7), np.float32)
+    left[0, 4, 5] = right[1, 5, 6] = np.inf
+    value = (left[..., None] * right[:, None]).sum(2)
+    net = Net(pytest.fail, seed=1)
+    sides = [net.input(np.swapaxes(s, 1, 2).copy() if a else s) for s, a in zip((left, right), adjoint, strict=True)]
+    options = dict(zip(("adj_x", "adj_y"), adjoint, strict=True))
+    net.output(net.op("BATCH_MATMUL", sides, value, options))
+    model = net.case(ARITHMETIC)
+    compiled = tflgpu.compile(model.model, tflgpu.Options(device=device_name, kernels="gpu", cache="off"))
+    (got,) = compiled.run(model.inputs).values()
+    np.testing.assert_array_equal(got, value)
+
+
+def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
+    """On a GPU without matrix units; the depth of one row has to occupy the device."""
+    for rows, template in ((1, "gpu/fully_connected"), (3350, "gpu/matrix_product")):
+        net = Net(pytest.fail, seed=1)
+        net.output(Layer(rows, 80, 128, ()).network(net))
+        target = Target(family="gpu", compute_units=16, storage="float")
+        _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+        assert [k.kernel.template for k in plan.kernels] == [template]

@@ -1,0 +1,196 @@
+"""Matrix products on GPUs: each work-item computes some rows of some output slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.kernels.access import Access, access
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.convolutions import bias_argument
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
+from tflgpu.target import Target
+
+# Rows and output slices of a work-item.
+TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
+
+# Neighbouring work-items that take neighbouring vec4s of an axis, the best first: 8 of them fill a cache line, and the
+# work-items along the other axis share these vec4s.
+NEIGHBOURS = (8, 16, 4, 32, 2, 64, 128, 256, 1)
+
+
+@dataclass(frozen=True)
+class Side:
+    """How a factor lies in memory: [rows, depth] on the left and [depth, columns] on the right, swapped if ``adjoint``.
+
+    row_stride, slice_stride: vec4s from one row of what is stored to the next, and from one slice. first: access to the
+    first vec4 of a matrix; None if there is a single one.
+    """
+
+    adjoint: bool
+    row_stride: int
+    slice_stride: int
+    first: Access | None = None
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """``matrices`` products of [rows, depth] and [depth, 4 * slices].
+
+    rows_are_images: whether the rows of the output are images of one pixel; else they are pixels.
+    """
+
+    left: Side
+    right: Side
+    matrices: int
+    rows: int
+    depth: int
+    slices: int
+    rows_are_images: bool
+
+
+@dataclass(frozen=True)
+class MatrixTile:
+    """Rows and output slices of one work-item, and how many work-items share the depth."""
+
+    rows: int
+    slices: int
+    split_k: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.rows, self.slices, self.split_k
+
+    @property
+    def accumulators(self) -> int:
+        """vec4s of a work-item."""
+        return self.rows * self.slices
+
+
+@dataclass(frozen=True)
+class Group:
+    """The items of a work-group along both axes of a matrix, and how many tiles they make of it."""
+
+    row_items: int
+    column_items: int
+    row_tiles: int
+    column_tiles: int
+
+    @property
+    def tiles(self) -> int:
+        return self.row_tiles * self.column_tiles
+
+
+def group(shape: MatrixProduct, tile: MatrixTile, target: Target) -> Group:
+    """The rectangle of work-items with the fewest tiles. Along the axis where memory runs it has NEIGHBOURS."""
+    items = target.local_size // tile.split_k
+    spans = [n for n in NEIGHBOURS if items % n == 0]
+
+    def of(span: int) -> Group:
+        rows, columns = (items // span, span) if shape.rows_are_images else (span, items // span)
+        row_tiles = tile_count(shape.rows, tile.rows * rows)
+        return Group(rows, columns, row_tiles, tile_count(shape.slices, tile.slices * columns))
+
+    return min(map(of, spans), key=lambda found: found.tiles)
+
+
+def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTile, KLoopWork]]:
+    """The tiles of a product, the fastest first."""
+    return ranked(
+        _tiles(shape, target), lambda tile: _work(shape, tile, target), lambda work: k_loop_cycles(work, target)
+    )
+
+
+def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:
+    k_slices = tile_count(shape.depth, LANES)
+    for (rows, slices), split_k in product(TILES, SPLIT_K):
+        if shape.left.adjoint and rows != LANES:
+            continue  # a vec4 has four rows
+        if slices <= shape.slices and split_k <= k_slices and can_split(target, split_k, rows * slices):
+            yield MatrixTile(rows, slices, split_k)
+
+
+def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
+    return KLoopWork(
+        tiles=shape.matrices * group(shape, tile, target).tiles,
+        k_steps=tile_count(shape.depth, LANES),
+        loads=tile.rows + tile.slices,
+        products=tile.accumulators,
+        accumulators=tile.accumulators,
+        split_k=tile.split_k,
+    )
+
+
+def matrix_product(
+    request: Request, shape: MatrixProduct, tile: MatrixTile, left: Argument, right: Argument, bias: bool
+) -> Kernel:
+    """The kernel of a product with this tile. bias: whether the node has one to begin with."""
+    g, target = request.output.geometry, request.target
+    found = group(shape, tile, target)
+    arguments = (left, right)
+    return Kernel(
+        "gpu/matrix_product",
+        {
+            "left_side": shape.left,
+            "right_side": shape.right,
+            "row_count": shape.rows,
+            "depth": shape.depth,
+            "rows_are_images": shape.rows_are_images,
+            "has_bias": bias,
+            "rows": tile.rows,
+            "slices_out": tile.slices,
+            "split_k": tile.split_k,
+            "slices_per_split": tile_count(shape.depth // LANES, tile.split_k),
+            "row_items": found.row_items,
+            "column_items": found.column_items,
+            "row_tiles": found.row_tiles,
+            "column_tiles": found.column_tiles,
+            "left": left,
+            "right": right,
+            "factor_type": request.factor_type(left.type, right.type),
+        },
+        (*arguments, bias_argument(request, g.slices * LANES)) if bias else arguments,
+        tiles=shape.matrices * found.tiles,
+        local_size=target.local_size,
+        workspace=split_workspace(target, tile.split_k, tile.accumulators),
+        macs=g.pixels * g.channels * shape.depth,
+        fills_vectors=True,
+    )
+
+
+@GPU.lowering("matmul")
+def matmul(request: Request) -> Kernel:
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, MatMul)
+    left, right = request.operand("left", 0), request.operand("right", 1)
+    rows, depth = matrix_of(request.shape(0).shape, attributes.adjoint_left)
+    shape = MatrixProduct(
+        _side(left, request.shape(0), g.shape, attributes.adjoint_left),
+        _side(right, request.shape(1), g.shape, attributes.adjoint_right),
+        matrices=g.pixels // rows,
+        rows=rows,
+        depth=depth,
+        slices=g.slices,
+        rows_are_images=len(g.shape) == 2,
+    )
+    tile = request.choose_candidate(candidates(shape, request.target)).tile
+    return matrix_product(request, shape, tile, left, right, bias=False)
+
+
+def _side(argument: Argument, geometry: Geometry, output: Shape, adjoint: bool) -> Side:
+    return Side(adjoint, geometry.axis_strides[-1], geometry.plane, matrix_access(argument, geometry, output))
+
+
+def matrix_access(argument: Argument, geometry: Geometry, output: Shape) -> Access:
+    """Access to the first vec4 of the matrix that belongs to an output: batch axes of size 1 broadcast."""
+    rank = len(output)
+    padded = (1,) * (rank - len(geometry.shape)) + geometry.shape
+    still = {rank - 2, rank - 1, *(i for i in range(rank - 2) if padded[i] == 1)}
+    return access(argument.name, argument.type, geometry.shape, output, fixed=still)
