@@ -125,18 +125,15 @@ def resampled(net: Net) -> Tensor:
 
 
 def products(net: Net) -> Tensor:
-    """Both sides transposed, neither and each; a batch axis that broadcasts; a depth that work-items share."""
-    left, right = _image(net, 1, 3, 6, 9), _image(net, 2, 1, 6, 10)
-    value = np.matmul(np.swapaxes(left.value, -1, -2), right.value)
-    net.output(net.op("BATCH_MATMUL", [left, right], value, {"adj_x": True, "adj_y": False}))
-    left, right = net.input(net.normal((3, 150), 0.3)), net.input(net.normal((5, 150), 0.3))
-    net.output(net.op("BATCH_MATMUL", [left, right], left.value @ right.value.T, {"adj_x": False, "adj_y": True}))
-    left, right = _image(net, 2, 3, 5, 6), net.constant(net.normal((1, 6, 7)))
-    value = np.matmul(left.value, right.value)
-    x = net.op("BATCH_MATMUL", [left, right], value, {"adj_x": False, "adj_y": False})
-    other = net.constant(net.normal((9, 5), 0.3))
-    value = np.matmul(np.swapaxes(x.value, -1, -2), other.value.T)
-    return net.op("BATCH_MATMUL", [x, other], value, {"adj_x": True, "adj_y": True})
+    """Either side transposed or not; a batch axis that broadcasts; a depth that work-items share."""
+    sides = ((1, 3, 6, 9), (2, 1, 6, 10)), ((3, 150), (5, 150)), ((2, 3, 5, 6), (1, 6, 7)), ((5, 6), (9, 5))
+    for i, (left, right) in enumerate(sides):
+        x, y, adjoint = _image(net, *left), net.constant(net.normal(right, 0.3)), (i in (0, 3), i in (1, 3))
+        factors = [np.swapaxes(t.value, -1, -2) if swap else t.value for t, swap in zip((x, y), adjoint, strict=True)]
+        options = {"adj_x": adjoint[0], "adj_y": adjoint[1]}
+        result = net.op("BATCH_MATMUL", [x, y], np.matmul(*factors), options)
+        net.output(result)
+    return _swish(net, result)
 
 
 def wide_convolution(net: Net) -> Tensor:

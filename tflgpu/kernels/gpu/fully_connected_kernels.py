@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
@@ -43,11 +43,9 @@ def candidates(request: Request, shape: MatrixProduct) -> list[Candidate[Tile, K
     found: list[Candidate[Tile, KLoopWork]] = []
     shares_depth = fits_local(target, target.local_size)
     if shares_depth:
-        found += ranked(
-            (VectorTile(n) for n in ROWS if n < 2 * shape.rows),
-            lambda tile: _vector_work(shape, tile, target.local_size),
-            lambda work: k_loop_cycles(work, target),
-        )
+        for tile in (VectorTile(n) for n in ROWS if n < 2 * shape.rows):
+            work = _vector_work(shape, tile, target.local_size)
+            found.append(Candidate(tile, work, k_loop_cycles(work, target)))
     if shape.rows > 1 or not shares_depth:
         found += product_candidates(shape, target)
     return sorted(found, key=lambda candidate: candidate.cycles)
