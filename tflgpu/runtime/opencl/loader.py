@@ -1,8 +1,9 @@
-"""Make the OpenCL loader see the CPU runtime that the extra ``cpu`` installs, with no variable set by the user.
+"""Make the OpenCL loader see drivers that no ``.icd`` file names, with no variable set by the user.
 
-Intel's wheels put ``libintelocl.so`` and the libraries it needs into the environment's ``lib`` folder, where neither
-the dynamic linker nor the OpenCL loader looks. So its dependencies are loaded first, and the loader is given a folder
-of ``.icd`` files that has this library beside everything installed on the system.
+They are the libraries of GPUs that ``drivers/`` finds, and the CPU runtime that the extra ``cpu`` installs: Intel's
+wheels put ``libintelocl.so`` and the libraries it needs into the environment's ``lib`` folder, where neither the
+dynamic linker nor the OpenCL loader looks. So its dependencies are loaded first, and the loader is given a folder of
+``.icd`` files that has these libraries beside everything installed on the system.
 
 PoCL refuses to start where it cannot make its cache below the home directory. There it is given a folder of its own.
 """
@@ -13,46 +14,47 @@ import atexit
 import ctypes
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
-
-VENDORS = "OCL_ICD_VENDORS"
+from tflgpu.runtime.opencl.drivers.sources import (
+    SYSTEM_VENDORS,
+    VENDORS,
+    added_sources,
+    chosen,
+    icd_sources,
+    intel_runtime,
+)
 
 POCL_CACHE = "POCL_CACHE_DIR"
 
-RUNTIME = "libintelocl.so"
-
-# In the order in which they need each other.
+# What Intel's runtime needs, in the order in which they need each other.
 DEPENDENCIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libtbb.so.12")
 
 
 @contextmanager
 def drivers_visible() -> Iterator[None]:
-    """While this is open, the OpenCL loader finds Intel's wheel too, and PoCL can start. Both look only once.
+    """While this is open, the OpenCL loader finds these drivers too, and PoCL can start. Both look only once.
 
     A user who set one of the variables has chosen, and is left alone. One thread at a time may open it.
     """
     with ExitStack() as stack:
         with suppress(OSError):  # nowhere to write: what the system has is found without help
             _let_pocl_start(stack)
-            _show_intel_runtime(stack)
+            _show_drivers(stack)
         yield
 
 
-def _show_intel_runtime(stack: ExitStack) -> None:
-    library = _intel_runtime()
-    if library is None or VENDORS in os.environ:
+def _show_drivers(stack: ExitStack) -> None:
+    if chosen(os.environ) or not (added := added_sources()):
         return
-    _preload(library.parent)
+    if library := intel_runtime():
+        _preload(library.parent)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tflgpu-icd-", ignore_cleanup_errors=True)))
-    (folder / "intel-cpu.icd").write_text(str(library))
-    for vendor in sorted(SYSTEM_VENDORS.glob("*.icd")):
-        (folder / vendor.name).write_bytes(vendor.read_bytes())
+    for i, library in enumerate({source.library: None for source in (*icd_sources([SYSTEM_VENDORS]), *added)}):
+        (folder / f"{i}.icd").write_text(library)
     _set(stack, VENDORS, str(folder))
 
 
@@ -85,11 +87,6 @@ def _can_be_made(folder: Path) -> bool:
     """Whether a folder is there and can be written, or can be made."""
     nearest = next(path for path in (folder, *folder.parents) if path.exists() or path == path.parent)
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-
-
-def _intel_runtime() -> Path | None:
-    library = Path(sys.prefix) / "lib" / RUNTIME
-    return library if sys.platform == "linux" and library.exists() else None
 
 
 def _preload(folder: Path) -> None:

@@ -1,0 +1,153 @@
+"""What to do about a machine without an OpenCL driver: one command for each GPU, and for the CPU."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tflgpu.runtime.opencl.drivers.hardware import WORDS, Gpu, gpus
+from tflgpu.runtime.opencl.drivers.libraries import AMD, BOARD, INTEL, NVIDIA
+from tflgpu.runtime.opencl.drivers.sources import Tried, chosen, tried_libraries
+
+# The distributions by their names in /etc/os-release. The first one is taken for those that are not known.
+INSTALL = {
+    "debian": "sudo apt install",
+    "fedora": "sudo dnf install",
+    "arch": "sudo pacman -S",
+    "suse": "sudo zypper install",
+    "alpine": "sudo apk add",
+}
+FAMILIES = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora", "opensuse": "suse"}
+
+# Packages by GPU or "CPU", and by distribution; the first one of each where a distribution has no other name.
+PACKAGES = {
+    "CPU": {"debian": "pocl-opencl-icd", "fedora": "pocl", "arch": "pocl", "suse": "pocl", "alpine": "pocl"},
+    "NVIDIA": {"debian": "nvidia-opencl-icd", "fedora": "xorg-x11-drv-nvidia-cuda", "arch": "opencl-nvidia"},
+    "Intel": {"debian": "intel-opencl-icd", "fedora": "intel-compute-runtime", "arch": "intel-compute-runtime"},
+    "AMD": {"debian": "mesa-opencl-icd", "fedora": "rocm-opencl", "arch": "rocm-opencl-runtime"},
+    "Mesa": {"debian": "mesa-opencl-icd", "fedora": "mesa-libOpenCL", "arch": "opencl-mesa", "suse": "Mesa-libOpenCL"},
+}
+
+# Drivers of Mesa's rusticl, which are off unless this variable names them, by the kernel's drivers.
+RUSTICL = {"amdgpu": "radeonsi", "panfrost": "panfrost", "panthor": "panfrost", "msm": "freedreno"}
+
+OWN_LIBRARIES = {
+    "Mali": "the board maker's libmali (`sudo apt install libmali-g610-x11` on Ubuntu for Rockchip's RK3588)",
+    "Adreno": "Qualcomm's libOpenCL_adreno.so.1 from the board maker's packages",
+    "PowerVR": "libPVROCL.so.1 from the board maker's packages",
+}
+
+CONTAINER = "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+CONTAINER_FILES = (".dockerenv", "run/.containerenv")
+CONTAINER_VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
+
+
+def cpu_remedy(root: Path = Path("/"), machine: str = "") -> str:
+    """How to get a CPU runtime. machine: as :func:`platform.machine` has it, which is asked by default."""
+    machine = machine or platform.machine()
+    if sys.platform == "linux" and machine not in ("x86_64", "AMD64"):
+        return f"install a CPU runtime with `{_install('CPU', root)}` (PyPI has none for {machine})"
+    return 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
+
+
+def gpus_without_driver(
+    found: Iterable[tuple[str, str]], root: Path = Path("/"), environment: Mapping[str, str] = os.environ
+) -> list[str]:
+    """A sentence for each maker of GPUs that the machine has and OpenCL has not: which GPU, and what helps.
+
+    found: name and platform of the GPUs that OpenCL has.
+    """
+    words = " ".join(text for names in found for text in names).lower()
+    missing: dict[str, list[Gpu]] = {}
+    for gpu in gpus(root) if sys.platform == "linux" else ():
+        if not any(word in words for word in WORDS[gpu.maker]):
+            missing.setdefault(gpu.maker, []).append(gpu)
+    return [_sentence(each, root, environment) for each in missing.values()]
+
+
+def _sentence(missing: list[Gpu], root: Path, environment: Mapping[str, str]) -> str:
+    gpu = missing[0]
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return f"{gpu.name} ({gpu.node}){more} has no OpenCL driver that works: {_remedy(gpu, root, environment)}"
+
+
+def _remedy(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:
+    node = root / gpu.node.lstrip("/")
+    if variable := chosen(environment):
+        return f"unset {variable}, which is {environment[variable]!r} and leaves it out"
+    if node.exists() and not os.access(node, os.R_OK | os.W_OK):
+        return f"you may not open it; `sudo usermod -aG {_group(node)} $USER`, then log in again"
+    faults = "".join(f"; {tried.library} {tried.answer.fault}" for tried in _failed(gpu))
+    return _driver(gpu, root, environment) + faults
+
+
+def _driver(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:
+    if gpu.maker == "NVIDIA" and _in_container(root, environment):
+        return f"start the container with `docker run --gpus all --env {CONTAINER}`"
+    if gpu.maker == "NVIDIA" and (package := _ubuntu_package(root)):
+        return f"`sudo apt install {package}`"
+    rusticl = RUSTICL.get(gpu.kernel_driver)
+    if gpu.maker in OWN_LIBRARIES:
+        if rusticl is None:
+            return f"install {OWN_LIBRARIES[gpu.maker]}"
+        return f"`{_install('Mesa', root)}`, and set RUSTICL_ENABLE={rusticl}"
+    command = f"`{_install(gpu.maker, root)}`"
+    return f"{command}, and set RUSTICL_ENABLE={rusticl}" if "mesa" in command else command
+
+
+def _failed(gpu: Gpu) -> list[Tried]:
+    """Libraries that may be its driver and have no device."""
+    driver = {"NVIDIA": NVIDIA, "Intel": INTEL, "AMD": AMD}.get(gpu.maker, BOARD)
+    names = {*driver.names, *map(os.path.basename, driver.own)}
+    failed = (tried for tried in tried_libraries() if not tried.answer.devices)
+    return [tried for tried in failed if os.path.basename(tried.library) in names]
+
+
+def _in_container(root: Path, environment: Mapping[str, str]) -> bool:
+    """Whether this is a container, whose image has no modules of the running kernel."""
+    if any((root / file).exists() for file in CONTAINER_FILES) or any(name in environment for name in CONTAINER_VARIABLES):
+        return True
+    return not (root / "lib/modules" / platform.release()).is_dir()
+
+
+def _install(key: str, root: Path) -> str:
+    family = _family(root)
+    return f"{INSTALL[family]} {PACKAGES[key].get(family, next(iter(PACKAGES[key].values())))}"
+
+
+def _family(root: Path) -> str:
+    facts = _os_release(root)
+    for name in (facts.get("ID", ""), *facts.get("ID_LIKE", "").split()):
+        family = FAMILIES.get(name, name)
+        if family in INSTALL:
+            return family
+    return next(iter(INSTALL))
+
+
+def _ubuntu_package(root: Path) -> str | None:
+    """Ubuntu has a package for each version of NVIDIA's driver."""
+    try:
+        version = (root / "proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    found = re.search(r"Kernel Module.*?\s(\d+)\.\d", version)
+    return f"libnvidia-compute-{found[1]}" if found and _os_release(root).get("ID") == "ubuntu" else None
+
+
+def _os_release(root: Path) -> dict[str, str]:
+    try:
+        text = (root / "etc/os-release").read_text()
+    except OSError:
+        return {}
+    return {key: value.strip("\"'") for key, _, value in (line.partition("=") for line in text.splitlines())}
+
+
+def _group(node: Path) -> str:
+    try:
+        return node.group()
+    except (KeyError, OSError):  # a group that this system has no name for
+        return "render"
