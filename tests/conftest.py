@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not only the quick suite (see tests/quick.py)")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The tests run on CPUs, whatever GPUs their machine has."""
+    config.addinivalue_line("filterwarnings", "ignore::tflgpu.DeviceWarning")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("all"):

@@ -12,6 +12,7 @@
 
     FallbackWarning         some operators run on the CPU
     CacheWarning            the disk cache is damaged or cannot be written; this costs time only
+    DeviceWarning           a CPU is taken, because the machine's GPU has no OpenCL driver
     PluginWarning           a package that adds operators cannot be imported
 
 A TflgpuError is a ``RuntimeError``, which is what TensorFlow Lite raises for a model that it cannot run.
@@ -33,6 +34,7 @@ __all__ = [
     "CacheMissError",
     "CacheWarning",
     "DeviceError",
+    "DeviceWarning",
     "FallbackWarning",
     "InternalError",
     "ModelError",
@@ -132,6 +134,10 @@ class CacheWarning(UserWarning):
 
 class FallbackWarning(UserWarning):
     """Some operators of a model run on the CPU, and tensors cross to and from the device."""
+
+
+class DeviceWarning(UserWarning):
+    """A CPU is taken although the machine has a GPU: it has no OpenCL driver that works. The text says what helps."""
 
 
 class PluginWarning(UserWarning):

@@ -17,13 +17,23 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from tflgpu.cli.terminal.listing import Listing
-from tflgpu.errors import BuildError, CacheWarning, FallbackWarning, PluginWarning, TflgpuError, UnsupportedError
+from tflgpu.errors import (
+    BuildError,
+    CacheWarning,
+    DeviceWarning,
+    FallbackWarning,
+    PluginWarning,
+    TflgpuError,
+    UnsupportedError,
+)
 from tflgpu.model.text import printable, printable_lines
 
 LOGGER = logging.getLogger("tflgpu")
 
 # The errors that a user can do something about.
 REPORTED = (TflgpuError, OSError, ValueError, MemoryError)
+
+WARNINGS = (CacheWarning, DeviceWarning, FallbackWarning, PluginWarning)
 
 # Characters of a compiler's log that an error shows.
 LOG = 200
@@ -67,7 +77,12 @@ def reporting_errors(verb: Callable[..., None]) -> Callable[..., None]:
     def reported(*args: Any, **kwargs: Any) -> None:
         try:
             with warnings.catch_warnings():
-                for category in (CacheWarning, FallbackWarning, PluginWarning):  # whatever PYTHONWARNINGS says
+                for category in (
+                    CacheWarning,
+                    DeviceWarning,
+                    FallbackWarning,
+                    PluginWarning,
+                ):  # whatever PYTHONWARNINGS says
                     warnings.simplefilter("always", category)
                 warnings.showwarning = lambda message, *_: print_warning(str(message))
                 verb(*args, **kwargs)

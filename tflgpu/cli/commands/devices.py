@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.filesize import decimal
@@ -9,18 +10,26 @@ from rich.markup import escape
 
 import tflgpu
 from tflgpu.cli.arguments import AsJson
-from tflgpu.cli.console import console, print_json, table
-from tflgpu.runtime.opencl.devices import ADVICE, Device
+from tflgpu.cli.console import console, print_json, print_warning, table
+from tflgpu.runtime.opencl.devices import Device, idle_gpus, no_device
+from tflgpu.runtime.opencl.drivers.sources import source_of
 
 
 def list_devices(as_json: AsJson = False) -> None:
-    """List the OpenCL devices, the preferred one first."""
+    """List the OpenCL devices, the preferred one first, and where their drivers were found."""
     found = tflgpu.devices()
     if not found:
-        raise tflgpu.DeviceError(f"no OpenCL device was found; {ADVICE}")
+        raise no_device()
     if as_json:
         print_json([device_facts(d) for d in found])
-        return
+    else:
+        _print_devices(found)
+        _print_drivers(found)
+    for sentence in idle_gpus(found):
+        print_warning(sentence)
+
+
+def _print_devices(found: Sequence[Device]) -> None:
     listing = table("#", "name", "platform", "type", "OpenCL", "memory", "fp16", "executor", right=("#", "memory"))
     for d in found:
         fp16 = "yes" if d.limits.half_arithmetic else "no"
@@ -29,9 +38,21 @@ def list_devices(as_json: AsJson = False) -> None:
     console.print(listing)
 
 
+def _print_drivers(found: Sequence[Device]) -> None:
+    listing = table("platform", "found by", "driver")
+    sources = {d.platform: source_of(d.handle.platform) for d in found}
+    for platform, source in sources.items():
+        if source is not None:
+            listing.add_row(*map(escape, (platform, source.found_by, source.library)))
+    if listing.row_count:
+        console.print()
+        console.print(listing)
+
+
 def device_facts(device: Device) -> dict[str, Any]:
-    """The fields of a device that are data."""
-    return device.as_dict()
+    """The fields of a device that are data, and where its driver was found."""
+    library, found_by = source_of(device.handle.platform) or (None, None)
+    return device.as_dict() | {"driver_library": library, "driver_found_by": found_by}
 
 
 def _opencl_version(text: str) -> str:

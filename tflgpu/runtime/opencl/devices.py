@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import pyopencl as cl
 
 from tflgpu.artifact.cache import DeviceIdentity
-from tflgpu.errors import DeviceError
+from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import limits_of
@@ -20,8 +21,6 @@ from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion
 from tflgpu.target import Limits, Target
 
 VARIABLE = "TFLGPU_DEVICE"
-
-ADVICE = 'install a CPU runtime with `pip install "tflgpu[cpu]"`, or the OpenCL driver of your GPU'
 
 # Compute capabilities of NVIDIA's devices from which on there are fences and loads of the PTX memory model, and
 # matrix units with m16n8k16 tiles of half precision.
@@ -172,18 +171,41 @@ def _compute_capability(handle: cl.Device) -> tuple[int, int]:
     return handle.compute_capability_major_nv, handle.compute_capability_minor_nv
 
 
+def idle_gpus(found: Sequence[Device]) -> list[str]:
+    """A sentence for each maker of GPUs that this machine has and these devices are not, with what helps."""
+    from tflgpu.runtime.opencl.drivers.hardware import gpus_without_driver  # a start on a GPU does without
+
+    missing = gpus_without_driver((device.name, device.platform) for device in found if device.type == "gpu")
+    if not missing:
+        return []
+    from tflgpu.runtime.opencl.drivers.remedies import sentences_about  # most starts do without
+
+    return sentences_about(missing)
+
+
+def no_device() -> DeviceError:
+    """The error for a machine without any OpenCL device, which says what helps."""
+    from tflgpu.runtime.opencl.drivers.remedies import cpu_remedy
+
+    gpus = idle_gpus(()) or ["or install the OpenCL driver of your GPU"]
+    return DeviceError("; ".join(("no OpenCL device was found", cpu_remedy(), *gpus)))
+
+
 def choose(request: str | int) -> Device:
     """The device that ``Options.device`` asks for.
 
-    Raises DeviceError, listing what there is, if none fits.
+    Raises DeviceError, listing what there is, if none fits. Gives a DeviceWarning, once, if nobody asked for a CPU and
+    one is taken because a GPU has no driver.
     """
     found = devices()
     if not found:
-        raise DeviceError(f"no OpenCL device was found; {ADVICE}")
+        raise no_device()
     asked = repr(request)
     if request == "auto" and (request := os.environ.get(VARIABLE, "auto")) != "auto":
         asked = f"{VARIABLE}={request}"
     if request == "auto":
+        if found[0].type == "cpu":
+            _warn_of_idle_gpus(found)
         return found[0]
     if isinstance(request, int) or request.isdecimal():
         matching = [d for d in found if d.index == int(request)]
@@ -195,5 +217,13 @@ def choose(request: str | int) -> Device:
         listing = ", ".join(f"{d.index}: {d.name} ({d.platform}, {d.type})" for d in found)
         raise DeviceError(
             f"no OpenCL device matches {asked}; found {listing}; give an index, a type (cpu, gpu) or a part of a name"
+            + "".join(f"; {sentence}" for sentence in idle_gpus(found))
         )
     return matching[0]
+
+
+@cache
+def _warn_of_idle_gpus(found: tuple[Device, ...]) -> None:
+    if idle := idle_gpus(found):
+        advice = f"{VARIABLE}=cpu chooses the CPU without this warning"
+        warn_caller(f"{found[0].name} (cpu) is taken, for {'; '.join(idle)}; {advice}", DeviceWarning)

@@ -50,8 +50,8 @@ def drivers_visible() -> Iterator[None]:
 def _show_drivers(stack: ExitStack) -> None:
     if chosen(os.environ) or not (added := added_sources()):
         return
-    if library := intel_runtime():
-        _preload(library.parent)
+    if runtime := intel_runtime():
+        _preload(runtime.parent)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tflgpu-icd-", ignore_cleanup_errors=True)))
     for i, library in enumerate({source.library: None for source in (*icd_sources([SYSTEM_VENDORS]), *added)}):
         (folder / f"{i}.icd").write_text(library)

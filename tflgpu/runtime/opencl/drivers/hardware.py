@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 
 class Gpu(NamedTuple):
-    """maker: a key of :data:`WORDS`. name: for people. node: what programs open. kernel_driver: by its module's name."""
+    """maker: a key of :data:`WORDS`. name: for people. node: what programs open. kernel_driver: its module."""
 
     maker: str
     name: str
@@ -49,11 +49,23 @@ def gpus(root: Path = Path("/")) -> list[Gpu]:
     found = [*_nvidia_nodes(root), *_render_nodes(root)]
     for pattern, maker, kernel_driver in OWN_NODES:
         found += [
-            Gpu(maker, f"{maker} GPU", _path(root, node), kernel_driver) for node in sorted((root / "dev").glob(pattern))
+            Gpu(maker, f"{maker} GPU", _path(root, node), kernel_driver)
+            for node in sorted((root / "dev").glob(pattern))
         ]
     if not any(gpu.maker == "NVIDIA" for gpu in found):
         found += _smi_gpus(root)
     return found
+
+
+def gpus_without_driver(found: Iterable[tuple[str, str]], root: Path = Path("/")) -> list[Gpu]:
+    """The GPUs of makers of whom OpenCL has none.
+
+    found: name and platform of the GPUs that OpenCL has.
+    """
+    if sys.platform != "linux":
+        return []
+    words = " ".join(text for names in found for text in names).lower()
+    return [gpu for gpu in gpus(root) if not any(word in words for word in WORDS[gpu.maker])]
 
 
 def _nvidia_nodes(root: Path) -> Iterator[Gpu]:
@@ -79,6 +91,8 @@ def _render_nodes(root: Path) -> Iterator[Gpu]:
 
 def _smi_gpus(root: Path) -> Iterator[Gpu]:
     """Where GPUs have no nodes of their own, as in Windows' subsystem for Linux."""
+    import shutil  # most machines do without these
+
     program = shutil.which("nvidia-smi", path=f"{os.environ.get('PATH', '')}:/usr/lib/wsl/lib")
     if program is None or root != Path("/"):
         return

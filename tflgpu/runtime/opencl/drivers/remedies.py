@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tflgpu.runtime.opencl.drivers.hardware import WORDS, Gpu, gpus
+from tflgpu.runtime.opencl.drivers.hardware import Gpu
 from tflgpu.runtime.opencl.drivers.libraries import AMD, BOARD, INTEL, NVIDIA
 from tflgpu.runtime.opencl.drivers.sources import Tried, chosen, tried_libraries
 
-# The distributions by their names in /etc/os-release. The first one is taken for those that are not known.
+# The distributions by their names in /etc/os-release.
 INSTALL = {
     "debian": "sudo apt install",
     "fedora": "sudo dnf install",
@@ -23,7 +23,7 @@ INSTALL = {
 }
 FAMILIES = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora", "opensuse": "suse"}
 
-# Packages by GPU or "CPU", and by distribution; the first one of each where a distribution has no other name.
+# Packages by GPU or "CPU", and by distribution, as far as they are known.
 PACKAGES = {
     "CPU": {"debian": "pocl-opencl-icd", "fedora": "pocl", "arch": "pocl", "suse": "pocl", "alpine": "pocl"},
     "NVIDIA": {"debian": "nvidia-opencl-icd", "fedora": "xorg-x11-drv-nvidia-cuda", "arch": "opencl-nvidia"},
@@ -41,6 +41,10 @@ OWN_LIBRARIES = {
     "PowerVR": "libPVROCL.so.1 from the board maker's packages",
 }
 
+NO_OPENCL_IN_WSL = (
+    "NVIDIA's driver for Windows' subsystem for Linux has no OpenCL (https://github.com/microsoft/WSL/issues/6951)"
+)
+
 CONTAINER = "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 CONTAINER_FILES = (".dockerenv", "run/.containerenv")
 CONTAINER_VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
@@ -50,23 +54,18 @@ def cpu_remedy(root: Path = Path("/"), machine: str = "") -> str:
     """How to get a CPU runtime. machine: as :func:`platform.machine` has it, which is asked by default."""
     machine = machine or platform.machine()
     if sys.platform == "linux" and machine not in ("x86_64", "AMD64"):
-        return f"install a CPU runtime with `{_install('CPU', root)}` (PyPI has none for {machine})"
+        return f"install a CPU runtime: {_install('CPU', root)}, for PyPI has none for {machine}"
     return 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
 
 
-def gpus_without_driver(
-    found: Iterable[tuple[str, str]], root: Path = Path("/"), environment: Mapping[str, str] = os.environ
+def sentences_about(
+    missing: Iterable[Gpu], root: Path = Path("/"), environment: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """A sentence for each maker of GPUs that the machine has and OpenCL has not: which GPU, and what helps.
-
-    found: name and platform of the GPUs that OpenCL has.
-    """
-    words = " ".join(text for names in found for text in names).lower()
-    missing: dict[str, list[Gpu]] = {}
-    for gpu in gpus(root) if sys.platform == "linux" else ():
-        if not any(word in words for word in WORDS[gpu.maker]):
-            missing.setdefault(gpu.maker, []).append(gpu)
-    return [_sentence(each, root, environment) for each in missing.values()]
+    """A sentence for each maker of GPUs that have no OpenCL driver: which GPU, and what helps."""
+    by_maker: dict[str, list[Gpu]] = {}
+    for gpu in missing:
+        by_maker.setdefault(gpu.maker, []).append(gpu)
+    return [_sentence(each, root, environment) for each in by_maker.values()]
 
 
 def _sentence(missing: list[Gpu], root: Path, environment: Mapping[str, str]) -> str:
@@ -86,17 +85,24 @@ def _remedy(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:
 
 
 def _driver(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:
-    if gpu.maker == "NVIDIA" and _in_container(root, environment):
-        return f"start the container with `docker run --gpus all --env {CONTAINER}`"
-    if gpu.maker == "NVIDIA" and (package := _ubuntu_package(root)):
-        return f"`sudo apt install {package}`"
     rusticl = RUSTICL.get(gpu.kernel_driver)
     if gpu.maker in OWN_LIBRARIES:
-        if rusticl is None:
-            return f"install {OWN_LIBRARIES[gpu.maker]}"
-        return f"`{_install('Mesa', root)}`, and set RUSTICL_ENABLE={rusticl}"
-    command = f"`{_install(gpu.maker, root)}`"
-    return f"{command}, and set RUSTICL_ENABLE={rusticl}" if "mesa" in command else command
+        return _with_rusticl(_install("Mesa", root), rusticl) if rusticl else f"install {OWN_LIBRARIES[gpu.maker]}"
+    if gpu.maker == "NVIDIA":
+        if (root / "dev/dxg").exists():
+            return NO_OPENCL_IN_WSL
+        if gpu.kernel_driver == "nouveau":
+            return "install NVIDIA's own driver in place of nouveau, which computes nothing"
+        if _in_container(root, environment):
+            return f"start the container with `docker run --gpus all --env {CONTAINER}`"
+        if package := _ubuntu_package(root):
+            return f"`{INSTALL['debian']} {package}`"
+    installed = _install(gpu.maker, root)
+    return _with_rusticl(installed, rusticl) if rusticl and "mesa" in installed else installed
+
+
+def _with_rusticl(command: str, driver: str) -> str:
+    return f"{command}, and set RUSTICL_ENABLE={driver}"
 
 
 def _failed(gpu: Gpu) -> list[Tried]:
@@ -109,23 +115,21 @@ def _failed(gpu: Gpu) -> list[Tried]:
 
 def _in_container(root: Path, environment: Mapping[str, str]) -> bool:
     """Whether this is a container, whose image has no modules of the running kernel."""
-    if any((root / file).exists() for file in CONTAINER_FILES) or any(name in environment for name in CONTAINER_VARIABLES):
+    if any((root / file).exists() for file in CONTAINER_FILES) or any(
+        name in environment for name in CONTAINER_VARIABLES
+    ):
         return True
     return not (root / "lib/modules" / platform.release()).is_dir()
 
 
 def _install(key: str, root: Path) -> str:
-    family = _family(root)
-    return f"{INSTALL[family]} {PACKAGES[key].get(family, next(iter(PACKAGES[key].values())))}"
-
-
-def _family(root: Path) -> str:
+    """The command of this distribution, or else what another one has."""
     facts = _os_release(root)
     for name in (facts.get("ID", ""), *facts.get("ID_LIKE", "").split()):
         family = FAMILIES.get(name, name)
-        if family in INSTALL:
-            return family
-    return next(iter(INSTALL))
+        if package := PACKAGES[key].get(family):
+            return f"`{INSTALL[family]} {package}`"
+    return f"install what Debian's package `{PACKAGES[key]['debian']}` has"
 
 
 def _ubuntu_package(root: Path) -> str | None:

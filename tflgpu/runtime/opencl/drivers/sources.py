@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyopencl as cl
 
-from tflgpu.runtime.opencl.drivers.answers import Answer, answer_of
-from tflgpu.runtime.opencl.drivers.ask_driver import platforms_of
 from tflgpu.runtime.opencl.drivers.libraries import Search, unnamed
+
+if TYPE_CHECKING:
+    from tflgpu.runtime.opencl.drivers.answers import Answer
 
 VENDORS = "OCL_ICD_VENDORS"
 
@@ -76,6 +77,8 @@ def tried_libraries() -> tuple[Tried, ...]:
 
 
 def _try(files: Iterable[str]) -> list[Tried]:
+    from tflgpu.runtime.opencl.drivers.answers import answer_of  # most starts do without
+
     failed = []
     for library in files:
         tried = Tried(library, answer_of(library))
@@ -119,6 +122,8 @@ def _all_sources() -> Iterator[Source]:
 
 def _handles(library: str) -> list[int]:
     """The platforms of a driver that this process has loaded already."""
+    from tflgpu.runtime.opencl.drivers.ask_driver import platforms_of
+
     try:
         return platforms_of(ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_LAZY))
     except (AttributeError, OSError):

@@ -1,0 +1,210 @@
+"""GPUs without an OpenCL driver are named, with the command that helps; on machines that are folders."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import tflgpu
+from tests.cli.command import fail, invoke
+from tflgpu.runtime.opencl import devices
+from tflgpu.runtime.opencl.drivers import hardware, remedies
+from tflgpu.runtime.opencl.drivers.answers import Answer
+from tflgpu.runtime.opencl.drivers.sources import Tried
+
+Write = Callable[..., Path]
+
+DEBIAN = 'ID=debian\nNAME="Debian"\n'
+UBUNTU = "ID=ubuntu\nID_LIKE=debian\n"
+DRIVER_VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue Sep\n"
+
+
+@pytest.fixture(autouse=True)
+def _linux_without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(remedies, "tried_libraries", tuple)
+
+
+def sentences(root: Path, *found: tuple[str, str], environment: Mapping[str, str] | None = None) -> list[str]:
+    return remedies.sentences_about(hardware.gpus_without_driver(found, root), root, environment or {})
+
+
+def nvidia(write: Write) -> None:
+    write("dev/nvidia0")
+    write("dev/nvidiactl")
+    write("proc/driver/nvidia/gpus/0000:18:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n")
+    write("proc/driver/nvidia/version", DRIVER_VERSION)
+
+
+def render_node(write: Write, kernel_driver: str, vendor: str = "") -> None:
+    write("dev/dri/renderD128")
+    write("sys/class/drm/renderD128/device/uevent", f"DRIVER={kernel_driver}\nOF_NAME=gpu\n")
+    if vendor:
+        write("sys/class/drm/renderD128/device/vendor", f"{vendor}\n")
+
+
+def installed_system(write: Write, os_release: str) -> None:
+    write("etc/os-release", os_release)
+    write(f"lib/modules/{remedies.platform.release()}/modules.dep")
+
+
+def test_no_gpu(tmp_path: Path) -> None:
+    assert sentences(tmp_path) == []
+
+
+def test_nvidia_in_a_container(write: Write, tmp_path: Path) -> None:
+    nvidia(write)
+    (sentence,) = sentences(tmp_path)
+    assert sentence == (
+        "NVIDIA H200 (/dev/nvidia0) has no OpenCL driver that works: start the container with "
+        "`docker run --gpus all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility`"
+    )
+    assert sentences(tmp_path, ("NVIDIA H200", "NVIDIA CUDA")) == []
+
+
+@pytest.mark.parametrize(
+    ("os_release", "command"),
+    [
+        (DEBIAN, "`sudo apt install nvidia-opencl-icd`"),
+        (UBUNTU, "`sudo apt install libnvidia-compute-580`"),
+        ("ID=rocky\nID_LIKE='rhel centos fedora'\n", "`sudo dnf install xorg-x11-drv-nvidia-cuda`"),
+        ("ID=manjaro\nID_LIKE=arch\n", "`sudo pacman -S opencl-nvidia`"),
+        ("ID=void\n", "install what Debian's package `nvidia-opencl-icd` has"),
+    ],
+)
+def test_nvidia_on_distributions(os_release: str, command: str, write: Write, tmp_path: Path) -> None:
+    nvidia(write)
+    write("dev/nvidia1")
+    installed_system(write, os_release)
+    (sentence,) = sentences(tmp_path)
+    assert sentence == f"NVIDIA H200 (/dev/nvidia0) and 1 more has no OpenCL driver that works: {command}"
+
+
+@pytest.mark.parametrize(
+    ("kernel_driver", "vendor", "start", "command"),
+    [
+        ("i915", "0x8086", "Intel GPU", "sudo apt install intel-opencl-icd"),
+        ("amdgpu", "0x1002", "AMD GPU", "sudo apt install mesa-opencl-icd`, and set RUSTICL_ENABLE=radeonsi"),
+        ("nouveau", "0x10de", "NVIDIA GPU", "NVIDIA's own driver"),
+        ("panthor", "", "Mali GPU", "sudo apt install mesa-opencl-icd`, and set RUSTICL_ENABLE=panfrost"),
+        ("msm", "", "Adreno GPU", "RUSTICL_ENABLE=freedreno"),
+        ("powervr", "", "PowerVR GPU", "libPVROCL.so.1"),
+    ],
+)
+def test_render_nodes(kernel_driver: str, vendor: str, start: str, command: str, write: Write, tmp_path: Path) -> None:
+    render_node(write, kernel_driver, vendor)
+    installed_system(write, DEBIAN)
+    (sentence,) = sentences(tmp_path)
+    assert sentence.startswith(f"{start} (/dev/dri/renderD128) has no")
+    assert command in sentence
+
+
+@pytest.mark.parametrize(("node", "library"), [("mali0", "libmali"), ("kgsl-3d0", "libOpenCL_adreno.so.1")])
+def test_boards(node: str, library: str, write: Write, tmp_path: Path) -> None:
+    write(f"dev/{node}")
+    (sentence,) = sentences(tmp_path)
+    assert f"(/dev/{node})" in sentence and library in sentence
+    assert sentences(tmp_path, ("Mali-G610 r0p0", "ARM Platform"), ("QUALCOMM Adreno(TM) 740", "")) == []
+
+
+def test_displays_that_compute_nothing_are_no_gpus(write: Write, tmp_path: Path) -> None:
+    write("dev/dri/card0")
+    render_node(write, "ast", "0x1a03")
+    assert sentences(tmp_path) == []
+
+
+def test_nvidia_with_render_nodes_is_named_once(write: Write, tmp_path: Path) -> None:
+    nvidia(write)
+    render_node(write, "nvidia", "0x10de")
+    assert [gpu.node for gpu in hardware.gpus(tmp_path)] == ["/dev/nvidia0"]
+
+
+def test_a_node_that_may_not_be_opened(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    render_node(write, "i915", "0x8086")
+    monkeypatch.setattr(remedies.os, "access", lambda *_: False)
+    (sentence,) = sentences(tmp_path)
+    assert "you may not open it; `sudo usermod -aG " in sentence
+
+
+def test_a_variable_that_leaves_the_driver_out(write: Write, tmp_path: Path) -> None:
+    nvidia(write)
+    (sentence,) = sentences(tmp_path, environment={"OCL_ICD_VENDORS": "/opt/vendors"})
+    assert sentence.endswith("unset OCL_ICD_VENDORS, which is '/opt/vendors' and leaves it out")
+
+
+def test_a_library_that_fails_is_named(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("dev/mali0")
+    tried = (Tried("/usr/lib/libmali.so", Answer(0, "crashes")), Tried("/opt/libigdrcl.so", Answer(0, "hangs")))
+    monkeypatch.setattr(remedies, "tried_libraries", lambda: tried)
+    (sentence,) = sentences(tmp_path)
+    assert sentence.endswith("; /usr/lib/libmali.so crashes")
+
+
+def test_nvidia_smi_where_there_are_no_nodes(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = write("bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: NVIDIA L4 (UUID: GPU-1)'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(hardware, "_nvidia_nodes", lambda _: [])
+    assert [(g.name, g.node) for g in hardware.gpus() if g.maker == "NVIDIA"] == [("NVIDIA L4", "nvidia-smi")]
+
+
+def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path) -> None:
+    installed_system(write, DEBIAN)
+    assert remedies.cpu_remedy(tmp_path, "x86_64") == 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
+    remedy = remedies.cpu_remedy(tmp_path, "aarch64")
+    assert remedy == "install a CPU runtime: `sudo apt install pocl-opencl-icd`, for PyPI has none for aarch64"
+    write("etc/os-release", "ID=fedora\n")
+    assert "`sudo dnf install pocl`" in remedies.cpu_remedy(tmp_path, "aarch64")
+
+
+SENTENCE = "NVIDIA H200 (/dev/nvidia0) has no OpenCL driver that works: install it"
+
+
+@pytest.fixture
+def idle_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "idle_gpus", lambda _: [SENTENCE])
+    monkeypatch.setattr("tflgpu.cli.commands.devices.idle_gpus", lambda _: [SENTENCE])
+    monkeypatch.delenv(devices.VARIABLE, raising=False)
+    devices._warn_of_idle_gpus.cache_clear()
+
+
+@pytest.fixture
+def only_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpus = tuple(device for device in tflgpu.devices() if device.type == "cpu")
+    if not cpus:
+        pytest.skip("no CPU runtime is installed")
+    monkeypatch.setattr(devices, "devices", lambda: cpus)
+
+
+def test_a_cpu_that_nobody_asked_for_is_a_warning_once(
+    idle_gpu: None, only_cpus: None, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.warns(tflgpu.DeviceWarning, match="NVIDIA H200 .* TFLGPU_DEVICE=cpu") as caught:
+        assert devices.choose("auto").type == "cpu"
+    assert caught[0].filename == __file__
+    recwarn.clear()
+    devices.choose("auto")
+    devices._warn_of_idle_gpus.cache_clear()
+    devices.choose("cpu")
+    monkeypatch.setenv(devices.VARIABLE, "cpu")
+    devices.choose("auto")
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_errors_name_the_gpu(idle_gpu: None, only_cpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(tflgpu.DeviceError, match=r"no OpenCL device matches 'gpu'.*NVIDIA H200"):
+        devices.choose("gpu")
+    monkeypatch.setattr(devices, "devices", tuple)
+    with pytest.raises(tflgpu.DeviceError, match=r"no OpenCL device was found; install a CPU runtime.*NVIDIA H200"):
+        devices.choose("auto")
+
+
+def test_the_command_names_the_gpu(idle_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = invoke("devices")
+    assert result.exit_code == 0
+    assert SENTENCE in result.stderr
+    monkeypatch.setattr(tflgpu, "devices", tuple)
+    assert SENTENCE in fail("devices")
