@@ -1,1 +1,1 @@
-"""Ways to do a part of a run, beside each other on one device: ``launches`` and ``transfers``."""
+"""Ways to do a part of a run, beside each other on one device: ``launches``, ``transfers`` and ``precisions``."""

@@ -15,7 +15,7 @@ from benchmarks.case import Case
 from benchmarks.ceilings import Ceilings
 from benchmarks.contender import FEWEST_RUNS, Skipped, timed
 from benchmarks.contest import Result, measure, prepare
-from benchmarks.ways import launches, transfers
+from benchmarks.ways import launches, precisions, transfers
 from benchmarks.ways.command_buffer import version_of
 from benchmarks.worker import Worker
 from tests.conftest import missing
@@ -130,6 +130,16 @@ def test_the_table_has_a_line_for_each_case() -> None:
     assert "CUDA graph" in head
     assert lines[0] == "| net | 1 | fp32 | 0.040 | 0.050 | 0.200 |  | 0.50 |  |  | 5% | 1e-06 |"
     assert [line.split("|")[3].strip() for line in lines] == ["fp32", "fp16"]
+
+
+def test_precisions_are_compared_with_the_exact_one() -> None:
+    devices = tflgpu.devices()
+    if not devices:
+        missing("an OpenCL device")
+    found = precisions.row(DIGITS, [], devices[0], "auto", seconds=0)
+    assert found["errors"].keys() == found["ways"].keys() >= {"fp32", "fp16"}
+    assert found["errors"]["fp32"] == 0 < found["errors"]["fp16"] < 2e-2
+    assert ("fp16_fast" in found["ways"]) == devices[0].limits.half_arithmetic
 
 
 @pytest.mark.parametrize("of", [launches, transfers], ids=["launches", "transfers"])

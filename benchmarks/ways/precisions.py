@@ -1,29 +1,29 @@
 """Errors and times of fp16 and fp16_fast beside fp32, as rows of JSON.
 
-    python -m benchmarks.precisions MODEL... [--images FILE...] [--device D] [--kernels auto] [--seconds 8] [--out FILE]
+    python -m benchmarks.ways.precisions MODEL... [--images FILE...] [--device D] [--kernels auto] [--seconds 8]
+                                         [--out FILE]
 
 Each MODEL, a .tflite file, gets one image after another; random numbers instead if it takes none, or none are given.
 ``errors`` are the largest differences from the device's own results in fp32, over all runs and outputs, as a part of
-the range of an output's values and zero. ``time_ratios`` are medians of a run's time by that of fp32 in the same
-round: the precisions take turns, in another order each round, from arrays on the host to arrays on the host.
-Precisions that the device does not have are left out. With ``--seconds 0`` nothing is timed.
+the range of an output's values and zero. Runs are from arrays on the host to arrays on the host. A precision that the
+device does not have is left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 import tflgpu
 from benchmarks.publish import publish
+from benchmarks.ways.rounds import SEED, compare
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.inputs import InputReader, random_input
 from tflgpu.options import KernelFamily
@@ -33,10 +33,10 @@ Models = Mapping[str, tflgpu.CompiledModel]
 
 EXACT = "fp32"
 
-SEED = 0
 
-
-def row(path: Path, images: Sequence[Path], device: tflgpu.Device, kernels: KernelFamily, seconds: float) -> Any:
+def row(
+    path: Path, images: Sequence[Path], device: tflgpu.Device, kernels: KernelFamily, seconds: float
+) -> dict[str, Any]:
     precisions: list[Literal["fp32", "fp16", "fp16_fast"]] = ["fp32", "fp16"]
     if device.limits.half_arithmetic:
         precisions.append("fp16_fast")
@@ -46,7 +46,16 @@ def row(path: Path, images: Sequence[Path], device: tflgpu.Device, kernels: Kern
             options = tflgpu.Options(precision=precision, device=device.index, kernels=kernels, cache="off")
             models[precision] = stack.enter_context(tflgpu.compile(path, options))
         inputs = given_inputs(path, models[EXACT].inputs, images)
-        return {"model": path.stem} | {"errors": errors(models, inputs)} | times(models, inputs[0], seconds)
+        runs = {precision: partial(outputs, model, inputs[0]) for precision, model in models.items()}
+        return {
+            "model": path.stem,
+            "errors": errors(models, inputs),
+            "ways": compare(runs, seconds, inexact=True),
+        }
+
+
+def outputs(model: tflgpu.CompiledModel, given: list[np.ndarray]) -> list[np.ndarray]:
+    return list(model.run(given).values())
 
 
 def given_inputs(path: Path, infos: Sequence[tflgpu.TensorInfo], images: Sequence[Path]) -> list[list[np.ndarray]]:
@@ -74,23 +83,7 @@ def errors(models: Models, inputs: Sequence[list[np.ndarray]]) -> dict[str, floa
     return found
 
 
-def times(models: Models, given: list[np.ndarray], seconds: float) -> dict[str, Any]:
-    if not seconds:
-        return {}
-    runs: dict[str, list[float]] = {precision: [] for precision in models}
-    random = np.random.default_rng(SEED)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for precision in random.permutation(list(models)):
-            models[precision].run(given)
-            begin = time.perf_counter()
-            models[precision].run(given)
-            runs[precision].append(time.perf_counter() - begin)
-    ratios = {p: median(a / b for a, b in zip(runs[p], runs[EXACT], strict=True)) for p in models}
-    return {"rounds": len(runs[EXACT]), "time_ratios": {p: round(ratio, 3) for p, ratio in ratios.items()}}
-
-
-def rows(arguments: argparse.Namespace, device: tflgpu.Device) -> Iterator[Any]:
+def rows(arguments: argparse.Namespace, device: tflgpu.Device) -> Iterator[dict[str, Any]]:
     for path in arguments.models:
         yield row(path, arguments.images, device, arguments.kernels, arguments.seconds)
 

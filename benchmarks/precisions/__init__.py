@@ -1,1 +1,0 @@
-"""Errors and times of the precisions beside each other: ``python -m benchmarks.precisions MODEL...``."""
