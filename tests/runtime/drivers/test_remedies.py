@@ -137,10 +137,21 @@ def test_a_variable_that_leaves_the_driver_out(write: Write, tmp_path: Path) -> 
 
 def test_a_library_that_fails_is_named(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("dev/mali0")
-    tried = (Tried("/usr/lib/libmali.so", Answer(0, "crashes")), Tried("/opt/libigdrcl.so", Answer(0, "hangs")))
+    library = write("usr/lib/libmali.so")
+    write("usr/lib/libigdrcl.so")
+    tried = (Tried(str(library), Answer(0, "crashes")),)
     monkeypatch.setattr(remedies, "tried_libraries", lambda: tried)
     (sentence,) = sentences(tmp_path)
-    assert sentence.endswith("; /usr/lib/libmali.so crashes")
+    assert sentence.endswith(f"; {library} crashes")
+
+
+def test_a_library_that_an_icd_file_names_and_that_has_no_device(write: Write, tmp_path: Path) -> None:
+    nvidia(write)
+    library = write("usr/lib64/libnvidia-opencl.so.1")
+    (sentence,) = sentences(tmp_path)
+    assert sentence.endswith(
+        f": {library} is there, but has no device; its version must be the one that `nvidia-smi` tells"
+    )
 
 
 def test_nvidia_smi_where_there_are_no_nodes(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

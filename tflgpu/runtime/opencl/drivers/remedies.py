@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tflgpu.runtime.opencl.drivers.hardware import Gpu
-from tflgpu.runtime.opencl.drivers.libraries import AMD, BOARD, INTEL, NVIDIA
-from tflgpu.runtime.opencl.drivers.sources import Tried, chosen, tried_libraries
+from tflgpu.runtime.opencl.drivers.libraries import AMD, BOARD, INTEL, NVIDIA, Search
+from tflgpu.runtime.opencl.drivers.sources import chosen, tried_libraries
 
 # The distributions by their names in /etc/os-release.
 INSTALL = {
@@ -80,8 +80,10 @@ def _remedy(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:
         return f"unset {variable}, which is {environment[variable]!r} and leaves it out"
     if node.exists() and not os.access(node, os.R_OK | os.W_OK):
         return f"you may not open it; `sudo usermod -aG {_group(node)} $USER`, then log in again"
-    faults = "".join(f"; {tried.library} {tried.answer.fault}" for tried in _failed(gpu))
-    return _driver(gpu, root, environment) + faults
+    faults = _faults(gpu, root, environment)
+    if faults and gpu.maker == "NVIDIA":
+        return "; ".join((*faults, "its version must be the one that `nvidia-smi` tells"))
+    return "; ".join((_driver(gpu, root, environment), *faults))
 
 
 def _driver(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:
@@ -105,12 +107,12 @@ def _with_rusticl(command: str, driver: str) -> str:
     return f"{command}, and set RUSTICL_ENABLE={driver}"
 
 
-def _failed(gpu: Gpu) -> list[Tried]:
-    """Libraries that may be its driver and have no device."""
+def _faults(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> list[str]:
+    """What is wrong with libraries that may be its driver, whether an ``.icd`` file names them or not."""
     driver = {"NVIDIA": NVIDIA, "Intel": INTEL, "AMD": AMD}.get(gpu.maker, BOARD)
-    names = {*driver.names, *map(os.path.basename, driver.own)}
-    failed = (tried for tried in tried_libraries() if not tried.answer.devices)
-    return [tried for tried in failed if os.path.basename(tried.library) in names]
+    faults = {tried.library: tried.answer.fault for tried in tried_libraries()}
+    found = Search(environment, root).files(driver)
+    return [f"{library} {faults.get(library, 'is there, but has no device')}" for library in found]
 
 
 def _in_container(root: Path, environment: Mapping[str, str]) -> bool:
