@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from numpy.typing import NDArray
 
@@ -113,6 +114,19 @@ CORNERS = (
 )
 
 
+@pytest.fixture(autouse=True)
+def refuse_empty_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PoCL does from version 6 on, and OpenCL before 2.1."""
+    enqueue_copy = cl.enqueue_copy
+
+    def enqueue(queue: cl.CommandQueue, target: Any, source: Any, **arguments: Any) -> cl.Event:
+        on_host = [place.nbytes for place in (target, source) if isinstance(place, np.ndarray)]
+        assert 0 not in (*on_host, arguments.get("byte_count")), "a copy of no bytes"
+        return enqueue_copy(queue, target, source, **arguments)
+
+    monkeypatch.setattr(cl, "enqueue_copy", enqueue)
+
+
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda c: f"{c.code}-{'-'.join(str(x.shape) for x in c.inputs)}")
 def test_equals_litert(corner: Corner, device_name: str) -> None:
     model = corner.model()
@@ -121,6 +135,16 @@ def test_equals_litert(corner: Corner, device_name: str) -> None:
     for got, expected in zip(outputs.values(), litert_outputs(model, corner.inputs), strict=True):
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected, strict=True)
+
+
+def test_nothing_is_pinned_and_copied(device_name: str) -> None:
+    """The persistent executor copies from and to pinned memory, as GPUs do, and reads arrays where they are."""
+    corner = Corner("ADD", (ones(0, 3), ones(1, 3)), ((0, 3),), NONE)
+    options = tflgpu.Options(device=device_name, kernels="gpu", executor="persistent", cache="off")
+    compiled = tflgpu.compile(corner.model(), options)
+    for _ in range(5):
+        (output,) = compiled.run(list(corner.inputs)).values()
+        assert output.shape == (0, 3)
 
 
 def test_an_empty_constant_goes_to_the_cpu_with_its_operator() -> None:

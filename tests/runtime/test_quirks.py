@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 import pytest
 
 import tflgpu
-from tflgpu.runtime.opencl import devices, program, session
-from tflgpu.runtime.opencl.quirks import INTEL, NVIDIA, OCLGRIND, POCL, QUIRKS, Driver, compiler_options, quirks_of
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime.opencl import clock, devices, program, session
+from tflgpu.runtime.opencl.quirks import (
+    INTEL,
+    NVIDIA,
+    OCLGRIND,
+    POCL,
+    QUIRKS,
+    RUSTICL,
+    Driver,
+    compiler_options,
+    prelude,
+    quirks_of,
+)
+from tflgpu.target import Limits
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,12 +37,19 @@ SKYLAKE = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-skylake-avx512
 ARM = "OpenCL 3.0 PoCL HSTR: pthread-aarch64-unknown-linux-gnu-generic"
 
 
-def device(platform: str, version: str = "OpenCL 3.0", kind: int = cl.device_type.CPU, units: int = 2) -> Any:
+def device(
+    platform: str,
+    version: str = "OpenCL 3.0",
+    kind: int = cl.device_type.CPU,
+    units: int = 2,
+    name: str = "",
+    driver: str = "1.0",
+) -> Any:
     return SimpleNamespace(
         platform=SimpleNamespace(name=platform, get_devices=list),
-        name=f"a device of {platform}",
+        name=name or f"a device of {platform}",
         version=version,
-        driver_version="1.0",
+        driver_version=driver,
         type=kind,
         profile="FULL_PROFILE",
         single_fp_config=0,
@@ -42,6 +64,7 @@ def order(monkeypatch: pytest.MonkeyPatch, *found: Any) -> list[str]:
     for one in found:
         one.platform.get_devices = lambda one=one: [one]
     monkeypatch.setattr(cl, "get_platforms", lambda: [one.platform for one in found])
+    monkeypatch.setattr(devices, "limits_of", lambda handle: Limits())
     return [d.platform for d in devices._devices.__wrapped__()]
 
 
@@ -52,6 +75,33 @@ def test_a_pocl_that_cannot_compile_comes_after_all_that_work(monkeypatch: pytes
     assert order(monkeypatch, broken, simulator, device(INTEL), gpu) == [NVIDIA, INTEL, OCLGRIND, POCL]
     assert order(monkeypatch, simulator, working, device(INTEL), gpu) == [NVIDIA, INTEL, POCL, OCLGRIND]
     assert order(monkeypatch, broken) == [POCL]
+
+
+def network() -> bytes:
+    builder = ModelBuilder()
+    output = builder.tensor((1, 8))
+    builder.op("ABS", [builder.input((1, 8))], [output])
+    return builder.finish([output])
+
+
+def llvmpipe(driver: str = "22.3.6") -> Any:
+    return device(RUSTICL, units=64, name="llvmpipe (LLVM 15.0.6, 256 bits)", driver=driver)
+
+
+def test_a_cpu_runtime_that_nobody_has_tried_comes_after_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = device("A new runtime", units=256)
+    found = order(monkeypatch, llvmpipe(), unknown, device(POCL, SKYLAKE), device(INTEL))
+    assert found == [INTEL, POCL, "A new runtime", RUSTICL]
+    gpu = device("A new driver", kind=cl.device_type.GPU)
+    assert order(monkeypatch, llvmpipe(), device(INTEL), gpu) == ["A new driver", INTEL, RUSTICL]
+
+
+def test_llvmpipe_gets_the_kernels_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    order(monkeypatch, llvmpipe(), device(INTEL))
+    families = [d.target(tflgpu.Options()).family for d in devices._devices.__wrapped__()]
+    assert families == ["cpu", "gpu"]
+    chosen = [d.target(tflgpu.Options(kernels="cpu")).family for d in devices._devices.__wrapped__()]
+    assert chosen == ["cpu", "cpu"]
 
 
 @pytest.mark.parametrize(("version", "concerned"), [(ZEN5, True), (SKYLAKE, False), (ARM, False)])
@@ -98,6 +148,33 @@ def test_division_is_rounded_where_that_is_an_option() -> None:
     assert compiler_options(driver) == ()
     rounding = replace(driver, can_round_division=True)
     assert compiler_options(rounding) == ("-cl-fp32-correctly-rounded-divide-sqrt",)
+
+
+def test_circular_functions_by_multiples_of_pi_are_those_of_radians(device_name: str) -> None:
+    """Where a driver has neither sine nor cosine. OpenCL itself allows 4 units in the last place."""
+    text = prelude(Driver(RUSTICL, "OpenCL 3.1", "26.2.6-1"))
+    kernel = "__kernel void circle(__global float4 *x, __global float4 *y) {{ *y = {}(*x); }}"
+    handle = next(d.handle for d in tflgpu.devices() if d.platform == device_name)
+    context = cl.Context([handle])
+    queue = cl.CommandQueue(context)
+    given = np.array([1.0, -20.5, 3.1415927, 12345.678], np.float32)
+    for name, function in (("sin", np.sin), ("cos", np.cos)):
+        made = program.make_kernel(program.compile_program(context, text + kernel.format(name)), "circle")
+        x, y = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=given) for _ in range(2))
+        made(queue, (1,), None, x, y)
+        got = np.empty_like(given)
+        cl.enqueue_copy(queue, got, y)
+        np.testing.assert_allclose(got, function(given.astype(np.float64)), rtol=0, atol=5e-7)
+
+
+def test_without_a_clock_of_the_device_the_hosts_counts(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = tflgpu.compile(network(), tflgpu.Options(device=device_name, cache="off"))
+    assert all(kernel.seconds > 0 for kernel in compiled.profile([np.ones((1, 8), np.float32)]).kernels)
+
+    monkeypatch.setattr(clock, "_has_clock", lambda device: False)
+    monkeypatch.setattr(clock, "perf_counter_ns", itertools.count(0, 1500).__next__)
+    (kernel,) = compiled.profile([np.ones((1, 8), np.float32)]).kernels
+    assert kernel.seconds == pytest.approx(1.5e-6)
 
 
 def test_a_remedy_elsewhere_is_there() -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ class DeviceMemory:
     def read(self, queue: cl.CommandQueue) -> NDArray[Any]:
         """A copy on the host, taken when all earlier commands of the queue are done."""
         array = np.empty(self.shape, self.dtype)
-        cl.enqueue_copy(queue, array, self.buffer, src_offset=self.offset)
+        copy(queue, array, self.buffer, src_offset=self.offset)
         return array
 
     def write(self, queue: cl.CommandQueue, value: NDArray[Any]) -> None:
         """Copy an array of this shape and type into it, and wait."""
-        cl.enqueue_copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset)
+        copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset)
 
 
 Value = NDArray[Any] | DeviceMemory  # of an input: on the host, or on the device

@@ -13,6 +13,7 @@ from tflgpu.artifact.executable import Array, Binding, DeviceBuffer, Executable
 from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import Transfer
 from tflgpu.target import HOST_DTYPES
@@ -85,7 +86,7 @@ class Executor(ABC):
             if state.initial is None:
                 cl.enqueue_fill(queue, buffer, np.zeros(1, np.uint8), buffers[state.buffer].bytes)
             else:
-                cl.enqueue_copy(queue, buffer, state.initial)
+                copy(queue, buffer, state.initial)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One inference. inputs: arrays in the order and element types of the inputs. Returns new arrays.
@@ -116,12 +117,12 @@ class Executor(ABC):
     def set_state(self, binding: Binding, value: Array) -> None:
         """Give a state a value of its shape. It is copied before this returns."""
         elements = pack(np.asarray(value, HOST_DTYPES[binding.element]))
-        cl.enqueue_copy(self.session.queue, self._buffers[binding.buffer], elements)
+        copy(self.session.queue, self._buffers[binding.buffer], elements)
 
     def state(self, binding: Binding) -> Array:
         """Wait for the queue. Returns the value of a state as a new array."""
         elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
-        cl.enqueue_copy(self.session.queue, elements, self._buffers[binding.buffer])
+        copy(self.session.queue, elements, self._buffers[binding.buffer])
         return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
 
     def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
@@ -188,7 +189,7 @@ class Executor(ABC):
 
     def _copy(self, source: cl.Buffer, begin: int, target: cl.Buffer, offset: int, size: int) -> None:
         queue = self.session.queue
-        cl.enqueue_copy(queue, target, source, src_offset=begin, dst_offset=offset, byte_count=size)
+        copy(queue, target, source, src_offset=begin, dst_offset=offset, byte_count=size)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[Interval]:
         """When each launch began and ended, as medians over ``runs`` inferences. The state is restored.

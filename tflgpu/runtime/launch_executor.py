@@ -10,6 +10,8 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executor import Executor, Interval, Use
+from tflgpu.runtime.opencl.clock import measure_launches
+from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import profiling_queue
 from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
@@ -49,9 +51,7 @@ class LaunchExecutor(Executor):
 
     def _measure(self) -> list[Interval]:
         self.session.queue.finish()
-        events = [cl.enqueue_nd_range_kernel(self._profiling_queue, *launch) for launch in self._launches]
-        self._profiling_queue.finish()
-        times = [(e.profile.start, e.profile.end) for e in events]
+        times = measure_launches(self._profiling_queue, self._launches)
         return [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
 
     def observe(
@@ -67,7 +67,7 @@ class LaunchExecutor(Executor):
             cl.enqueue_nd_range_kernel(queue, *self._launches[number])
             elements = np.empty(count, HOST_DTYPES[element])
             buffer, offset = self.executable.launches[number].arguments[0].place
-            cl.enqueue_copy(queue, elements, self._buffers[buffer], src_offset=offset)
+            copy(queue, elements, self._buffers[buffer], src_offset=offset)
             seen(number, elements)
         self._keep_states()
         return self._transfer.read(self._output_numbers)

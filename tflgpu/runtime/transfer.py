@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
+from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.pinning import ArrayPins
 from tflgpu.target import HOST_DTYPES
@@ -53,8 +54,7 @@ class DirectTransfer(Transfer):
             binding, element = self._inputs[number]
             array, buffer = np.ascontiguousarray(given, element), self._buffers[binding.buffer]
             # The event keeps the array alive, too.
-            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
-            self._copies.append(copy)
+            self._copies += copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
         if not numbers:
@@ -66,7 +66,7 @@ class DirectTransfer(Transfer):
     def _output(self, number: int) -> Array:
         binding, element = self._outputs[number]
         array = np.empty(binding.shape, element)
-        cl.enqueue_copy(self._queue, array, self._buffers[binding.buffer], src_offset=binding.offset)
+        copy(self._queue, array, self._buffers[binding.buffer], src_offset=binding.offset)
         return array.astype(self._output_types[number], copy=False)
 
 
@@ -106,8 +106,7 @@ class PinnedTransfer(Transfer):
                 self._copies.append(cl.enqueue_copy(self._queue, self._buffers[n], self._staging[n], is_blocking=False))
         for binding, array in pinned:
             buffer = self._buffers[binding.buffer]
-            copy = cl.enqueue_copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
-            self._copies.append(copy)
+            self._copies += copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
         self._queue.flush()  # so that the device begins while the host prepares the launch
 
     def read(self, numbers: Sequence[int]) -> list[Array]:

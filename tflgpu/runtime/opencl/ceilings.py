@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl as cl
 
+from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.devices import Device
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import DeviceFailures, Session, profiling_queue
@@ -86,9 +87,8 @@ def _measure(session: Session) -> Ceilings:
     def seconds(name: str, items: int, group: int, *arguments: cl.Buffer | np.int32) -> float:
         kernel = make_kernel(program, name)
         kernel.set_args(*arguments)
-        event = cl.enqueue_nd_range_kernel(queue, kernel, (items,), (group,))
-        event.wait()
-        return 1e-9 * float(event.profile.end - event.profile.start)
+        ((begin, end),) = measure_launches(queue, [(kernel, (items,), (group,))])
+        return 1e-9 * float(end - begin)
 
     group = GROUPS[gpu]
     items = group * device.compute_units * 16

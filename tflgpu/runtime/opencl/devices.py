@@ -17,7 +17,7 @@ from tflgpu.options import Options
 from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
-from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion
+from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family
 from tflgpu.target import Limits, Target
 
 VARIABLE = "TFLGPU_DEVICE"
@@ -29,7 +29,7 @@ PTX_MEMORY_MODEL = (7, 0)
 PTX_HALF_MATRICES = (8, 0)
 MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.mma describes it
 
-# Among devices of one type the compiler that vectorizes better comes first.
+# Among CPUs the compiler that vectorizes better comes first, and what nobody has tried last.
 PLATFORM_ORDER = (INTEL, POCL)
 
 # The environment is changed for the loader while it looks for drivers: one thread at a time.
@@ -79,6 +79,8 @@ class Device:
         family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
         if options.kernels != "auto":
             family = options.kernels
+        elif faster := faster_family(Driver.of(self.handle)):
+            family = faster
         precision = options.precision
         if precision == "auto":
             precision = "fp32" if self.type == "cpu" else "fp16"
@@ -136,10 +138,11 @@ def _type(handle: cl.Device) -> Literal["gpu", "cpu", "accelerator"]:
 
 
 def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int, int]:
-    """A key to sort by: devices that work and are no simulators first, then by type, platform and size."""
-    kind = ("gpu", "cpu", "accelerator").index(_type(handle))
-    order = PLATFORM_ORDER.index(platform.name) if platform.name in PLATFORM_ORDER else 0
-    return demotion(Driver.of(handle)), kind, order, -handle.max_compute_units
+    """A key to sort by: devices without a fault that puts them behind others first, then by type, platform and size."""
+    kind = _type(handle)
+    order = PLATFORM_ORDER.index(platform.name) if platform.name in PLATFORM_ORDER else len(PLATFORM_ORDER)
+    place = ("gpu", "cpu", "accelerator").index(kind), order if kind == "cpu" else 0
+    return demotion(Driver.of(handle)), *place, -handle.max_compute_units
 
 
 def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:

@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl.cubin import link_ptx
-from tflgpu.runtime.opencl.quirks import Driver, compiler_options, with_advice
+from tflgpu.runtime.opencl.quirks import Driver, compiler_options, prelude, with_advice
 
 OPENCL_C = "-cl-std=CL1.2"
 
@@ -27,13 +27,14 @@ def compile_program(context: cl.Context, text: str) -> cl.Program:
     Raises BuildError with source and log if the compiler refuses it.
     """
     device = context.devices[0]
-    program = cl._cl._Program(context, text)
+    driver = Driver.of(device)
+    program = cl._cl._Program(context, prelude(driver) + text)
     try:
         program._build(" ".join(build_options(device)).encode())
     except cl.Error as error:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
         message = f"{device.name} could not compile generated source ({error.routine})"
-        raise BuildError(with_advice(message, Driver.of(device)), text, log) from error
+        raise BuildError(with_advice(message, driver), text, log) from error
     return cl.Program(program)
 
 

@@ -6,8 +6,10 @@ changes; its record here says where.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import pyopencl as cl
 
@@ -15,6 +17,7 @@ INTEL = "Intel(R) OpenCL"
 NVIDIA = "NVIDIA CUDA"
 POCL = "Portable Computing Language"
 OCLGRIND = "Oclgrind"
+RUSTICL = "rusticl"
 
 
 @dataclass(frozen=True)
@@ -22,17 +25,35 @@ class Driver:
     """What quirks are told by: the platform's name, the versions of device and driver as OpenCL reports them.
 
     can_round_division: whether its compiler has an option for correctly rounded division in single precision.
+    device_name: as OpenCL reports it, too.
     """
 
     platform: str
     device_version: str
     driver_version: str
     can_round_division: bool = False
+    device_name: str = ""
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The first two numbers of the driver's version."""
+        return tuple(int(number) for number in re.findall(r"\d+", self.driver_version)[:2])
+
+    @property
+    def is_llvmpipe(self) -> bool:
+        """Whether this is Mesa's software rasterizer."""
+        return self.platform == RUSTICL and self.device_name.startswith("llvmpipe")
 
     @classmethod
     def of(cls, device: cl.Device) -> Driver:
         rounds = bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
-        return cls(device.platform.name.strip(), device.version.strip(), device.driver_version.strip(), rounds)
+        return cls(
+            device.platform.name.strip(),
+            device.version.strip(),
+            device.driver_version.strip(),
+            rounds,
+            device.name.strip(),
+        )
 
 
 @dataclass(frozen=True)
@@ -41,7 +62,8 @@ class Quirk:
 
     concerns: whether a driver has it. fault: what is wrong. remedy: what is done about it, and where. source: a link,
     or what has shown it. demotion: devices with a greater one come after all others, by default. options: for the
-    driver's compiler. advice: what to tell the user when such a device fails.
+    driver's compiler. prelude: OpenCL C in front of every program. family: of the kernels that are the faster there,
+    where the device's type does not tell. advice: what to tell the user when such a device fails.
     """
 
     name: str
@@ -51,7 +73,27 @@ class Quirk:
     source: str
     demotion: int = 0
     options: tuple[str, ...] = ()
+    prelude: str = ""
+    family: Literal["cpu", "gpu"] | None = None
     advice: str = ""
+
+
+# Sine and cosine by those of multiples of pi, which every libclc has. Two floats hold 1 / pi, so that a large number
+# keeps its place in the circle.
+CIRCULAR_FUNCTIONS = """
+#define DEFINE_CIRCULAR(name, T) \\
+  T __attribute__((overloadable)) name##_of_radians(T x) { \\
+    const T halves = x * 0.31830987f; \\
+    const T rest = fma(x, (T)(0.31830987f), -halves) + x * 1.2841276e-8f; \\
+    return name##pi(halves - 2.0f * rint(0.5f * halves) + rest); \\
+  }
+DEFINE_CIRCULAR(sin, float4)
+DEFINE_CIRCULAR(sin, float16)
+DEFINE_CIRCULAR(cos, float4)
+DEFINE_CIRCULAR(cos, float16)
+#define sin sin_of_radians
+#define cos cos_of_radians
+"""
 
 
 QUIRKS: tuple[Quirk, ...] = (
@@ -61,7 +103,7 @@ QUIRKS: tuple[Quirk, ...] = (
         fault="Oclgrind is a simulator, far slower than any device, and calls itself both a CPU and a GPU",
         remedy="it comes after every real device",
         source="https://github.com/jrprice/Oclgrind",
-        demotion=1,
+        demotion=2,
     ),
     Quirk(
         "unknown CPU",
@@ -73,9 +115,69 @@ QUIRKS: tuple[Quirk, ...] = (
         "clang refuses that: nothing can be compiled",
         remedy="it comes after every device that works, and errors say what to install",
         source="https://github.com/pocl/pocl/issues/1049",
-        demotion=2,
+        demotion=3,
         advice="this PoCL does not know the CPU and cannot compile for it: install Intel's runtime with "
         '`pip install "tflgpu[cpu]"`, or a newer PoCL',
+    ),
+    Quirk(
+        "software rasterizer",
+        lambda driver: driver.is_llvmpipe,
+        fault="llvmpipe calls itself a CPU, but makes vectors of work-items as GPUs do; no runtime for CPUs is slower",
+        remedy="it comes after every other CPU, and gets the kernels for GPUs",
+        source="Mesa 22.3.6: 55 ms instead of 692 for face_landmark, 26.2.6: 18 instead of 25",
+        demotion=1,
+        family="gpu",
+    ),
+    Quirk(
+        "65,535 turns of loops",
+        lambda driver: driver.is_llvmpipe and driver.version < (25, 0),
+        fault="a work-item leaves its loops, without an error, after 65,535 turns of all of them together",
+        remedy="kernels for GPUs, whose work-items have short loops, are the default",
+        source="Mesa 22.3.6 of Debian 12, not 25.0.7: face_landmark is 6% off with the kernels for CPUs",
+        family="gpu",
+    ),
+    Quirk(
+        "no circular functions",
+        lambda driver: driver.platform == RUSTICL and driver.version >= (26, 0),
+        fault="a program with sin or cos is refused where LLVM's libclc 22 is unpatched: 'nir_shader not fully linked'",
+        remedy="they are computed by sinpi and cospi, which are there",
+        source="Mesa 26.2.6 of Debian; https://github.com/llvm/llvm-project/pull/207264",
+        prelude=CIRCULAR_FUNCTIONS,
+    ),
+    Quirk(
+        "conversions left out",
+        lambda driver: driver.platform == RUSTICL and driver.version >= (26, 0),
+        fault="a float that is stored in half and loaded again is not rounded, not even through volatile memory",
+        remedy="templates/access/storage.cl.j2 rounds to half without halves",
+        source="Mesa 26.2.6, not 25.0.7",
+    ),
+    Quirk(
+        "masks of longs",
+        lambda driver: driver.platform == RUSTICL and driver.version < (25, 0),
+        fault="select takes a mask of longs that was converted from one of ints for zeros",
+        remedy="templates/access/wide_ops.cl.j2 compares it again",
+        source="Mesa 22.3.6, not 25.0.7",
+    ),
+    Quirk(
+        "no clock",
+        lambda driver: driver.platform == RUSTICL and driver.version < (25, 0),
+        fault="time stamps of kernels are a few nanoseconds, whatever they take",
+        remedy="runtime/opencl/clock.py takes the host's time where a device says that its timer has no resolution",
+        source="Mesa 22.3.6, not 25.0.7",
+    ),
+    Quirk(
+        "loads repeated",
+        lambda driver: driver.platform == POCL and driver.version >= (7, 0),
+        fault="a value of local memory that is needed behind a barrier is loaded again there, when others have written",
+        remedy="templates/access/group_reduce.cl.j2 loads the result of a reduction as volatile",
+        source="PoCL 7.1, not 6.0; https://github.com/pocl/pocl/issues/2069 may be the same",
+    ),
+    Quirk(
+        "empty copies",
+        lambda driver: driver.platform == POCL and driver.version >= (6, 0),
+        fault="a copy of no bytes is an INVALID_VALUE, as OpenCL before 2.1 has it",
+        remedy="runtime/opencl/copies.py enqueues none",
+        source="PoCL 6.0 and 7.1, not 3.0",
     ),
     Quirk(
         "rough division",
@@ -136,6 +238,16 @@ def demotion(driver: Driver) -> int:
 def compiler_options(driver: Driver) -> tuple[str, ...]:
     """Options for its compiler besides those that every driver gets."""
     return tuple(option for quirk in quirks_of(driver) for option in quirk.options)
+
+
+def prelude(driver: Driver) -> str:
+    """OpenCL C to put in front of programs for it."""
+    return "".join(quirk.prelude for quirk in quirks_of(driver))
+
+
+def faster_family(driver: Driver) -> Literal["cpu", "gpu"] | None:
+    """Of the kernels that are the faster, where the type of its devices does not tell."""
+    return next((quirk.family for quirk in quirks_of(driver) if quirk.family), None)
 
 
 def with_advice(message: str, driver: Driver) -> str:

@@ -1,0 +1,1 @@
+"""The op table and real models on drivers that are not everywhere."""
