@@ -80,7 +80,7 @@ def test_nvidia_on_distributions(os_release: str, command: str, write: Write, tm
     write("dev/nvidia1")
     installed_system(write, os_release)
     (sentence,) = sentences(tmp_path)
-    assert sentence == f"NVIDIA H200 (/dev/nvidia0) and 1 more has no OpenCL driver that works: {command}"
+    assert sentence == f"NVIDIA H200 (/dev/nvidia0) and 1 more have no OpenCL driver that works: {command}"
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,15 @@ def test_nvidia_smi_where_there_are_no_nodes(write: Write, tmp_path: Path, monke
     assert [(g.name, g.node) for g in hardware.gpus() if g.maker == "NVIDIA"] == [("NVIDIA L4", "nvidia-smi")]
 
 
-def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path) -> None:
+def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed_system(write, DEBIAN)
     assert remedies.cpu_remedy(tmp_path, "x86_64") == 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
     remedy = remedies.cpu_remedy(tmp_path, "aarch64")
     assert remedy == "install a CPU runtime: `sudo apt install pocl-opencl-icd`, for PyPI has none for aarch64"
     write("etc/os-release", "ID=fedora\n")
     assert "`sudo dnf install pocl`" in remedies.cpu_remedy(tmp_path, "aarch64")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "conda-forge pocl" in remedies.cpu_remedy(tmp_path, "arm64")
 
 
 SENTENCE = "NVIDIA H200 (/dev/nvidia0) has no OpenCL driver that works: install it"

@@ -53,7 +53,9 @@ CONTAINER_VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
 def cpu_remedy(root: Path = Path("/"), machine: str = "") -> str:
     """How to get a CPU runtime. machine: as :func:`platform.machine` has it, which is asked by default."""
     machine = machine or platform.machine()
-    if sys.platform == "linux" and machine not in ("x86_64", "AMD64"):
+    if sys.platform != "linux":
+        return "install a CPU runtime: `conda install --channel conda-forge pocl`"
+    if machine != "x86_64":
         return f"install a CPU runtime: {_install('CPU', root)}, for PyPI has none for {machine}"
     return 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
 
@@ -70,8 +72,8 @@ def sentences_about(
 
 def _sentence(missing: list[Gpu], root: Path, environment: Mapping[str, str]) -> str:
     gpu = missing[0]
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"{gpu.name} ({gpu.node}){more} has no OpenCL driver that works: {_remedy(gpu, root, environment)}"
+    more = f" and {len(missing) - 1} more have" if len(missing) > 1 else " has"
+    return f"{gpu.name} ({gpu.node}){more} no OpenCL driver that works: {_remedy(gpu, root, environment)}"
 
 
 def _remedy(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> str:

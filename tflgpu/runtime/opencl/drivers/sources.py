@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,8 @@ from tflgpu.runtime.opencl.drivers.libraries import Search, unnamed
 
 if TYPE_CHECKING:
     from tflgpu.runtime.opencl.drivers.answers import Answer
+
+LOGGER = logging.getLogger(__name__)
 
 VENDORS = "OCL_ICD_VENDORS"
 
@@ -82,6 +85,7 @@ def _try(files: Iterable[str]) -> list[Tried]:
     failed = []
     for library in files:
         tried = Tried(library, answer_of(library))
+        LOGGER.info("%s, which no .icd file names: %s", library, tried.answer.fault or "a driver")
         if tried.answer.devices:
             return [tried]
         failed.append(tried)
