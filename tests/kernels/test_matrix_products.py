@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.kernels.networks import convolution
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.request import Request
-from tflgpu.target import Target
+from tflgpu.target import Limits, Target
 
 
 @dataclass(frozen=True)
@@ -126,3 +128,15 @@ def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
         target = Target(family="gpu", compute_units=16, storage="float")
         _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
         assert [k.kernel.template for k in plan.kernels] == [template]
+
+
+@pytest.mark.parametrize(("registers", "most"), [(256, 16), (64, 8), (32, 4)])
+def test_accumulators_leave_half_of_the_registers(registers: int, most: int) -> None:
+    """Otherwise the compiler keeps them in memory. Runtime weights come in blocks of four slices, whatever fits."""
+    target = Target(family="gpu", compute_units=4, storage="float", limits=Limits(registers=registers))
+    net = Net(pytest.fail, seed=1)
+    net.output(Layer(3350, 80, 128, ()).network(net))
+    net.output(convolution(net, net.input(net.normal((1, 64, 64, 32))), 64, Window((1, 1)), "NONE"))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+    tiles = [k.kernel.parameters for k in plan.kernels if "slices_out" in k.kernel.parameters]
+    assert [p.get("rows", p.get("pixels")) * p["slices_out"] for p in tiles] == [most, most]

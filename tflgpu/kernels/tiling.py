@@ -7,6 +7,7 @@ unit where an image is small. The work-items of one split tile add up their part
 
 from __future__ import annotations
 
+from tflgpu.graph.layout import LANES
 from tflgpu.target import Target
 
 SPLIT_K = (1, 2, 4, 8)
@@ -49,6 +50,11 @@ def can_split(target: Target, split_k: int, vec4s: int) -> bool:
         return True
     whole = target.local_size // split_k >= target.cost_model.lockstep
     return whole and fits_local(target, split_workspace(target, split_k, vec4s))
+
+
+def fits_registers(target: Target, vec4s: int) -> bool:
+    """Whether a work-item may have ``vec4s`` accumulators: half of the registers are for operands and addresses."""
+    return 2 * LANES * vec4s <= target.limits.registers
 
 
 def fits_local(target: Target, vec4s: int) -> bool:

@@ -26,6 +26,7 @@ class Limits:
     allocation_bytes: greatest size of one buffer.
     shares_memory: whether host and device have the same memory.
     opencl_c: version of the language, as (3, 0).
+    registers: of 32 bits, as far as known; with more values a work-item has the compiler keeps some in memory.
     subgroup_width: work-items of a sub-group with broadcasts and reductions (``cl_khr_subgroups`` and its relatives),
         0 where there are none.
     images, half_arithmetic, integer_dot_product, command_buffers: whether the device has image objects,
@@ -38,6 +39,7 @@ class Limits:
     allocation_bytes: int = 1 << 62
     shares_memory: bool = False
     opencl_c: tuple[int, int] = (1, 2)
+    registers: int = 256
     subgroup_width: int = 0
     images: bool = False
     half_arithmetic: bool = False

@@ -15,7 +15,7 @@ from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import RUNTIME_BLOCK, block_inputs
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Convolution
 
 # Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
@@ -50,7 +50,8 @@ def _tiles(request: Request) -> Iterator[ConvolutionTile]:
     src, dst = request.input(0), request.output
     shapes = RUNTIME_TILES if request.value(1) is None else [tile for tile in TILES if tile[1] <= dst.slices]
     for (pixels, slices), split_k in product(shapes, SPLIT_K):
-        if split_k <= src.slices and can_split(request.target, split_k, pixels * slices):
+        fits = pixels == 1 or fits_registers(request.target, pixels * slices)
+        if fits and split_k <= src.slices and can_split(request.target, split_k, pixels * slices):
             yield ConvolutionTile(pixels, slices, split_k)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES, pack
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
 from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
@@ -72,10 +72,12 @@ def fully_connected(request: Request) -> Kernel:
     left, right = Side(False, src.slices, slice_stride=1), Side(False, dst.slices, slice_stride=1)
     shape = MatrixProduct(left, right, 1, dst.batch, depth, dst.slices, rows_are_images=True)
     tile = request.choose_candidate(candidates(request, shape)).tile
-    if isinstance(tile, MatrixTile):
-        arguments = request.activation("left", 0), request.weights("right", pack(weights.T))
-        return matrix_product(request, shape, tile, *arguments, bias=True)
-    return _vector_kernel(request, weights, tile.rows)
+    if isinstance(tile, VectorTile):
+        return _vector_kernel(request, weights, tile.rows)
+    panel = order(shape, tile).neighbours * tile.slices
+    packed = request.weights("right", pack_dense(weights[:, None, None, :], panel * LANES, depth))
+    in_panels = replace(shape, right=Side(False, panel, slice_stride=1, in_panels=True))
+    return matrix_product(request, in_panels, tile, request.activation("left", 0), packed, bias=True)
 
 
 def _vector_kernel(request: Request, weights: Array, rows: int) -> Kernel:

@@ -14,16 +14,16 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.target import Target
 
 # Rows and output slices of a work-item.
 TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
 
-# Neighbouring work-items that take neighbouring vec4s of an axis, the best first: 8 of them fill a cache line, and the
-# work-items along the other axis share these vec4s.
-NEIGHBOURS = (8, 16, 4, 32, 2, 64, 128, 256, 1)
+# Neighbouring work-items that take neighbouring vec4s of memory, the best first. Some 8 of them fill a cache line, and
+# their neighbours, which are at another place of the other axis, share it.
+NEIGHBOURS = (8, 9, 7, 10, 6, 11, 12)
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,15 @@ class Side:
     """How a factor lies in memory: [rows, depth] on the left and [depth, columns] on the right, swapped if ``adjoint``.
 
     row_stride, slice_stride: vec4s from one row of what is stored to the next, and from one slice. first: access to the
-    first vec4 of a matrix; None if there is a single one.
+    first vec4 of a matrix; None if there is a single one. in_panels: whether the columns of each block of items are a
+    matrix of their own, with zeros past the last column.
     """
 
     adjoint: bool
     row_stride: int
     slice_stride: int
     first: Access | None = None
+    in_panels: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,30 +77,27 @@ class MatrixTile:
 
 
 @dataclass(frozen=True)
-class Group:
-    """The items of a work-group along both axes of a matrix, and how many tiles they make of it."""
+class Order:
+    """How work-items go through the items of a matrix: along the axis where memory runs, in blocks of ``neighbours``.
 
-    row_items: int
-    column_items: int
-    row_tiles: int
-    column_tiles: int
+    Within a block, behind its ``neighbours`` items come those of the next of ``others``, the items of the other axis.
+    """
+
+    neighbours: int
+    others: int
+    blocks: int
 
     @property
-    def tiles(self) -> int:
-        return self.row_tiles * self.column_tiles
+    def items(self) -> int:
+        return self.neighbours * self.others * self.blocks
 
 
-def group(shape: MatrixProduct, tile: MatrixTile, target: Target) -> Group:
-    """The rectangle of work-items with the fewest tiles. Along the axis where memory runs it has NEIGHBOURS."""
-    items = target.local_size // tile.split_k
-    spans = [n for n in NEIGHBOURS if items % n == 0]
-
-    def of(span: int) -> Group:
-        rows, columns = (items // span, span) if shape.rows_are_images else (span, items // span)
-        row_tiles = tile_count(shape.rows, tile.rows * rows)
-        return Group(rows, columns, row_tiles, tile_count(shape.slices, tile.slices * columns))
-
-    return min(map(of, spans), key=lambda found: found.tiles)
+def order(shape: MatrixProduct, tile: MatrixTile) -> Order:
+    """The order with the fewest items past the last one."""
+    rows, columns = tile_count(shape.rows, tile.rows), tile_count(shape.slices, tile.slices)
+    along, others = (columns, rows) if shape.rows_are_images else (rows, columns)
+    neighbours = min(along, min(NEIGHBOURS, key=lambda n: tile_count(along, n) * n))
+    return Order(neighbours, others, tile_count(along, neighbours))
 
 
 def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTile, KLoopWork]]:
@@ -113,13 +112,14 @@ def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:
     for (rows, slices), split_k in product(TILES, SPLIT_K):
         if shape.left.adjoint and rows != LANES:
             continue  # a vec4 has four rows
-        if slices <= shape.slices and split_k <= k_slices and can_split(target, split_k, rows * slices):
+        fits = slices == 1 or fits_registers(target, rows * slices)
+        if fits and slices <= shape.slices and split_k <= k_slices and can_split(target, split_k, rows * slices):
             yield MatrixTile(rows, slices, split_k)
 
 
 def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
     return KLoopWork(
-        tiles=shape.matrices * group(shape, tile, target).tiles,
+        tiles=tile_count(shape.matrices * order(shape, tile).items * tile.split_k, target.local_size),
         k_steps=tile_count(shape.depth, LANES),
         loads=tile.rows + tile.slices,
         products=tile.accumulators,
@@ -133,7 +133,8 @@ def matrix_product(
 ) -> Kernel:
     """The kernel of a product with this tile. bias: whether the node has one to begin with."""
     g, target = request.output.geometry, request.target
-    found = group(shape, tile, target)
+    items = order(shape, tile)
+    per_tile = target.local_size // tile.split_k
     arguments = (left, right)
     return Kernel(
         "gpu/matrix_product",
@@ -148,16 +149,17 @@ def matrix_product(
             "slices_out": tile.slices,
             "split_k": tile.split_k,
             "slices_per_split": tile_count(shape.depth // LANES, tile.split_k),
-            "row_items": found.row_items,
-            "column_items": found.column_items,
-            "row_tiles": found.row_tiles,
-            "column_tiles": found.column_tiles,
+            "neighbours": items.neighbours,
+            "others": items.others,
+            "blocks": items.blocks,
+            "items": shape.matrices * items.items,
+            "per_tile": per_tile,
             "left": left,
             "right": right,
             "factor_type": request.factor_type(left.type, right.type),
         },
         (*arguments, bias_argument(request, g.slices * LANES)) if bias else arguments,
-        tiles=shape.matrices * found.tiles,
+        tiles=tile_count(shape.matrices * items.items, per_tile),
         local_size=target.local_size,
         workspace=split_workspace(target, tile.split_k, tile.accumulators),
         macs=g.pixels * g.channels * shape.depth,

@@ -11,6 +11,7 @@ from tflgpu.target import Limits
 # Extensions with a query for the number of work-items that run in lockstep.
 _WARP = "cl_nv_device_attribute_query"
 _WAVEFRONT = "cl_amd_device_attribute_query"
+_REGISTERS = frozenset((_WARP, _WAVEFRONT))  # whose devices have 256 registers for each work-item
 _SUBGROUPS = frozenset(("cl_khr_subgroups", "cl_intel_subgroups"))
 
 
@@ -24,6 +25,7 @@ def limits_of(handle: cl.Device) -> Limits:
         allocation_bytes=handle.max_mem_alloc_size,
         shares_memory=bool(handle.host_unified_memory),
         opencl_c=_language(handle),
+        registers=_registers(handle, extensions),
         subgroup_width=_subgroup_width(handle, extensions),
         images=bool(handle.image_support),
         half_arithmetic="cl_khr_fp16" in extensions,
@@ -35,6 +37,11 @@ def limits_of(handle: cl.Device) -> Limits:
 def _language(handle: cl.Device) -> tuple[int, int]:
     found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
     return (int(found[1]), int(found[2])) if found else (1, 0)
+
+
+def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:
+    """OpenCL has no query. GPUs of phones and laptops have 64; a CPU's cache is as near as its registers."""
+    return 256 if extensions & _REGISTERS or handle.type & cl.device_type.CPU else 64
 
 
 def _subgroup_width(handle: cl.Device, extensions: frozenset[str]) -> int:
