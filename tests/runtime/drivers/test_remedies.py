@@ -166,7 +166,8 @@ def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path, monkeypatch: pyt
     installed_system(write, DEBIAN)
     assert remedies.cpu_remedy(tmp_path, "x86_64") == 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
     remedy = remedies.cpu_remedy(tmp_path, "aarch64")
-    assert remedy == "install a CPU runtime: `sudo apt install pocl-opencl-icd`, for PyPI has none for aarch64"
+    command = "`sudo apt install pocl-opencl-icd`"
+    assert remedy == f"install a CPU runtime, of which PyPI has no wheel for aarch64: {command}"
     write("etc/os-release", "ID=fedora\n")
     assert "`sudo dnf install pocl`" in remedies.cpu_remedy(tmp_path, "aarch64")
     monkeypatch.setattr(sys, "platform", "darwin")

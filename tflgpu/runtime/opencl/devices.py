@@ -190,8 +190,9 @@ def no_device() -> DeviceError:
     """The error for a machine without any OpenCL device, which says what helps."""
     from tflgpu.runtime.opencl.drivers.remedies import cpu_remedy
 
-    gpus = idle_gpus(()) or ["or install the OpenCL driver of your GPU"]
-    return DeviceError("; ".join(("no OpenCL device was found", cpu_remedy(), *gpus)))
+    gpus = idle_gpus(())
+    driver = "" if gpus else ", or the OpenCL driver of your GPU"
+    return DeviceError("; ".join(("no OpenCL device was found", cpu_remedy() + driver, *gpus)))
 
 
 def choose(request: str | int) -> Device:

@@ -56,7 +56,7 @@ def cpu_remedy(root: Path = Path("/"), machine: str = "") -> str:
     if sys.platform != "linux":
         return "install a CPU runtime: `conda install --channel conda-forge pocl`"
     if machine != "x86_64":
-        return f"install a CPU runtime: {_install('CPU', root)}, for PyPI has none for {machine}"
+        return f"install a CPU runtime, of which PyPI has no wheel for {machine}: {_install('CPU', root)}"
     return 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
 
 
