@@ -9,7 +9,7 @@ from statistics import median
 import pyopencl as cl
 
 from benchmarks.contender import timed
-from tflgpu.runtime.opencl import ceilings
+from tflgpu.measure import ceilings
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import open_session

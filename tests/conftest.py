@@ -23,6 +23,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["TFLGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="tflgpu-cache-")
     atexit.register(shutil.rmtree, os.environ["TFLGPU_CACHE_DIR"], ignore_errors=True)
 
+# Plans are to be the same on every machine.
+os.environ["TFLGPU_COST_MODEL"] = "built-in"
+
 # readline, which pytest imports, sets these where there is no terminal; what tflgpu prints would be broken into lines.
 for size in ("COLUMNS", "LINES"):
     os.environ.pop(size, None)

@@ -17,6 +17,7 @@ from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError, warn_caller
 from tflgpu.graph.layout import Shape
+from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, check_options, whole_number
@@ -77,11 +78,13 @@ class CompiledModel:
         clock = Stopwatch()
         given = None if queue is None else session_on(queue)
         self.device = given.device if given else choose(options.device)
-        self._target = self.device.target(options)
-        LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self.precision)
         clock.lap("device")
         self._session = given or open_session(self.device)
         clock.lap("context")
+        self._target = planned_target(self.device, options, self._session)
+        if self._target.family == "gpu":
+            clock.lap("measure")
+        LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self.precision)
         with DeviceFailures(self.device, "preparing the model"):
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps

@@ -12,19 +12,13 @@ from reprlib import repr as shortened
 from typing import Any, Literal, get_args
 
 Precision = Literal["auto", "fp32", "fp16", "fp16_fast"]
-
 ExecutorChoice = Literal["auto", "launch", "persistent"]
-
 KernelFamily = Literal["auto", "cpu", "gpu"]
-
 Quantized = Literal["simulate", "float"]
-
 Fallback = Literal["auto", "forbid"]
-
 Tuning = Literal["none", "fast", "exhaustive"]
-
+CostModelChoice = Literal["auto", "measured", "built-in"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
-
 MAX_TIMEOUT = 86400.0  # seconds: a day
 
 CHOICES = {
@@ -35,6 +29,7 @@ CHOICES = {
     "cache": CacheMode,
     "kernels": KernelFamily,
     "tuning": Tuning,
+    "cost_model": CostModelChoice,
 }
 
 GREATEST_SIZE = 2**31 - 1  # of an axis: the file counts in 32 bits with a sign
@@ -91,6 +86,10 @@ class Options:
     tuning: how parameters of kernels, such as tile sizes, are chosen: ``"none"`` takes the best by a cost model of the
         device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Measurements are kept in
         the cache, also for other models with equal layers.
+    cost_model: where the numbers come from by which planning for GPUs chooses tiles and fusions. ``"auto"`` (the
+        environment variable ``TFLGPU_COST_MODEL`` if set) takes what the cache has of the device; if it has nothing, a
+        GPU is measured for a second at its first compilation with a cache. ``"measured"`` measures any device if need
+        be; ``"built-in"`` takes numbers of another GPU.
     checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range, divisors of
         zero and negative exponents of integers, where LiteRT reports an error. Without it such an index becomes the
         nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.
@@ -118,6 +117,7 @@ class Options:
     model_token: int | None = None
     kernels: KernelFamily = "auto"
     tuning: Tuning = "none"
+    cost_model: CostModelChoice = "auto"
     checks: bool = False
 
     def __post_init__(self) -> None:

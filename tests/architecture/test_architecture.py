@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "frontend", "inputs", "litert", "model", "options", "report", "version"},
     "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
-    "page": PLANNING | {"api", "frontend", "litert", "report", "runtime"},
+    "page": PLANNING | {"api", "frontend", "litert", "measure", "report", "runtime"},
     "interpreter": GRAPH | {"api", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING

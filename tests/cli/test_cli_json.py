@@ -110,8 +110,8 @@ def test_diff() -> None:
     check("diff", [found], opaque=("device", "bisection.first"))
 
 
-def test_devices() -> None:
-    check("devices", [as_json("devices")])
+def test_devices(tmp_path: Path) -> None:
+    check("devices", [as_json("devices"), as_json("devices", "--measure", "--device", 0, "--cache-dir", tmp_path)])
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")

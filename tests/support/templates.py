@@ -7,15 +7,20 @@ import jinja2.meta
 
 from tflgpu.codegen.environment import template_folder
 
-# What surrounds kernels: the prelude, and what makes one launch of them all.
+# What surrounds kernels: the prelude, what makes one launch of them all, and what measures a device.
 SURROUNDINGS = {
     "access/half_arithmetic",
     "access/storage",
     "access/wide_storage",
     "executor/grid",
+    "executor/grid_barrier",
     "executor/persistent",
+    "probes/arithmetic",
+    "probes/grid_barriers",
+    "probes/memory",
     "ptx/grid_ptx",
     "ptx/matrix_units_ptx",
+    "ptx/multiply_matrices",
     "ptx/storage_ptx",
 }
 # Kernels with calls of NVIDIA's assembly, which test_emulated_kernels.py emulates.

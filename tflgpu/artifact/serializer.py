@@ -24,6 +24,7 @@ from tflgpu.artifact.cache import (
     DeviceIdentity,
     FileStamp,
     ModelKey,
+    ProbesKey,
     TuningKey,
     content_hash,
     model_token,
@@ -33,7 +34,7 @@ from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import Options
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.target import Target
+from tflgpu.target import Probes, Target
 from tflgpu.version import __version__
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ SOURCES = (_PACKAGE, _PACKAGE.parent / "templates")
 
 # Rooms of the package that work with compiled models and have no part in compiling them.
 APART = frozenset(("batch", "cli", "evaluate", "inputs", "interpreter", "page"))
+
+PROBES_REVISION = 1  # another one where the probes measure other things
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError)  # what decoding other data than an artifact raises
 
@@ -136,7 +139,18 @@ def tuning_key(kernel: str, effort: str, device: DeviceIdentity) -> TuningKey:
     return TuningKey(kernel, effort, device, _versions())
 
 
-def _decoded(cache: Cache, key: ModelKey | TuningKey, kind: type[T], field: str, name: str) -> T | None:
+def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
+    """What :func:`store_probes` kept of a device with this driver; None if the cache has nothing sound."""
+    probes = _decoded(cache, ProbesKey(PROBES_REVISION, device), Probes, "probes", "measurement of a device")
+    return probes if probes is not None and probes.is_sound else None
+
+
+def store_probes(cache: Cache, device: DeviceIdentity, probes: Probes) -> None:
+    """Keep what was measured of a device. Faults of the disk are a CacheWarning."""
+    cache.store(ProbesKey(PROBES_REVISION, device), {}, {"probes": encode(probes, [])})
+
+
+def _decoded(cache: Cache, key: ModelKey | TuningKey | ProbesKey, kind: type[T], field: str, name: str) -> T | None:
     """The record of a type in a field of an entry's metadata; None if there is no sound one. name: for the warning."""
     found = cache.load(key)
     if found is None:

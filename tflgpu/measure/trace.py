@@ -27,6 +27,7 @@ from tflgpu.graph.layout import unpack
 from tflgpu.litert.cpu_executor import CpuExecutor
 from tflgpu.litert.piece import Piece, try_piece
 from tflgpu.litert.trial import Trial
+from tflgpu.measure.device_model import planned_target
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
@@ -62,7 +63,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     Raises what :func:`tflgpu.compile` raises.
     """
     device = choose(options.device)
-    session, target = open_session(device), device.target(options)
+    session, target = open_session(device), planned_target(device, options)
     found: list[Result] = []
     with Trial(options.cpu_timeout) as trial:
         frontend = lower_model(read_model(model), options, model, trial, target.missing_types)

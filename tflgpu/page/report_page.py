@@ -12,12 +12,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.api import CompiledModel
+from tflgpu.measure.ceilings import measure_ceilings
+from tflgpu.measure.device_model import planned_target
 from tflgpu.model.text import printable
 from tflgpu.page.contents import Ceiling, Contents, Setting
 from tflgpu.page.page_html import render_page
 from tflgpu.page.sections import gather_sections
 from tflgpu.report.profile import Profile
-from tflgpu.runtime.opencl.ceilings import measure_ceilings
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.target import Target
 from tflgpu.target.target import ExecutorName
@@ -65,7 +66,7 @@ def make_page(
 def target_of(compiled: CompiledModel) -> Target:
     """The target for which a model was planned: with the executor that was chosen."""
     executor: ExecutorName = "persistent" if compiled.executor == "persistent" else "launch"
-    return replace(compiled.device.target(compiled.options), executor=executor)
+    return replace(planned_target(compiled.device, compiled.options), executor=executor)
 
 
 def _seconds(compiled: CompiledModel, inputs: Sequence[NDArray[Any]]) -> float:

@@ -15,6 +15,7 @@ from tflgpu.target.elements import (
     vector_of,
     vector_type,
 )
+from tflgpu.target.probes import ProbeProgram, Probes, cost_model_from
 from tflgpu.target.target import ExecutorName, Target, precision_of
 
 __all__ = [
@@ -29,8 +30,11 @@ __all__ = [
     "ElementType",
     "ExecutorName",
     "Limits",
+    "ProbeProgram",
+    "Probes",
     "Target",
     "VectorType",
+    "cost_model_from",
     "precision_of",
     "vector_of",
     "vector_type",

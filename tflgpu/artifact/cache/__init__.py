@@ -10,7 +10,16 @@ from __future__ import annotations
 from tflgpu.artifact.cache.directory import default_directory
 from tflgpu.artifact.cache.disk_cache import DEFAULT_LIMIT, Cache
 from tflgpu.artifact.cache.faults import warn_once
-from tflgpu.artifact.cache.key import FORMAT_FOLDER, DeviceIdentity, FileStamp, KernelKey, ModelKey, TrialKey, TuningKey
+from tflgpu.artifact.cache.key import (
+    FORMAT_FOLDER,
+    DeviceIdentity,
+    FileStamp,
+    KernelKey,
+    ModelKey,
+    ProbesKey,
+    TrialKey,
+    TuningKey,
+)
 from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey, verify
 from tflgpu.artifact.cache.payload import Payload
 from tflgpu.artifact.cache.store import Entry
@@ -27,6 +36,7 @@ __all__ = [
     "KernelKey",
     "ModelKey",
     "Payload",
+    "ProbesKey",
     "TrialKey",
     "TuningKey",
     "content_hash",

@@ -70,6 +70,11 @@ class Cache:
             )
         self._wants_target = writable and any(isinstance(place, Directory) for place in self.places)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether it keeps what is stored."""
+        return self._target is not None
+
     def load(self, key: Key) -> Payload | None:
         """The entry for ``key``, checked; None if no place has an undamaged one."""
         for place in self.places:

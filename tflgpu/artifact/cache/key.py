@@ -19,7 +19,9 @@ FORMAT_FOLDER = f"v{FORMAT_VERSION}"
 SUFFIX = ".safetensors"
 
 # <kind>s/<key hash>, or <kind>s/<token>-<key hash> for the kinds with a token.
-NAME = re.compile(r"((kernels|trials|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors")
+NAME = re.compile(
+    r"((kernels|probes|trials|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors"
+)
 
 
 def canonical_json(value: object) -> str:
@@ -44,7 +46,7 @@ def entry_name(key: str) -> str:
 
 
 class Key(ABC):
-    """Base of the five kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
+    """Base of the six kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -165,3 +167,14 @@ class TrialKey(Key):
 
     def fields(self) -> dict[str, Any]:
         return {"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(self.piece), "litert": self.litert}
+
+
+@dataclass(frozen=True)
+class ProbesKey(Key):
+    """Key of what was measured of a device. revision: of the measurements."""
+
+    revision: int
+    device: DeviceIdentity
+
+    def fields(self) -> dict[str, Any]:
+        return {"kind": "probe", "revision": self.revision, **self.device._asdict()}

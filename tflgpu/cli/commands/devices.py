@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson
+from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, print_warning, table
-from tflgpu.runtime.opencl.devices import Device, idle_gpus, no_device
+from tflgpu.cli.measurements import as_facts, measured_devices, measurements_table
+from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
 from tflgpu.runtime.opencl.drivers.sources import source_of
+from tflgpu.runtime.opencl.quirks import Driver, demotion
 
 
-def list_devices(as_json: AsJson = False) -> None:
-    """List the OpenCL devices, the preferred one first, and where their drivers were found."""
-    found = tflgpu.devices()
-    if not found:
+def list_devices(
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Measure each device, about a second each, and keep that in the cache."),
+    ] = False,
+    device: Annotated[
+        str, typer.Option("--device", metavar="NAME", help="Only this one.", show_default="all of them")
+    ] = "",
+    cache_dirs: CacheDirs = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the OpenCL devices, the preferred one first.
+
+    Further tables tell where their drivers were found, and what was measured of them, by --measure or by the first
+    compilation for a GPU. By that planning for GPUs chooses tiles and fusions. --measure leaves out devices with known
+    faults, unless --device names one.
+    """
+    every = tflgpu.devices()
+    if not every:
         raise no_device()
+    found = (choose(device),) if device else every
+    probed = [d for d in found if device or not (measure and demotion(Driver.of(d.handle)))]
+    measured = measured_devices(probed, cache_dirs, now=measure)
     if as_json:
-        print_json([device_facts(d) for d in found])
+        print_json([device_facts(d) | {"measured": as_facts(measured.get(d.index))} for d in found])
     else:
         _print_devices(found)
         _print_drivers(found)
-    for sentence in idle_gpus(found):
+        if measured:
+            console.print()
+            console.print(measurements_table(measured))
+    for sentence in idle_gpus(every):
         print_warning(sentence)
 
 

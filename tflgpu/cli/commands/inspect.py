@@ -15,6 +15,7 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.terminal.listing import Listing
+from tflgpu.measure.device_model import planned_target
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.report.report import ModelInfo, OperatorReport, Report, counted
 from tflgpu.runtime.opencl.devices import choose
@@ -144,4 +145,4 @@ def _planned(model: Path, options: tflgpu.Options) -> Report:
     """The report with what only a plan knows."""
     from tflgpu.compiler import inspect_model  # verbs with a warm start must not import the compiler
 
-    return inspect_model(model.read_bytes(), options, choose(options.device).target(options))
+    return inspect_model(model.read_bytes(), options, planned_target(choose(options.device), options))

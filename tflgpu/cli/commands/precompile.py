@@ -24,6 +24,7 @@ from tflgpu.cli.console import REPORTED, console, message_of, note, print_error,
 from tflgpu.cli.processes import end_processes, in_own_process
 from tflgpu.cli.tables import is_cold
 from tflgpu.cli.terminal.progress import display
+from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent
 
 T = TypeVar("T")
@@ -134,7 +135,7 @@ def start_and_run(model: Path, options: tflgpu.Options) -> Start:
         compiled.run([np.zeros(info.shape, info.dtype) for info in compiled.inputs])
         cache = serializer.open_cache(options)
         assert cache is not None
-        key = serializer.model_key(content, options, compiled.device.identity, compiled.device.target(options))
+        key = serializer.model_key(content, options, compiled.device.identity, planned_target(compiled.device, options))
         sizes = (e.bytes for place in cache.places for e in place.entries() if e.name == key.name)
         return Start(
             device=compiled.device.name,
@@ -179,8 +180,10 @@ def _pack(bundle: Path, options: tflgpu.Options, names: Sequence[str], sign: Sig
     """Write entries of the cache into a bundle. Raises OSError."""
     cache = serializer.open_cache(options)
     assert cache is not None
+    # What was measured of the device is needed to find them.
+    measured = [e.name for place in cache.places for e in place.entries() if e.name.startswith("probes/")]
     try:
-        return pack(cache, bundle, names, sign)
+        return pack(cache, bundle, [*names, *measured], sign)
     except OSError as error:  # about the file under its temporary name
         raise OSError(error.errno, error.strerror, str(bundle)) from error
 

@@ -15,6 +15,7 @@ from rich.text import Text
 import tflgpu
 from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
 from tflgpu.cli.console import console, print_json
+from tflgpu.measure.device_model import planned_target
 from tflgpu.runtime.opencl.devices import choose
 
 # The functions import the stages of the compiler: verbs with a warm start must not.
@@ -66,7 +67,7 @@ def show_model(
     elif stage == "graph":
         _show_parts(model, options, None, _graphs(after), as_json)
     else:
-        target = choose(options.device).target(options)
+        target = planned_target(choose(options.device), options)
         views = {"plan": _plan_view, "source": _source_view, "executable": _executable_view}
         _show_parts(model, options, target, partial(views[stage], target), as_json)
 

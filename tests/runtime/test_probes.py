@@ -1,0 +1,182 @@
+"""What is measured of devices: its range, the cost model that follows, and its place in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+import tflgpu
+from tests.safety.models import scaled
+from tflgpu.artifact import serializer
+from tflgpu.artifact.cache import Cache
+from tflgpu.artifact.cache.key import ProbesKey
+from tflgpu.codegen.probe_source import probe_program
+from tflgpu.errors import DeviceError
+from tflgpu.measure import device_model
+from tflgpu.measure.device_model import planned_target
+from tflgpu.options import Options
+from tflgpu.runtime.opencl import probing
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import Session, open_session
+from tflgpu.target import Limits, ProbeProgram, Probes, cost_model_from
+from tflgpu.target.cost_model import BUILT_IN_COSTS
+from tflgpu.target.probes import preferred
+
+# Of an H200 by its data sheet and by what is known of it: 1.98 GHz, 132 multiprocessors.
+H200 = Probes(
+    compute_units=132,
+    clock=1.98e9,
+    float_macs=132 * 128 * 1.98e9,
+    half_macs=0.0,
+    matrix_macs=4e14,
+    vector_width=1,
+    global_bytes=4e12,
+    shared_bytes=132 * 32 * 1.98e9,
+    cached_bytes=132 * 128 * 1.98e9,
+    local_bytes=132 * 128 * 1.98e9,
+    memory_latency=800 / 1.98e9,
+    exchange=100 / 1.98e9,
+    launch=2e-6,
+    round_trip=1e-5,
+    grid_barrier=0.63e-6,
+    lockstep=32,
+    seconds=1.0,
+)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+    """The sessions that were measured, each of which has an H200's numbers. Nothing was measured before."""
+    sessions: list[Session] = []
+
+    def measure(session: Session, program: ProbeProgram) -> Probes:
+        sessions.append(session)
+        return replace(H200, seconds=float(len(sessions)))
+
+    monkeypatch.setattr(probing, "measure_probes", measure)
+    monkeypatch.setattr(device_model, "_measured", {})
+    monkeypatch.setattr(device_model, "_failed", set())
+    return sessions
+
+
+def test_an_h200_has_about_the_built_in_costs() -> None:
+    built_in = asdict(BUILT_IN_COSTS)
+    for name, cost in asdict(cost_model_from(H200)).items():
+        assert cost == pytest.approx(built_in[name], rel=0.25), name
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1.0, 1.0), (0.0999, 0.1), (1604.0, 1500.0), (97.0, 100.0), (3.4e7, 3.3e7)]
+)
+def test_costs_are_preferred_numbers(value: float, expected: float) -> None:
+    assert preferred(value) == expected
+
+
+@pytest.mark.quick(when=lambda device_name: "Intel" in device_name)
+def test_devices_are_measured(device_name: str) -> None:
+    device = choose(device_name)
+    program = probe_program(device.limits, ptx=False, matrix_units=False)
+    found = probing.measure_probes(open_session(device), program)
+    assert found.is_sound
+    assert 1e8 < found.float_macs < 1e14 and 1e8 < found.global_bytes < 1e13
+    assert found.cached_bytes > 1e8 and found.local_bytes > 1e8
+    assert 1e-10 < found.memory_latency < 1e-4 and 1e-9 < found.exchange < 1e-3
+    assert (found.half_macs > 0) == device.limits.half_arithmetic
+    assert all(cost > 0 for cost in asdict(cost_model_from(found)).values())
+
+
+def test_a_device_with_next_to_nothing_is_measured(device_name: str) -> None:
+    """Work-groups of one work-item, and no local memory."""
+    program = probe_program(Limits(work_group_size=1, local_bytes=0), ptx=False, matrix_units=False)
+    found = probing.measure_probes(open_session(choose(device_name)), program)
+    assert found.is_sound and found.local_bytes == found.exchange == 0.0
+    assert cost_model_from(found).local_vec4s > 0
+
+
+def test_a_measurement_is_made_once_and_plans_depend_on_it(
+    measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
+    device = choose(device_name)
+    assert planned_target(device, options).cost_model == BUILT_IN_COSTS, "nothing may be measured without a session"
+    for process in range(2):
+        monkeypatch.setattr(device_model, "_measured", {})
+        with tflgpu.compile(scaled(2.0), options) as model:
+            assert ("plan" in model.seconds) == (process == 0), "the second one is of the cache"
+        assert planned_target(device, options).cost_model == cost_model_from(H200)
+        assert len(measured) == 1
+    assert planned_target(device, replace(options, cost_model="built-in")).cost_model == BUILT_IN_COSTS
+    assert planned_target(device, replace(options, kernels="cpu")).cost_model == BUILT_IN_COSTS
+    monkeypatch.delenv(device_model.VARIABLE)
+    known = planned_target(device, replace(options, cost_model="auto", cache="require"))
+    assert known.cost_model == cost_model_from(H200)
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.errors.CacheWarning")
+def test_a_damaged_measurement_is_a_miss(
+    measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = choose(device_name)
+    options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
+    session, cache = open_session(device), Cache([tmp_path])
+    key = ProbesKey(serializer.PROBES_REVISION, device.identity)
+    for record in ({}, {"probes": {"is": "Probes"}}, {"probes": asdict(replace(H200, clock=0.0)) | {"is": "Probes"}}):
+        monkeypatch.setattr(device_model, "_measured", {})
+        cache.store(key, {}, record)
+        before = len(measured)
+        planned_target(device, options, session)
+        assert len(measured) == before + 1
+    (stored,) = (tmp_path / "v1" / "probes").iterdir()
+    stored.write_bytes(stored.read_bytes()[:-1])
+    monkeypatch.setattr(device_model, "_measured", {})
+    planned_target(device, options, session)
+    assert len(measured) == 4
+    planned_target(device, options, session)
+    assert len(measured) == 4
+
+
+def test_probes_that_fail_leave_the_built_in_costs(
+    device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(session: Session, program: ProbeProgram) -> Probes:
+        raise DeviceError("it burns")
+
+    monkeypatch.setattr(probing, "measure_probes", fail)
+    monkeypatch.setattr(device_model, "_measured", {})
+    monkeypatch.setattr(device_model, "_failed", set())
+    options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
+    device = choose(device_name)
+    assert planned_target(device, options, open_session(device)).cost_model == BUILT_IN_COSTS
+
+
+@pytest.mark.parametrize("options", [Options(cache="off"), Options(cache="read")])
+def test_only_gpus_with_a_cache_are_measured_unasked(
+    measured: list[Session], device_name: str, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(device_model.VARIABLE)
+    cpu = choose(device_name)
+    gpu = replace(cpu, type="gpu")
+    session = open_session(cpu)
+    options = replace(options, kernels="gpu", cache_dir=tmp_path)
+    for device in (cpu, gpu):
+        assert planned_target(device, options, session).cost_model == BUILT_IN_COSTS
+    kept = replace(options, cache="readwrite")
+    assert planned_target(cpu, kept, session).cost_model == BUILT_IN_COSTS
+    assert not measured
+    assert planned_target(gpu, kept, session).cost_model == cost_model_from(H200)
+    assert len(measured) == 1
+
+
+def test_the_environment_chooses_the_costs(
+    measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, options = choose(device_name), Options(kernels="gpu", cache_dir=tmp_path)
+    monkeypatch.setenv(device_model.VARIABLE, "measured")
+    assert planned_target(device, options, open_session(device)).cost_model == cost_model_from(H200)
+    monkeypatch.setenv(device_model.VARIABLE, "built-in")
+    assert planned_target(device, options).cost_model == BUILT_IN_COSTS
+    monkeypatch.setenv(device_model.VARIABLE, "guessed")
+    with pytest.raises(ValueError, match="TFLGPU_COST_MODEL is 'guessed'; it must be one of 'auto', 'measured'"):
+        planned_target(device, options)

@@ -1,0 +1,29 @@
+"""The ceilings of a roofline model: what a device can do at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.measure.device_model import probe
+from tflgpu.runtime.opencl.session import Session
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """bytes_per_second: of a copy between buffers that no cache can hold, reads and writes together.
+
+    flops: operations a second by precision; in fp16 those of matrix units, where the device has them. Without
+        fp16_fast where it does not compute in half.
+    """
+
+    bytes_per_second: float
+    flops: dict[str, float]
+
+
+def measure_ceilings(session: Session) -> Ceilings:
+    """By the probes of the device, measured now. Raises BuildError or DeviceError if it fails."""
+    probes = probe(session)
+    macs = {"fp32": probes.float_macs, "fp16": probes.matrix_macs or probes.float_macs}
+    if probes.half_macs:
+        macs["fp16_fast"] = probes.half_macs
+    return Ceilings(probes.global_bytes, {precision: 2 * rate for precision, rate in macs.items()})

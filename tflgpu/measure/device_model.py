@@ -1,0 +1,91 @@
+"""The cost model of a device: from what the cache knows of it, or measured and then kept there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from typing import get_args
+
+from tflgpu.artifact.cache import Cache, DeviceIdentity
+from tflgpu.artifact.serializer import load_probes, open_cache, store_probes
+from tflgpu.errors import BuildError, DeviceError
+from tflgpu.options import CostModelChoice, Options
+from tflgpu.runtime.opencl.devices import Device
+from tflgpu.runtime.opencl.quirks import Driver, demotion
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import Probes, Target, cost_model_from
+
+LOGGER = logging.getLogger(__name__)
+
+VARIABLE = "TFLGPU_COST_MODEL"
+
+_measured: dict[DeviceIdentity, Probes] = {}  # by this process
+
+_failed: set[DeviceIdentity] = set()  # in this process
+
+
+def planned_target(device: Device, options: Options, session: Session | None = None) -> Target:
+    """What planning needs to know of a device, with the cost model that ``options`` ask for.
+
+    session: on which to measure the device if that is to be done; without one nothing is measured. Probes that fail
+    leave the built-in model. Raises what :func:`tflgpu.artifact.serializer.open_cache` raises.
+    """
+    target = device.target(options)
+    wanted = _wanted(options)
+    if target.family != "gpu" or wanted == "built-in":
+        return target
+    cache = open_cache(options)
+    probes = known_probes(device, cache)
+    if probes is None and session is not None and (wanted == "measured" or _worth_measuring(device, cache)):
+        try:
+            probes = measure(session, cache)
+        except (BuildError, DeviceError) as error:
+            LOGGER.warning("%s cannot be measured, so plans take the built-in costs: %s", device.name, error)
+            _failed.add(device.identity)
+    return target if probes is None else replace(target, cost_model=cost_model_from(probes))
+
+
+def _wanted(options: Options) -> str:
+    """The caller's choice. Raises ValueError for an unknown one in the environment."""
+    if options.cost_model != "auto":
+        return options.cost_model
+    wanted, allowed = os.environ.get(VARIABLE, "auto"), get_args(CostModelChoice)
+    if wanted not in allowed:
+        raise ValueError(f"{VARIABLE} is {wanted!r}; it must be one of {', '.join(map(repr, allowed))}")
+    return wanted
+
+
+def known_probes(device: Device, cache: Cache | None) -> Probes | None:
+    """What was measured of a device: the cache's, because its models were planned by that, else this process's."""
+    found = None if cache is None else load_probes(cache, device.identity)
+    if found is None and (cache is None or cache.is_writable):
+        found = _measured.get(device.identity)
+        if found is not None and cache is not None:
+            store_probes(cache, device.identity, found)
+    return found
+
+
+def measure(session: Session, cache: Cache | None = None) -> Probes:
+    """Measure a device, and keep the result. Raises BuildError or DeviceError if it fails."""
+    device = session.device
+    probes = _measured[device.identity] = probe(session)
+    if cache is not None:
+        store_probes(cache, device.identity, probes)
+    return probes
+
+
+def probe(session: Session) -> Probes:
+    """Measure a device. Raises BuildError or DeviceError if it fails."""
+    from tflgpu.codegen.probe_source import probe_program  # a warm start must not import the templates
+    from tflgpu.runtime.opencl.probing import measure_probes
+
+    device = session.device
+    LOGGER.info("measuring %s", device.name)
+    return measure_probes(session, probe_program(device.limits, ptx=device.ptx, matrix_units=device.matrix_units))
+
+
+def _worth_measuring(device: Device, cache: Cache | None) -> bool:
+    """Whether a device is measured unasked: a real GPU, if the result can be kept."""
+    real = device.type != "cpu" and not demotion(Driver.of(device.handle)) and device.identity not in _failed
+    return real and cache is not None and cache.is_writable
