@@ -26,6 +26,7 @@ DRIVER_VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tu
 def _linux_without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(remedies, "tried_libraries", tuple)
+    monkeypatch.delenv(hardware.VISIBLE, raising=False)
 
 
 def sentences(root: Path, *found: tuple[str, str], environment: Mapping[str, str] | None = None) -> list[str]:
@@ -120,6 +121,14 @@ def test_nvidia_with_render_nodes_is_named_once(write: Write, tmp_path: Path) ->
     nvidia(write)
     render_node(write, "nvidia", "0x10de")
     assert [gpu.node for gpu in hardware.gpus(tmp_path)] == ["/dev/nvidia0"]
+
+
+def test_gpus_that_are_hidden_on_purpose(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia(write)
+    monkeypatch.setenv(hardware.VISIBLE, "0")
+    assert len(sentences(tmp_path)) == 1
+    monkeypatch.setenv(hardware.VISIBLE, "")
+    assert sentences(tmp_path) == []
 
 
 def test_a_node_that_may_not_be_opened(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

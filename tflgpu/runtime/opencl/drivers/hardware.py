@@ -43,6 +43,10 @@ OWN_NODES = (
 
 SMI_SECONDS = 5.0
 
+# By which users, and Ray, keep a process from NVIDIA's GPUs.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+NONE_VISIBLE = ("", "-1", "NoDevFiles")
+
 
 def gpus(root: Path = Path("/")) -> list[Gpu]:
     """The GPUs that this process could open if it may, and those that only ``nvidia-smi`` knows."""
@@ -58,13 +62,15 @@ def gpus(root: Path = Path("/")) -> list[Gpu]:
 
 
 def gpus_without_driver(found: Iterable[tuple[str, str]], root: Path = Path("/")) -> list[Gpu]:
-    """The GPUs of makers of whom OpenCL has none.
+    """The GPUs of makers of whom OpenCL has none, but for those that this process shall not see.
 
     found: name and platform of the GPUs that OpenCL has.
     """
     if sys.platform != "linux":
         return []
     words = " ".join(text for names in found for text in names).lower()
+    if os.environ.get(VISIBLE) in NONE_VISIBLE:
+        words += " nvidia"
     return [gpu for gpu in gpus(root) if not any(word in words for word in WORDS[gpu.maker])]
 
 

@@ -82,7 +82,7 @@ class Search:
     def __init__(self, environment: Mapping[str, str], root: Path = Path("/")) -> None:
         self._root = str(root)
         paths = environment.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
-        self._folders = [path for path in paths if path] + [self._below(folder) for folder in DEFAULT_FOLDERS]
+        self._folders = [os.path.abspath(path) for path in paths if path] + list(map(self._below, DEFAULT_FOLDERS))
         try:
             self._cache = Path(self._below("etc/ld.so.cache")).read_bytes()
         except OSError:  # another C library than glibc
