@@ -112,9 +112,15 @@ def _with_rusticl(command: str, driver: str) -> str:
 def _faults(gpu: Gpu, root: Path, environment: Mapping[str, str]) -> list[str]:
     """What is wrong with libraries that may be its driver, whether an ``.icd`` file names them or not."""
     driver = {"NVIDIA": NVIDIA, "Intel": INTEL, "AMD": AMD}.get(gpu.maker, BOARD)
-    faults = {tried.library: tried.answer.fault for tried in tried_libraries()}
-    found = Search(environment, root).files(driver)
-    return [f"{library} {faults.get(library, 'is there, but has no device')}" for library in found]
+    answers = {tried.library: tried.answer for tried in tried_libraries()}
+    faults = []
+    for library in Search(environment, root).files(driver):
+        answer = answers.get(library)
+        if answer is None:
+            faults.append(f"{library} is there, but has no device")
+        elif answer.fault:  # or else it is the driver of another GPU
+            faults.append(f"{library} {answer.fault}")
+    return faults
 
 
 def _in_container(root: Path, environment: Mapping[str, str]) -> bool:
