@@ -67,7 +67,7 @@ SIMULATIONS = {
 def limited(platform: str, simulation: Simulation) -> Iterator[Device]:
     """While this is open, the only device is one of a platform, with the limits of ``simulation``."""
     real = next(device for device in devices.devices() if device.platform == platform)
-    limits = replace(real.limits, **simulation.limits)
+    limits = replace(real.limits, **{"local_is_real": True} | simulation.limits)  # kernels use it only then
     device = replace(real, index=0, limits=limits, int64=simulation.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "_devices", lambda: (device,))

@@ -58,7 +58,13 @@ def fits_registers(target: Target, vec4s: int) -> bool:
 
 
 def fits_local(target: Target, vec4s: int) -> bool:
-    """Whether a work-group may take ``vec4s`` float4 elements of local memory."""
+    """Whether a work-group may take ``vec4s`` float4 elements of local memory to share work.
+
+    Where a part of the global memory serves as local memory, work-items that share nothing are faster: by 3 to 27% of
+    the time of face_landmark, selfie_segmenter and MobileNetV1 0.25 on Intel's runtime and PoCL, in turns.
+    """
+    if not target.limits.local_is_real:
+        return vec4s == 0
     return vec4s <= min(LOCAL_VEC4S, target.limits.local_vec4s)
 
 
