@@ -1,10 +1,11 @@
 """Kernels of the GPU family without PTX and matrix units, beside those that the device would have, as rows of JSON.
 
-    python -m benchmarks.plain_kernels MODEL.tflite... [--device D] [--precision fp32] [--rounds 20] [--out FILE]
+    python -m benchmarks.plain_kernels MODEL... [--device D] [--precision fp32] [--rounds 20] [--out FILE]
 
-Device time of all kernels, by the launch executor. Two programs take turns, and the medians of the ratios of neighbours
-are given: of each model with plain kernels over the device's own, and of each matrix product over the same 1x1
-convolution, both with plain kernels, conversions of layouts left out.
+A MODEL is a .tflite file or a name of benchmarks.zoo. Times are device time of all kernels, by the launch executor. Two
+programs take turns, and the medians of the ratios of neighbours are given: of each model with plain kernels over the
+device's own, and of each matrix product over the same 1x1 convolution, both with plain kernels, conversions of layouts
+left out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import tflgpu
 from benchmarks.plain_kernels.products import SIZES, forms
 from benchmarks.publish import publish
+from benchmarks.zoo import load
 from tflgpu.compiler import compile_model
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
@@ -62,14 +64,14 @@ def in_turns(programs: Sequence[Program], rounds: int, *, products: bool = False
 
 
 def rows(
-    models: Sequence[Path], device: tflgpu.Device, options: tflgpu.Options, rounds: int
+    models: Sequence[str], device: tflgpu.Device, options: tflgpu.Options, rounds: int
 ) -> Iterator[dict[str, object]]:
     session, own = open_session(device), device.target(options)
     plain = replace(own, ptx=False, matrix_unit=None)
-    for path in models:
-        each = [Program(path.read_bytes(), options, target, session) for target in (own, plain)]
+    for model in models:
+        each = [Program(load(model), options, target, session) for target in (own, plain)]
         before, after = in_turns(each, rounds)
-        yield {"model": path.stem, "own_ms": before["ms"], "plain_ms": after["ms"], "ratio": after["ratio"]}
+        yield {"model": Path(model).stem, "own_ms": before["ms"], "plain_ms": after["ms"], "ratio": after["ratio"]}
     for size in SIZES:
         found = dict(forms(*size))
         each = [Program(data, options, plain, session) for data in found.values()]
@@ -79,7 +81,7 @@ def rows(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("models", nargs="*")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--rounds", type=int, default=20)

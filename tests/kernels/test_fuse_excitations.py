@@ -13,6 +13,7 @@ from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.runtime.test_persistent import H200
+from tests.support.limited_devices import Simulation, limited
 from tests.support.template_cases import image_and_gates
 from tflgpu.compiler import plan_model
 from tflgpu.target import CostModel, Target
@@ -48,7 +49,7 @@ def test_the_kernel_is_right(
     net.output(net.op("SUB", [other, y], other.value - y.value, activation="RELU6"))
     case = net.case(ARITHMETIC)
     options = tflgpu.Options(device=device_name, kernels="gpu", executor=executor, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
+    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
         assert "excite" in compiled.source
         (got,) = compiled.run(case.inputs).values()
     check(got, case.expected[0], case.tolerance, precision, case.describe)
@@ -72,7 +73,7 @@ def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkey
     net.output(product(net, x, gates))
     case = net.case(ARITHMETIC)
     options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
+    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
         assert "excite" in compiled.source
         (got,) = compiled.run(case.inputs).values()
     check(got, case.expected[0], case.tolerance, "fp32", case.describe)

@@ -68,6 +68,14 @@ def fits_local(target: Target, vec4s: int) -> bool:
     return vec4s <= min(LOCAL_VEC4S, target.limits.local_vec4s)
 
 
+def reduces_in_subgroups(target: Target, sharers: int) -> bool:
+    """Whether sub-groups reduce what ``sharers`` work-items share, before all of them meet in local memory.
+
+    Only where these are the whole group: which of its work-items form a sub-group is the compiler's affair.
+    """
+    return target.limits.subgroup_width > 0 and sharers == target.local_size
+
+
 def split_workspace(target: Target, split_k: int, vec4s: int) -> int:
     """float4 elements of local memory for the partial sums of all work-items, ``vec4s`` each; none without a split."""
     return target.local_size * vec4s if split_k > 1 else 0

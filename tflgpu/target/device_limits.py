@@ -28,7 +28,7 @@ class Limits:
     opencl_c: version of the language, as (3, 0).
     registers: of 32 bits, as far as known; with more values a work-item has the compiler keeps some in memory.
     subgroup_width: work-items of a sub-group with broadcasts and reductions (``cl_khr_subgroups`` and its relatives),
-        0 where there are none.
+        the least where it depends on the kernel; 0 where there are none, or OpenCL C is older than 2.0.
     images, half_arithmetic, integer_dot_product, command_buffers: whether the device has image objects,
         ``cl_khr_fp16``, ``cl_khr_integer_dot_product``, ``cl_khr_command_buffer``.
     """

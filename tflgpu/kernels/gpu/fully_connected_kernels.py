@@ -15,7 +15,7 @@ from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, tile_count
+from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, tile_count
 
 ROWS = (1, 2, 4, 8)
 
@@ -91,6 +91,7 @@ def _vector_kernel(request: Request, weights: Array, rows: int) -> Kernel:
             "src": src,
             "weights_type": target.storage,
             "factor_type": request.factor_type(src.type, target.storage),
+            "subgroups": reduces_in_subgroups(target, target.local_size),
         },
         (
             request.activation("src", 0),

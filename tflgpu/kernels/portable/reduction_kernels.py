@@ -10,7 +10,7 @@ from tflgpu.kernels.access import access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, fits_local, items_per_tile, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, fits_local, items_per_tile, reduces_in_subgroups, split_workspace, tile_count
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 
 
@@ -69,6 +69,7 @@ def reduce_kernel(request: Request) -> Kernel:
             "squares": attributes.function == "sum_of_squares",
             "divided_by": prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
             "sharers": sharers,
+            "subgroups": reduces_in_subgroups(request.target, sharers),
             "per_tile": per_tile,
             "src": request.input(0),
         },
@@ -136,6 +137,7 @@ def softmax_kernel(request: Request) -> Kernel:
             "log": attributes.log,
             "dirty": True,
             "sharers": sharers,
+            "subgroups": reduces_in_subgroups(request.target, sharers),
             "per_tile": per_tile,
             "src": request.input(0),
         },

@@ -49,7 +49,7 @@ def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Bi
 
 
 def _key(source: str, session: Session) -> KernelKey:
-    flags = build_options(session.device.handle)
+    flags = build_options(session.device.handle, source)
     return KernelKey(source, " ".join(flags), session.device.identity)
 
 

@@ -24,7 +24,7 @@ def limits_of(handle: cl.Device) -> Limits:
         local_is_real=handle.local_mem_type == cl.device_local_mem_type.LOCAL,
         allocation_bytes=handle.max_mem_alloc_size,
         shares_memory=bool(handle.host_unified_memory),
-        opencl_c=_language(handle),
+        opencl_c=language_of(handle),
         registers=_registers(handle, extensions),
         subgroup_width=_subgroup_width(handle, extensions),
         images=bool(handle.image_support),
@@ -34,7 +34,8 @@ def limits_of(handle: cl.Device) -> Limits:
     )
 
 
-def _language(handle: cl.Device) -> tuple[int, int]:
+def language_of(handle: cl.Device) -> tuple[int, int]:
+    """The version of OpenCL C."""
     found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
     return (int(found[1]), int(found[2])) if found else (1, 0)
 
@@ -45,10 +46,15 @@ def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:
 
 
 def _subgroup_width(handle: cl.Device, extensions: frozenset[str]) -> int:
-    if not extensions & _SUBGROUPS:
+    """Where compilers choose it for each kernel, the least."""
+    if not extensions & _SUBGROUPS or language_of(handle) < (2, 0):
         return 0
     if _WARP in extensions:
         return int(handle.warp_size_nv)
     if _WAVEFRONT in extensions:
         return int(handle.wavefront_width_amd)
-    return 0
+    try:
+        most = int(handle.max_num_sub_groups)
+    except cl.Error:
+        return 0
+    return handle.max_work_group_size // most if most else 0

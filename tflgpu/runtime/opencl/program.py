@@ -14,9 +14,11 @@ import pyopencl as cl
 
 from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl.cubin import link_ptx
+from tflgpu.runtime.opencl.limit_queries import language_of
 from tflgpu.runtime.opencl.quirks import Driver, compiler_options, prelude, with_advice
 
 OPENCL_C = "-cl-std=CL1.2"
+NEWEST = 3  # major version of OpenCL C, for programs with sub-groups, which OpenCL C 1.2 has not
 
 _import_lock = threading.Lock()
 
@@ -30,7 +32,7 @@ def compile_program(context: cl.Context, text: str) -> cl.Program:
     driver = Driver.of(device)
     program = cl._cl._Program(context, prelude(driver) + text)
     try:
-        program._build(" ".join(build_options(device)).encode())
+        program._build(" ".join(build_options(device, text)).encode())
     except cl.Error as error:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
         message = f"{device.name} could not compile generated source ({error.routine})"
@@ -62,9 +64,11 @@ def binaries_of(program: cl.Program) -> tuple[bytes, ...]:
     return (binaries[0],) if cubin is None else (cubin, binaries[0])
 
 
-def build_options(device: cl.Device) -> list[str]:
-    """Compiler options for a device: the language, and what its driver's quirks ask for."""
-    return [OPENCL_C, *compiler_options(Driver.of(device))]
+def build_options(device: cl.Device, text: str) -> list[str]:
+    """Compiler options for a program: the language, and what the driver's quirks ask for."""
+    major = min(language_of(device)[0], NEWEST)
+    language = f"-cl-std=CL{major}.0" if "sub_group_" in text else OPENCL_C
+    return [language, *compiler_options(Driver.of(device))]
 
 
 class _InMemory(dict[Any, Any]):
