@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
+from tflgpu.checking.option_fields import whole_number
 from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError, warn_caller
 from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.options import Options, check_options, whole_number
+from tflgpu.options import Options, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
@@ -111,8 +112,8 @@ class CompiledModel:
 
     @property
     def precision(self) -> str:
-        """What ``Options.precision`` became: ``"fp32"``, ``"fp16"`` or ``"fp16_fast"``."""
-        return self._target.precision
+        """What ``Options.precision`` became: ``"fp32"``, ``"fp16"``, ``"fp16_fast"``; with a tolerance ``"mixed"``."""
+        return self._target.precision if self.options.tolerance is None else "mixed"
 
     @property
     def executor(self) -> str:
@@ -234,7 +235,14 @@ class CompiledModel:
             from tflgpu.measure.tuner import DeviceTuner
 
             tuner = DeviceTuner(self._session, options.tuning, cache)
-        return compile_model(self._model.bytes, options, self._target, clock, tuner)
+        calibrator = None
+        if options.tolerance is not None:
+            from tflgpu.measure.mixed_precision.calibrator import Calibrator
+
+            calibrator = Calibrator(
+                options.tolerance, options.calibration or (), self._session, cache, options.cpu_timeout
+            )
+        return compile_model(self._model.bytes, options, self._target, clock, tuner, calibrator)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

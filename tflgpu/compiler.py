@@ -6,8 +6,8 @@ Needs no device, only its :class:`Target`. A warm start imports nothing of this.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tflgpu.artifact.artifact import (
     Artifact,
@@ -41,6 +41,7 @@ from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions
 from tflgpu.plan.executor_heuristics import clear_choice
 from tflgpu.report.describe import make_report
+from tflgpu.report.mixed_precision import MixedPrecision
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Target
@@ -55,22 +56,72 @@ Graphs = dict[Partition, tuple[Graph, ...]]  # of all partitions; the CPU's have
 Plans = dict[Partition, tuple[Plan, ...]]
 
 
+@dataclass(frozen=True)
+class Parts:
+    """A lowered model, cut into partitions.
+
+    pieces: what the device runs of each partition. graphs: of the pieces, optimized. mixed: how their storage was
+    chosen, if it was.
+    """
+
+    data: bytes
+    frontend: Frontend
+    partitions: tuple[Partition, ...]
+    pieces: Mapping[Partition, tuple[LoweredPiece, ...]]
+    graphs: Graphs
+    mixed: MixedPrecision | None = None
+
+    def artifact(self, plans: Plans) -> Artifact:
+        """The model, with a plan for each of the graphs."""
+        compiled: list[CompiledPartition] = []
+        frontend, partitions = self.frontend, self.partitions
+        LOGGER.info("generating the source of %d kernels", sum(len(p.kernels) for each in plans.values() for p in each))
+        sources: dict[Partition, list[KernelSource]] = {p: list(map(render, each)) for p, each in plans.items()}
+        check_program_size([source for each in sources.values() for source in each])
+        for partition in partitions:
+            if partition.on_device:
+                each = list(map(_compiled, self.pieces[partition], plans[partition], sources[partition]))
+                compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
+            else:
+                rest: bytes = submodel(self.data, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
+                compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
+        report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
+        return Artifact(*frontend.interface(), tuple(compiled), report)
+
+
+# Marks the tensors of the graphs that are to stay in float, by running the model on the target's device.
+Calibrator = Callable[[Parts, Target], Parts]
+
+
 def compile_model(
-    data: bytes, options: Options, target: Target, clock: Stopwatch | None = None, tuner: Tuner | None = None
+    data: bytes,
+    options: Options,
+    target: Target,
+    clock: Stopwatch | None = None,
+    tuner: Tuner | None = None,
+    calibrator: Calibrator | None = None,
 ) -> tuple[Artifact, ...]:
     """The whole road but the device's own compiler: an artifact for each executor that may be the fastest.
 
     There are two where only measuring can tell, one otherwise, as for a target that names its executor.
     clock: takes the time of each stage. tuner: what chooses the parameters of kernels; by default their cost model.
+    calibrator: what chooses the storage of tensors; by default all have the target's.
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
     with Trial(options.cpu_timeout) as trial:
-        return _compile(data, options, target, clock or Stopwatch(), tuner, trial)
+        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, trial)
 
 
 def _compile(
-    data: bytes, options: Options, target: Target, clock: Stopwatch, tuner: Tuner | None, trial: Trial
+    data: bytes,
+    options: Options,
+    target: Target,
+    clock: Stopwatch,
+    tuner: Tuner | None,
+    calibrator: Calibrator | None,
+    trial: Trial,
 ) -> tuple[Artifact, ...]:
     LOGGER.info("reading the model")
     model: Model = read_model(data)
@@ -80,23 +131,15 @@ def _compile(
     LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in pieces[p]) for p in partitions}
     check_graph_size([graph for each in graphs.values() for graph in each])
+    parts = Parts(data, frontend, partitions, pieces, graphs)
+    if calibrator is not None:
+        clock.lap("plan")
+        parts = calibrator(parts, target)
+        clock.lap("calibrate")
     artifacts: list[Artifact] = []
-    for plans in _plans_by_executor(graphs, target, clock, tuner):
-        compiled: list[CompiledPartition] = []
-        LOGGER.info("generating the source of %d kernels", sum(len(p.kernels) for each in plans.values() for p in each))
-        sources: dict[Partition, list[KernelSource]] = {p: list(map(render, each)) for p, each in plans.items()}
-        check_program_size([source for each in sources.values() for source in each])
-        for partition in partitions:
-            if partition.on_device:
-                each = list(map(_compiled, pieces[partition], plans[partition], sources[partition]))
-                compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
-            else:
-                rest: bytes = submodel(data, frontend.entry.subgraph, partition, frontend.sizes(partition))
-                is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
-                compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
+    for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
+        artifacts.append(parts.artifact(plans))
         clock.lap("render")
-        report: Report = _report(frontend, partitions, plans)
-        artifacts.append(Artifact(*frontend.interface(), tuple(compiled), report))
     _prepare_on_cpu(artifacts[0], trial, clock)
     return tuple(artifacts)
 
@@ -149,18 +192,18 @@ def device_partition(
 def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None) -> Iterator[Plans]:
     """Plans of all graphs for each executor that may be the fastest, the likeliest first."""
     if target.executor != "auto":
-        yield _plans(graphs, target, clock, tuner)
+        yield make_plans(graphs, target, clock, tuner)
         return
     persistent, launch = replace(target, executor="persistent"), replace(target, executor="launch")
-    untuned = _plans(graphs, persistent, clock)
+    untuned = make_plans(graphs, persistent, clock)
     choice = clear_choice([plan for each in untuned.values() for plan in each])
     if choice != "launch":
-        yield _plans(graphs, persistent, clock, tuner) if tuner else untuned
+        yield make_plans(graphs, persistent, clock, tuner) if tuner else untuned
     if choice != "persistent":
-        yield _plans(graphs, launch, clock, tuner)
+        yield make_plans(graphs, launch, clock, tuner)
 
 
-def _plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
+def make_plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
     clock.lap("plan")
     choosers = {p: [tuner(g, target) if tuner else first_ranked for g in each] for p, each in graphs.items()}
     if tuner:

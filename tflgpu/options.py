@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from operator import index
-from os import PathLike, fspath
-from re import fullmatch
+from os import PathLike
 from reprlib import repr as shortened
 from typing import Any, Literal, get_args
+
+from tflgpu.checking.option_fields import CHECKS
 
 Precision = Literal["auto", "fp32", "fp16", "fp16_fast"]
 ExecutorChoice = Literal["auto", "launch", "persistent"]
@@ -19,7 +18,6 @@ Fallback = Literal["auto", "forbid"]
 Tuning = Literal["none", "fast", "exhaustive"]
 CostModelChoice = Literal["auto", "measured", "built-in"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
-MAX_TIMEOUT = 86400.0  # seconds: a day
 
 CHOICES = {
     "precision": Precision,
@@ -32,10 +30,6 @@ CHOICES = {
     "cost_model": CostModelChoice,
 }
 
-GREATEST_SIZE = 2**31 - 1  # of an axis: the file counts in 32 bits with a sign
-
-GREATEST_TOKEN = 2**64 - 1
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -43,7 +37,14 @@ class Options:
 
     precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision
         and computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half, and raises
-        DeviceError on a device without ``cl_khr_fp16``; ``"auto"`` is fp16 on GPUs and fp32 elsewhere.
+        DeviceError on a device without ``cl_khr_fp16``; ``"auto"`` is fp16 on GPUs and fp32 elsewhere, and with a
+        ``tolerance`` whatever keeps it.
+    tolerance: with precision ``"auto"``, how far an output may be from its answer in fp32, as a part of its range: 0.01
+        is one percent. Tensors are stored in half but for the few that would take an output further than that on
+        ``calibration``; ``report.mixed`` names them. Integers that are no quantized numbers, such as the places of an
+        ARG_MAX, are left out. Takes a minute at most, once: the cache keeps the result.
+    calibration: inputs to try, a list of what :meth:`CompiledModel.run` takes; by default a few pictures or signals and
+        some noise, the same ones each time, scaled as the file says. Better are inputs such as the model will get.
     device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an
         index of :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or
         platform's name.
@@ -119,6 +120,8 @@ class Options:
     tuning: Tuning = "none"
     cost_model: CostModelChoice = "auto"
     checks: bool = False
+    tolerance: float | None = None
+    calibration: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         """Check every field, and keep immutable copies: the caller can change what was given.
@@ -133,6 +136,10 @@ class Options:
             value = getattr(self, name)
             if value is not None or getattr(type(self), name) is not None:  # the default
                 object.__setattr__(self, name, check(name, value))
+        if self.tolerance is not None and self.precision != "auto":
+            raise ValueError(f"Options.tolerance chooses the precision; {self.precision!r} was given, too")
+        if self.calibration is not None and self.tolerance is None:
+            raise ValueError("Options.calibration is for Options.tolerance, which is not given")
 
 
 def check_options(options: object) -> Options:
@@ -143,158 +150,3 @@ def check_options(options: object) -> Options:
         example = "tflgpu.Options(precision='fp32')"
         raise TypeError(f"options is {shortened(options)}; an object was expected, such as {example}")
     return options
-
-
-def _mistyped(name: str, value: object, expected: str) -> TypeError:
-    return TypeError(f"Options.{name} is {shortened(value)}; {expected} was expected")
-
-
-def whole_number(
-    name: str, value: Any, least: int = 1, most: int = GREATEST_SIZE, expected: str = "a whole number"
-) -> int:
-    """An argument of a caller's as an int; numpy's are fine. Raises TypeError or ValueError, which names it."""
-    try:
-        number = index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {shortened(value)}; {expected} was expected") from None
-    if not least <= number <= most:
-        raise ValueError(f"{name} is {number}; it must be from {least} to {most}")
-    return number
-
-
-def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
-    """The items of a sequence; a text alone is none."""
-    if isinstance(value, str | bytes):
-        raise TypeError(f"Options.{name} is one text; give a list of {expected}: [{shortened(value)}]")
-    if not isinstance(value, Iterable):
-        raise _mistyped(name, value, f"a list of {expected}")
-    return tuple(value)
-
-
-def _switch(name: str, value: Any) -> bool:
-    if not isinstance(value, Hashable) or value not in (True, False):
-        raise _mistyped(name, value, "True or False")
-    return bool(value)
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise _mistyped(name, value, "a text")
-    return value
-
-
-def _device(name: str, value: Any) -> str | int:
-    expected = "an index of tflgpu.devices() or a part of a device's name"
-    return value if isinstance(value, str) else whole_number(f"Options.{name}", value, 0, expected=expected)
-
-
-def _batch(name: str, value: Any) -> int:
-    return whole_number(f"Options.{name}", value)
-
-
-def _token(name: str, value: Any) -> int:
-    return whole_number(f"Options.{name}", value, 0, GREATEST_TOKEN)
-
-
-def _seconds(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        raise _mistyped(name, value, "a number of seconds, or None") from None
-    if not 0 < seconds <= MAX_TIMEOUT:
-        raise ValueError(f"Options.{name} is {seconds:g}; it must be more than 0 and at most {MAX_TIMEOUT:g} seconds")
-    return seconds
-
-
-def _bytes(name: str, value: Any) -> int:
-    return whole_number(f"Options.{name}", value, 1, GREATEST_TOKEN)
-
-
-def _outputs(name: str, value: Any) -> tuple[str | int, ...]:
-    expected = "a tensor's name or index"
-    tensors = tuple(
-        o if isinstance(o, str) else whole_number(f"Options.{name}", o, 0, expected=expected)
-        for o in _each(name, value, "tensor names")
-    )
-    if not tensors:
-        raise ValueError(f"Options.{name} is empty; at least one tensor must be named")
-    return tensors
-
-
-def _operators(name: str, value: Any) -> tuple[str | int | range, ...]:
-    operators = _each(name, value, "operators")
-    expected = "an operator's code or index, or a range of indices"
-    return tuple(
-        o if isinstance(o, str | range) else whole_number(f"Options.{name}", o, 0, expected=expected) for o in operators
-    )
-
-
-def _by_input(name: str, value: Any, expected: str) -> Iterator[tuple[str, Any]]:
-    """Names of inputs, and what is given for each."""
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise _mistyped(name, value, f"a dictionary from names of inputs to {expected}")
-    yield from value.items()
-
-
-def _shapes(name: str, value: Any) -> dict[str, tuple[int, ...]]:
-    def shape(key: str, given: Any) -> tuple[int, ...]:
-        place = f"{name}[{key!r}]"
-        return tuple(whole_number(f"Options.{place}", size) for size in _each(place, given, "sizes"))
-
-    return {key: shape(key, given) for key, given in _by_input(name, value, "shapes")}
-
-
-def _scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
-    scalings: dict[str, tuple[float, float]] = {}
-    for key, pair in _by_input(name, value, "(mean, std)"):
-        try:
-            mean, std = map(float, pair)
-        except (TypeError, ValueError):
-            raise _mistyped(f"{name}[{key!r}]", pair, "(mean, std)") from None
-        if not (isfinite(mean) and isfinite(std) and std):
-            raise ValueError(f"Options.{name} has mean {mean:g}, std {std:g} for {key!r}; std must not be 0")
-        scalings[key] = mean, std
-    return scalings
-
-
-def _places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
-    def place(given: Any) -> str | PathLike[str]:
-        if not isinstance(given, str | PathLike):
-            raise _mistyped(name, given, "a path")
-        if not fspath(given):
-            raise ValueError(f"Options.{name} is an empty path; '.' is the working directory")
-        return given
-
-    return place(value) if isinstance(value, str | PathLike) else tuple(map(place, _each(name, value, "paths")))
-
-
-def _hexadecimal(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not fullmatch("[0-9a-fA-F]{64}", value):
-        raise ValueError(f"Options.{name} is {shortened(value)}; 64 hexadecimal digits were expected")
-    return value.lower()
-
-
-def _digests(name: str, value: Any) -> tuple[str, ...]:
-    digests = [value] if isinstance(value, str) else _each(name, value, "digests")
-    return tuple(_hexadecimal(name, digest) for digest in digests)
-
-
-# What makes the value of a field that is kept of the one that was given. None stays None where it is the default.
-CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "device": _device,
-    "outputs": _outputs,
-    "signature": _text,
-    "cpu_ops": _operators,
-    "cpu_timeout": _seconds,
-    "batch": _batch,
-    "input_shapes": _shapes,
-    "uint8_inputs": _scalings,
-    "cache_dir": _places,
-    "bundle_key": _hexadecimal,
-    "bundle_digest": _digests,
-    "cache_limit": _bytes,
-    "model_token": _token,
-    "checks": _switch,
-}

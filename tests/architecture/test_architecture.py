@@ -23,7 +23,8 @@ GRAPH = FACTS | {"graph", "model", "ops"}
 PLANNING = GRAPH | {"kernels", "passes", "plan"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "options": set(),
+    "checking": set(),
+    "options": {"checking"},
     "target": set(),
     "version": set(),
     "plugins": {"errors"},
@@ -40,13 +41,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "codegen": PLANNING | {"artifact"},
     "runtime": FACTS | {"artifact", "graph", "litert", "model", "report"},
     "compiler": PLANNING | {"artifact", "codegen", "frontend", "litert", "report"},
-    "measure": PLANNING | {"artifact", "codegen", "compiler", "frontend", "litert", "runtime"},
-    "api": FACTS | {"artifact", "compiler", "graph", "measure", "model", "report", "runtime"},
+    "measure": PLANNING | {"artifact", "codegen", "compiler", "frontend", "litert", "report", "runtime"},
+    "api": FACTS | {"artifact", "checking", "compiler", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
     "evaluate": {"api", "artifact", "errors", "frontend", "inputs", "litert", "model", "options", "report", "version"},
     "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
     "page": PLANNING | {"api", "frontend", "litert", "measure", "report", "runtime"},
-    "interpreter": GRAPH | {"api", "frontend"},
+    "interpreter": GRAPH | {"api", "checking", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "codegen", "compiler", "frontend"}

@@ -118,9 +118,12 @@ def test_devices(tmp_path: Path) -> None:
 def test_run(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     np.save(tmp_path / "x.npy", np.zeros((1, 8, 8, 1), np.float32))
+    (tmp_path / "calibration").mkdir()
     (tmp_path / "labels.txt").write_text("\n".join("abcdefghij"))
     arguments = ("run", DIGITS, tmp_path / "x.npy", "--output", tmp_path)
     outputs = [as_json(*arguments), as_json(*arguments, "--labels", tmp_path / "labels.txt")]
+    np.save(tmp_path / "calibration" / "x.npy", np.ones((1, 8, 8, 1), np.float32))
+    outputs.append(as_json(*arguments, "--tolerance", 1e-6, "--calibration", tmp_path / "calibration"))
     for name, shape in {"boxes": (1, 3, 4), "scores": (1, 3, 3)}.items():
         np.save(tmp_path / f"{name}.npy", np.full(shape, 0.5, np.float32))
     inputs = (tmp_path / "boxes.npy", tmp_path / "scores.npy")

@@ -181,6 +181,8 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "batch": options.batch,
         "input_shapes": options.input_shapes,
         "uint8_inputs": options.uint8_inputs,
+        "tolerance": options.tolerance,
+        "calibration": getattr(options.calibration, "digest", None),
     }
 
 

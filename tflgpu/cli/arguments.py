@@ -11,6 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+import tflgpu
+from tflgpu.inputs.input_folder import input_files
+from tflgpu.inputs.input_reader import InputReader
 from tflgpu.options import CacheMode, ExecutorChoice, Options, Precision, Tuning
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
@@ -70,8 +73,25 @@ CacheDirs = Annotated[
 
 
 def compile_options(
+    model: ModelPath,
     device: DeviceName = "auto",
     precision: PrecisionName = "auto",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PART",
+            help="With precision auto: store in half what keeps every output this near, as a part of its range.",
+            show_default="none",
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Images, .npy or .npz files to try for --tolerance, each for all inputs.",
+            show_default="generated inputs",
+        ),
+    ] = None,
     executor: Annotated[ExecutorChoice, typer.Option(help="Launches, or one kernel that runs all of them.")] = "auto",
     tuning: TuningName = "none",
     signature: Annotated[
@@ -106,9 +126,12 @@ def compile_options(
     ] = "readwrite",
 ) -> Options:
     """The options of a compilation, as every verb has them that runs a model."""
+    interface = Options(signature=signature, batch=batch)
     return Options(
         device=device,
         precision=precision,
+        tolerance=tolerance,
+        calibration=_calibration(model, calibration, interface) if calibration else None,
         executor=executor,
         tuning=tuning,
         signature=signature,
@@ -119,6 +142,12 @@ def compile_options(
         cache_dir=cache_dir,
         cache=cache,
     )
+
+
+def _calibration(model: Path, folder: Path, options: Options) -> list[Any]:
+    """What the files of a folder are for the model's inputs."""
+    reader = InputReader(model, tflgpu.inspect(model, options).model.inputs)
+    return [reader.read([path]) for path in input_files(folder)]
 
 
 def _operators(listed: Sequence[str]) -> list[str | int | range]:
@@ -137,13 +166,14 @@ def with_compile_options(verb: Callable[..., None]) -> Callable[..., None]:
     """``verb`` as the command line sees it: :func:`compile_options`' parameters in place of ``options``."""
     own = dict(inspect.signature(verb, eval_str=True).parameters)
     shared = dict(inspect.signature(compile_options, eval_str=True).parameters)
+    del shared["model"]
     as_json = own.pop("as_json")
     del own["options"]
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values(), as_json)]
 
     @wraps(verb)
     def called(**arguments: Any) -> None:
-        options = compile_options(**{name: arguments.pop(name) for name in shared})
+        options = compile_options(arguments["model"], **{name: arguments.pop(name) for name in shared})
         verb(**arguments, options=options)
 
     # Which Typer reads.

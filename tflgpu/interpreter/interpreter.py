@@ -7,6 +7,7 @@ from os import PathLike
 
 from numpy.typing import ArrayLike
 
+from tflgpu.checking.option_fields import whole_number
 from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
 from tflgpu.interpreter.loaded_model import LoadedModel, read_content
 from tflgpu.interpreter.op_resolver import OpResolverType, check_resolver
@@ -15,7 +16,7 @@ from tflgpu.interpreter.subgraph_tensors import LEAST_INDEX, Array, Details
 from tflgpu.interpreter.views import Views
 from tflgpu.model.model_source import Buffer
 from tflgpu.model.tensor_details import operator_details
-from tflgpu.options import Options, check_options, whole_number
+from tflgpu.options import Options, check_options
 
 
 class Interpreter:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.api import CompiledModel, compile
+from tflgpu.checking.option_fields import whole_number
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_details import tensor_details
-from tflgpu.options import Options, whole_number
+from tflgpu.options import Options
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint

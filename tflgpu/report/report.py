@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.mixed_precision import MixedPrecision
 
 # Version of ``Report.as_dict`` (docs/tools/inspect.md). It goes up when a key changes its meaning or is removed.
 FORMAT = 1
@@ -92,6 +93,8 @@ class Report:
     kernels: launches of one run, those of loops and branches once each. arena_bytes: memory of activations.
         arena_lower_bound: the largest sum of activations that are alive at once; no arena can be smaller.
         constant_bytes: weights as the device stores them.
+    mixed: with ``Options(tolerance=)``, which tensors stay in float, and why.
+    mixed: with ``Options(tolerance=)``, what stays in float.
     """
 
     model: ModelInfo
@@ -103,6 +106,7 @@ class Report:
     arena_bytes: int | None = None
     arena_lower_bound: int | None = None
     constant_bytes: int | None = None
+    mixed: MixedPrecision | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -153,6 +157,9 @@ class Report:
                 f"{self.kernels} kernels, {self.constant_bytes} bytes of constants, "
                 f"{self.arena_bytes} bytes of activations (lower bound {self.arena_lower_bound})"
             )
+        if self.mixed is not None:
+            lines.append(self.mixed.summary)
+            lines += (str(kept) for kept in self.mixed.kept)
         return "\n".join((*lines, *(f"advice: {a.text}" for a in self.advice)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # models that run on the device alone do without
 
 Array = NDArray[Any]
 
+OpenPiece = Callable[[DevicePartition, Any, Session], Executor]
+
 Engine: TypeAlias = "Executor | CpuEngine | PieceEngine"
 
 
@@ -54,12 +56,14 @@ class Instance:
         clock: Stopwatch,
         cache: Cache | None = None,
         cpu_timeout: float | None = None,
+        open_piece: OpenPiece | None = None,
     ) -> None:
         """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
         clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
-        ``Options``.
+        ``Options``. open_piece: makes the executor of each piece, in order; by default :func:`open_executor`.
         """
+        self._open_piece = open_piece or open_executor
         self.artifact = artifact
         self._session = session
         self._cpu_timeout = cpu_timeout
@@ -89,7 +93,7 @@ class Instance:
             if not binaries:
                 self._programs[number, place] = program
             clock.lap("build")
-            executors.append(open_executor(piece, program, self._session))
+            executors.append(self._open_piece(piece, program, self._session))
             pieces.append(replace(piece, binaries=binaries))
             clock.lap("upload")
         return with_pieces(partition, pieces), engine_of(partition, executors)

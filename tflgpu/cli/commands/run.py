@@ -71,12 +71,15 @@ def run_model(
                 {
                     "device": device_facts(compiled.device),
                     "precision": compiled.precision,
+                    "mixed": asdict(compiled.report.mixed) if compiled.report.mixed else None,
                     "outputs": [asdict(s) for s in summaries],
                     "detections": [asdict(d) for d in found],
                     "files": files,
                 }
             )
             return
+    if compiled.report.mixed:
+        note(compiled.report.mixed.summary)
     for summary in summaries:
         _print(summary)
     _print_detections(found)

@@ -83,7 +83,7 @@ class Device:
             family = faster
         precision = options.precision
         if precision == "auto":
-            precision = "fp32" if self.type == "cpu" else "fp16"
+            precision = "fp32" if self.type == "cpu" and options.tolerance is None else "fp16"
         if precision == "fp16_fast" and not self.limits.half_arithmetic:
             raise DeviceError(
                 f"precision 'fp16_fast' multiplies in half, which needs a device with cl_khr_fp16; {self.name} "

@@ -1,0 +1,1 @@
+"""Checks of what callers give, with errors that say what was expected."""

@@ -1,0 +1,158 @@
+"""Chooses the storage of a model's tensors by running it on calibration inputs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.artifact.artifact import Artifact
+from tflgpu.artifact.cache import Cache
+from tflgpu.compiler import Parts, make_plans
+from tflgpu.frontend.partition import Partition
+from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.measure.mixed_precision.generated_inputs import generated_inputs, scales
+from tflgpu.measure.mixed_precision.output_errors import OutputErrors
+from tflgpu.measure.mixed_precision.probe import Place, Probe
+from tflgpu.measure.mixed_precision.storage_search import Errors, fewest_kept, sensitivities
+from tflgpu.model.metadata.declarations import Normalization
+from tflgpu.model.metadata.metadata_reader import read_metadata
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.report.mixed_precision import KeptTensor, MixedPrecision
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.input_check import InputCheck, Inputs
+from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import Target
+
+Array = NDArray[Any]
+
+LOGGER = logging.getLogger(__name__)
+
+# Part of the tolerance that calibration uses up. Inputs that it did not see had errors up to twice as large on the
+# models of which docs/internals/decisions.md tells.
+MARGIN = 1 / 3
+PASSING = 0.5  # part of it by which the plan itself may be off; where it is off by more, calibration becomes stricter
+STRICTER = 0.5
+ATTEMPTS = 3
+
+SECONDS = 15.0  # for runs with one tensor, or a group of them, in half
+MOST_RUNS = 600  # of these
+
+
+class Calibrator:
+    """See :class:`tflgpu.Options`, ``tolerance``: what :func:`tflgpu.compiler.compile_model` asks."""
+
+    def __init__(
+        self,
+        tolerance: float,
+        given: Sequence[Inputs],
+        session: Session,
+        cache: Cache | None,
+        cpu_timeout: float | None,
+    ) -> None:
+        """given: the caller's sets of inputs. cache: where programs are kept."""
+        self._tolerance, self._given, self._session = tolerance, given, session
+        self._cache, self._cpu_timeout = cache, cpu_timeout
+
+    def __call__(self, parts: Parts, target: Target) -> Parts:
+        """The parts with tensors that are to stay in float marked as precise.
+
+        Raises BuildError, DeviceError, and TypeError or ValueError for inputs that do not fit the model.
+        """
+        start = time.perf_counter()
+        outer, inner = ([info for _, info in side] for side in parts.frontend.interface())
+        given = self._fitting(outer)
+        declared = _normalizations(parts.data, len(outer))
+        inputs = given or generated_inputs(outer, declared)
+        target = replace(target, executor="launch")
+        probe = Probe(parts, target, self._session, self._cpu_timeout)
+        answers = self._answers(probe, parts, replace(target, storage="float"), inputs)
+        errors = OutputErrors(inner, answers, [0] * len(inputs) if given else scales(declared))
+
+        def measure(kept: frozenset[int], numbers: Sequence[int]) -> Errors:
+            places = probe.together(probe.places[n] for n in kept)
+            return np.array([errors.of(n, probe.run(inputs[n], places)) for n in numbers])
+
+        tensors, sets = len(probe.places), len(inputs)
+        LOGGER.info("looking for the tensors that stay in float among %d, on %d inputs", tensors, sets)
+        begin = time.perf_counter()
+        measure(frozenset(), range(sets))
+        runs = int(SECONDS * sets / (time.perf_counter() - begin))
+        found = sensitivities(measure, tensors, sets, min(runs, MOST_RUNS))
+        limits = [MARGIN * self._tolerance * STRICTER**attempt for attempt in range(ATTEMPTS)]
+        for limit in (*limits, 0.0):
+            kept = fewest_kept(measure, found, sets, limit) if limit else frozenset(range(tensors))
+            mixed = _with_kept(parts, probe.together(probe.places[n] for n in kept))
+            results = self._run(mixed.artifact(make_plans(mixed.graphs, target, Stopwatch())), inputs)
+            error = max((float(errors.of(n, r).max(initial=0.0)) for n, r in enumerate(results)), default=0.0)
+            LOGGER.info("with %d tensors in float outputs are off by %.2g of their range", len(kept), error)
+            if error <= PASSING * self._tolerance:
+                break
+        sensitive = {n: float(e) for group, e in zip(found.groups, found.largest, strict=True) for n in group}
+        listed = tuple(
+            KeptTensor(probe.name(probe.places[n]), probe.operators[probe.places[n]], sensitive[n])
+            for n in sorted(kept, key=lambda n: (-sensitive[n], n))
+        )
+        seconds = time.perf_counter() - start
+        report = MixedPrecision(self._tolerance, sets, not given, tensors, found.half, error, listed, seconds)
+        return replace(mixed, mixed=report)
+
+    def _fitting(self, infos: Sequence[TensorInfo]) -> list[list[Array]]:
+        """The caller's inputs, those left out that have other sizes of free axes."""
+        check, queue = InputCheck(infos, self._session), self._session.queue
+        sets = [[v.read(queue) if isinstance(v, DeviceMemory) else v for v in check.values(g)] for g in self._given]
+        return [values for values in sets if [v.shape for v in values] == [info.shape for info in infos]]
+
+    def _answers(
+        self, probe: Probe, parts: Parts, target: Target, inputs: Sequence[Sequence[Array]]
+    ) -> list[list[Array]]:
+        """What the plan in float gives; the probe has another one for quantized layers, whose ties fall otherwise."""
+        artifact = parts.artifact(make_plans(parts.graphs, target, Stopwatch()))
+        if [piece.source for piece in artifact.pieces] == [piece.source for piece in probe.artifact.pieces]:
+            return [probe.run(each) for each in inputs]
+        return self._run(artifact, inputs)
+
+    def _run(self, artifact: Artifact, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """The outputs for each set of inputs."""
+        instance = Instance(artifact, self._session, Stopwatch(), self._cache, self._cpu_timeout)
+        results = []
+        for each in inputs:
+            instance.reset_state()
+            results.append(instance.run(each, {}))
+        if self._cache is not None:  # where the model itself will find them
+            instance.keep_binaries(self._cache, Stopwatch())
+        return results
+
+
+def _normalizations(model: bytes, inputs: int) -> list[Normalization | None]:
+    declared = [each.normalization for each in read_metadata(model).inputs]
+    return declared if len(declared) == inputs else [None] * inputs
+
+
+def _with_kept(parts: Parts, places: Collection[Place]) -> Parts:
+    """The parts with these tensors and constants marked as precise."""
+    graphs: dict[Partition, tuple[Graph, ...]] = {}
+    piece = 0
+    for partition, each in parts.graphs.items():
+        marked: list[Graph] = []
+        for graph in each:
+            kept = {t for p in places if p.piece == piece for t in _tensors(graph, p)}
+            marked.append(graph.with_nodes(graph.nodes, [replace(graph[t], precise=True) for t in kept]))
+            piece += 1
+        graphs[partition] = tuple(marked)
+    return replace(parts, graphs=graphs)
+
+
+def _tensors(graph: Graph, place: Place) -> Iterator[TensorId]:
+    """The tensors at a place, in the graph before a plan's conversions."""
+    if not place.constants:
+        yield from (t for t in (place.tensor,) if t in graph.tensors)
+    elif place.tensor in graph.producer:
+        yield from (t for t in graph.producer[place.tensor].inputs if graph[t].is_constant)

@@ -1,0 +1,141 @@
+"""Inputs to calibrate on where the caller gives none: the same at every call, of several kinds.
+
+A model that is fed noise alone shows only what noise brings about. So there are smooth pictures with edges as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.model.metadata.declarations import Normalization
+from tflgpu.model.tensor_info import TensorInfo
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+# What float images are scaled to, by mean and std of bytes, where the file does not say: 0..1, -1..1, and bytes.
+USUAL = (Normalization((0.0,), (255.0,)), Normalization((127.5,), (127.5,)), Normalization((0.0,), (1.0,)))
+
+BYTES = 2  # the place of the last of these
+
+LEAST_SIDE = 8  # pixels of an image
+CHANNELS = (1, 3, 4)
+SEED = 2026
+
+PICTURE, GAUSSIAN, UNIFORM = "picture", "gaussian", "uniform"
+KINDS = (*(PICTURE for _ in range(9)), GAUSSIAN, GAUSSIAN, UNIFORM)
+
+
+def generated_inputs(infos: Sequence[TensorInfo], declared: Sequence[Normalization | None]) -> list[list[Array]]:
+    """Several sets of inputs. declared: how the file says that each input is normalized."""
+    return [
+        [_input(info, normalization, number) for info, normalization in zip(infos, declared, strict=True)]
+        for number in range(len(KINDS))
+    ]
+
+
+def scales(declared: Sequence[Normalization | None]) -> list[int]:
+    """By number of the set: equal where inputs are of about the same size, so that outputs can be compared."""
+    return [
+        int(None in declared and kind == PICTURE and number % len(USUAL) == BYTES) for number, kind in enumerate(KINDS)
+    ]
+
+
+def _input(info: TensorInfo, declared: Normalization | None, number: int) -> Array:
+    generator = np.random.default_rng((SEED, number))
+    dtype, kind = np.dtype(info.dtype), KINDS[number]
+    axes = _image_axes(info.shape)
+    if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize >= 4):
+        return generator.integers(0, 2, info.shape).astype(dtype)  # perhaps indices, which may be out of range
+    if axes is None:
+        unit = _signal(info.shape, generator, kind)
+    elif kind == PICTURE:
+        unit = _picture(info.shape, axes, generator)
+    else:
+        unit = _noise(info.shape, generator, kind)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return np.rint(limits.min + unit * (limits.max - limits.min)).astype(dtype)
+    if axes is None:
+        return (2 * unit - 1).astype(dtype)
+    if kind != PICTURE and declared is None:
+        return (2 * unit - 1).astype(dtype)
+    normalization = declared or USUAL[number % len(USUAL)]
+    channel = -1 if axes[2] == len(info.shape) - 1 else axes[2]
+    mean, std = (_along(each, info.shape, channel) for each in (normalization.mean, normalization.std))
+    return ((255 * unit - mean) / std).astype(dtype)
+
+
+def _image_axes(shape: Sequence[int]) -> tuple[int, int, int] | None:
+    """The axes of height, width and channels; None for what is no image."""
+    rank = len(shape)
+    for axes in ((rank - 3, rank - 2, rank - 1), (rank - 2, rank - 1, rank - 3)):
+        if rank >= 3 and min(shape[axes[0]], shape[axes[1]]) >= LEAST_SIDE and shape[axes[2]] in CHANNELS:
+            return axes
+    return None
+
+
+def _along(numbers: tuple[float, ...], shape: Sequence[int], axis: int) -> Floats:
+    """A number for each channel, or the first one for all of them, to be broadcast."""
+    if len(numbers) != shape[axis]:
+        return np.array(numbers[0])
+    place = [1] * len(shape)
+    place[axis] = -1
+    return np.array(numbers).reshape(place)
+
+
+def _noise(shape: Sequence[int], generator: np.random.Generator, kind: str) -> Floats:
+    if kind == GAUSSIAN:
+        return np.clip(generator.normal(0.5, 1 / 3, shape), 0, 1)
+    return generator.random(shape)
+
+
+def _signal(shape: Sequence[int], generator: np.random.Generator, kind: str) -> Floats:
+    """Noise, or waves along the longest axis."""
+    if kind != PICTURE or not shape:
+        return _noise(shape, generator, kind)
+    axis = int(np.argmax(shape))
+    place = [1] * len(shape)
+    place[axis] = -1
+    time = np.linspace(0, 1, shape[axis]).reshape(place)
+    waves = sum(np.sin(2 * np.pi * (generator.uniform(1, 200) * time + generator.random())) for _ in range(6))
+    return np.clip(0.5 + 0.12 * waves + 0.05 * generator.normal(size=shape), 0, 1)
+
+
+def _picture(shape: Sequence[int], axes: tuple[int, int, int], generator: np.random.Generator) -> Floats:
+    """Gradients and textures of all sizes, and shapes with edges, in colours."""
+    height, width, channels = (shape[axis] for axis in axes)
+    images = []
+    for _ in range(int(np.prod(shape)) // (height * width * channels)):
+        image = _texture(height, width, channels, generator)
+        y, x = np.mgrid[0:height, 0:width] / height
+        for size in np.geomspace(0.4, 0.02, 40):
+            cy, cx, ry, rx = generator.random(4) * (1, 1, size, size) + (0, 0, 0.01, 0.01)
+            inside = ((y - cy) / ry) ** 2 + ((x - cx) / rx) ** 2 < 1
+            if generator.random() < 0.4:
+                inside = (abs(y - cy) < ry) & (abs(x - cx) < rx)
+            image[inside] = 0.3 * image[inside] + 0.7 * generator.choice([0.0, 1.0, generator.random()], channels)
+        image += generator.normal(0, 0.02, image.shape)
+        images.append(np.clip(image, 0, 1))
+    stacked = np.array(images).reshape(*shape[: len(shape) - 3], height, width, channels)
+    return stacked if axes[2] == len(shape) - 1 else np.moveaxis(stacked, -1, -3)
+
+
+def _texture(height: int, width: int, channels: int, generator: np.random.Generator) -> Floats:
+    """The sum of noise of all sizes, with most of the coarsest, over the whole range of 0 to 1."""
+    image = np.zeros((height, width, channels))
+    cells, strength = 2, 1.0
+    while cells < min(height, width):
+        rows, columns = (np.linspace(0, cells, n, endpoint=False).astype(int) for n in (height, width))
+        down, across = (np.linspace(0, cells, n, endpoint=False) % 1 for n in (height, width))
+        grid = generator.random((cells + 1, cells + 1, 1)) + 0.5 * generator.random((cells + 1, cells + 1, channels))
+        upper = grid[rows][:, columns] * (1 - across)[:, None] + grid[rows][:, columns + 1] * across[:, None]
+        lower = grid[rows + 1][:, columns] * (1 - across)[:, None] + grid[rows + 1][:, columns + 1] * across[:, None]
+        image += strength * (upper * (1 - down)[:, None, None] + lower * down[:, None, None])
+        cells, strength = 2 * cells, 0.6 * strength
+    image -= image.min()
+    return image / (image.max() or 1)

@@ -1,0 +1,55 @@
+"""How far outputs are from the answers in fp32, as parts of their ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.model.tensor_info import TensorInfo
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+class OutputErrors:
+    """The range of an output is that of its values and zero, in all runs on inputs of one scale. Zero belongs to it:
+    half precision stores a value near 1 no better for its neighbours being near 1 too.
+    """
+
+    def __init__(self, infos: Sequence[TensorInfo], answers: Sequence[Sequence[Array]], scales: Sequence[int]) -> None:
+        """answers: in fp32, of several runs. scales: equal numbers for runs on inputs of one scale.
+
+        Outputs that are integers, and stand for no numbers, are left out.
+        """
+        self._counted = [n for n, info in enumerate(infos) if np.dtype(info.dtype).kind == "f" or info.quantization]
+        self._answers = [self._floats(each) for each in answers]
+        self._ranges = [
+            [
+                _range([a[n] for a, s in zip(self._answers, scales, strict=True) if s == scale])
+                for n in range(len(self._counted))
+            ]
+            for scale in scales
+        ]
+
+    def of(self, run: int, results: Sequence[Array]) -> Floats:
+        """The largest error of each output in one of the runs; infinite where a number is none, or the reverse."""
+        found = []
+        for answer, result, size in zip(self._answers[run], self._floats(results), self._ranges[run], strict=True):
+            with np.errstate(invalid="ignore"):
+                difference = np.abs(result - answer)
+            same = (result == answer) | (np.isnan(result) & np.isnan(answer))
+            wrong = np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
+            found.append(float(wrong.max(initial=0.0)) / (size or 1.0))
+        return np.array(found)
+
+    def _floats(self, results: Sequence[Array]) -> list[Floats]:
+        return [results[n].astype(np.float64) for n in self._counted]
+
+
+def _range(values: Sequence[Floats]) -> float:
+    """Of the finite ones and zero; of quantized values, in quanta."""
+    finite = np.concatenate([each[np.isfinite(each)] for each in values])
+    return float(finite.max(initial=0.0) - finite.min(initial=0.0))

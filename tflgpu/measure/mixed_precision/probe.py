@@ -1,0 +1,139 @@
+"""A model in float on the device, of which any tensors can be rounded to half: answers of any mixture without a plan
+for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.artifact.artifact import DevicePartition
+from tflgpu.compiler import Parts
+from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.plan import Plan, make_plan
+from tflgpu.plan.boundary import add_conversions, storages
+from tflgpu.plan.concatenation import ELIMINATED
+from tflgpu.plan.whole_numbers import make_numbers_whole
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.rounding_executor import Halves, RoundingExecutor
+from tflgpu.target import HALF_MAX, Target
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What may be stored in half: a tensor of one of a model's graphs, or the constants of the node that computes it.
+
+    piece: number of the graph in order of execution.
+    """
+
+    piece: int
+    tensor: TensorId
+    constants: bool = False
+
+
+class Probe:
+    """places: what could be stored in half, in order of execution; constants only where that rounds them.
+
+    operators: those that compute each. artifact: what it runs.
+    """
+
+    def __init__(self, parts: Parts, target: Target, session: Session, cpu_timeout: float | None) -> None:
+        """Compile. Raises what :class:`Instance` raises."""
+        # Kernels for matrix units round in other places: what they read, not what is stored.
+        halves = replace(target, storage="half", executor="launch", matrix_unit=None)
+        floats = replace(halves, storage="float")
+        self.places: list[Place] = []
+        self.operators: dict[Place, tuple[int, ...]] = {}
+        self._joined: list[frozenset[Place]] = []
+        self._plans: list[Plan] = []
+        self._halves: list[list[Halves]] = []
+        self._executors: list[RoundingExecutor] = []
+        plans = {p: tuple(self._plan(g, halves, floats) for g in graphs) for p, graphs in parts.graphs.items()}
+        self.artifact = parts.artifact(plans)
+        self._instance = Instance(self.artifact, session, Stopwatch(), None, cpu_timeout, self._open)
+
+    def run(self, inputs: Sequence[Array], kept: frozenset[Place] | None = None) -> list[Array]:
+        """The outputs in order. kept: the tensors that stay in float, those :meth:`together` with them included; None
+        for all, and for constants."""
+        for piece, (plan, executor) in enumerate(zip(self._plans, self._executors, strict=True)):
+            rounded, constants = set[int](), set[int]()
+            if kept is not None:
+                precise = {p.tensor for p in kept if p.piece == piece and not p.constants}
+                for number, planned in enumerate(plan.kernels):
+                    node = planned.node
+                    if node.output not in precise:
+                        rounded.add(number)
+                    touched = (*node.inputs, node.output)
+                    exact = any(t in precise or plan.graph[t].precise for t in touched)
+                    if not exact and Place(piece, node.output, True) not in kept:
+                        constants.add(number)
+            executor.round(rounded, constants)
+        self._instance.reset_state()
+        return self._instance.run(inputs, {})
+
+    def together(self, kept: Iterable[Place]) -> frozenset[Place]:
+        """These tensors, and those with which they share memory: a concatenation without a kernel and its parts."""
+        found, before = frozenset(kept), frozenset[Place]()
+        while found != before:
+            before = found
+            found = found.union(*(joined for joined in self._joined if not joined.isdisjoint(found)))
+        return found
+
+    def _plan(self, graph: Graph, halves: Target, floats: Target) -> Plan:
+        """The plan in float of what the plan in half computes, whole numbers of quantized layers included."""
+        converted = add_conversions(graph)
+        storage = storages(converted, halves)
+        plan = make_plan(make_numbers_whole(converted, storage, halves), floats)
+        in_half = make_plan(graph, halves)
+        constants = {
+            (k.node.output, a.name)
+            for k in in_half.kernels
+            for a in k.arguments
+            if a.data is not None and a.type == "half" and not _is_exact(a.data)
+        }
+        piece, found = len(self._plans), list[Halves]()
+        eliminated = (n for n in in_half.graph.nodes if n.kind == ELIMINATED)
+        self._joined += (frozenset(Place(piece, t) for t in (*n.inputs, n.output)) for n in eliminated)
+        for k in plan.kernels:
+            output = k.node.output
+            stored = storage.get(output)
+            is_half = stored is not None and stored.type == "half" and plan.storage[output].type == "float"
+            if is_half:
+                self.places.append(Place(piece, output))
+                self.operators[self.places[-1]] = k.node.sources
+            numbers = tuple(
+                (n, a.bytes) for n, a in enumerate(k.arguments) if a.type == "float" and (output, a.name) in constants
+            )
+            if numbers:
+                self.places.append(Place(piece, output, constants=True))
+                self.operators[self.places[-1]] = k.node.sources
+            floats_of_result = plan.storage[output].content_bytes // 4 if is_half else 0
+            found.append(Halves(floats_of_result, numbers))
+        self._plans.append(plan)
+        self._halves.append(found)
+        return plan
+
+    def name(self, place: Place) -> str:
+        """Of the tensor in the file; of the weights among constants."""
+        graph = self._plans[place.piece].graph
+        if place.constants:
+            names = (graph[t].name for t in graph.producer[place.tensor].inputs if graph[t].is_constant)
+            return next(filter(None, names), "")
+        return graph[place.tensor].name
+
+    def _open(self, piece: DevicePartition, program: Any, session: Session) -> RoundingExecutor:
+        executor = RoundingExecutor(piece.executable, program, session, self._halves[len(self._executors)])
+        self._executors.append(executor)
+        return executor
+
+
+def _is_exact(data: Array) -> bool:
+    """Whether half precision holds every number."""
+    return bool(np.all(np.clip(data, -HALF_MAX, HALF_MAX).astype(np.float16) == data))

@@ -1,0 +1,83 @@
+"""A launch executor that computes in float what another plan would store in half: it rounds results on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyopencl as cl
+
+from tflgpu.artifact.executable import Executable
+from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.program import compile_program, make_kernel
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import HALF_MAX
+
+# As storing in half and loading again: templates/access/storage.cl.j2.
+KERNEL = """
+__kernel void round_to_half(__global float *values, ulong first) {
+  const ulong i = first + get_global_id(0);
+  const float x = values[i];
+  ushort bits;
+  vstore_half_rte(isfinite(x) ? clamp(x, -65504.0f, 65504.0f) : x, 0, (__private half *)&bits);
+  values[i] = vload_half(0, (__private half *)&bits);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """What a launch would have in half.
+
+    floats: of its result; 0 if it stays as it is. constants: arguments by number, each with its bytes in float.
+    """
+
+    floats: int
+    constants: tuple[tuple[int, int], ...]
+
+
+class RoundingExecutor(LaunchExecutor):
+    """Runs launches in float, and rounds to half the results and constants of those that :meth:`round` names."""
+
+    def __init__(self, executable: Executable, program: cl.Program, session: Session, halves: Sequence[Halves]) -> None:
+        """halves: of each launch."""
+        super().__init__(executable, program, session)
+        self._halves = halves
+        self._results: frozenset[int] = frozenset()
+        self._constants: frozenset[int] = frozenset()
+        self._rounded_buffers = self._round_constants()
+        self._kernel = make_kernel(compile_program(session.context, KERNEL), "round_to_half")
+
+    def round(self, results: Collection[int], constants: Collection[int]) -> None:
+        """From now on: round what these launches write, and the constants that those read."""
+        for number in self._constants.symmetric_difference(constants):
+            buffers = self._rounded_buffers if number in constants else self._buffers
+            kernel, launch = self._launches[number][0], self.executable.launches[number]
+            for argument, _ in self._halves[number].constants:
+                kernel.set_arg(2 * argument, buffers[launch.arguments[argument].buffer])
+        self._results, self._constants = frozenset(results), frozenset(constants)
+
+    def _start(self) -> None:
+        queue = self.session.queue
+        for number, launch in enumerate(self._launches):
+            cl.enqueue_nd_range_kernel(queue, *launch)
+            if number in self._results and self._halves[number].floats:
+                buffer, offset = self.executable.launches[number].arguments[0].place
+                self._kernel.set_args(self._buffers[buffer], np.uint64(offset // 4))
+                cl.enqueue_nd_range_kernel(queue, self._kernel, (self._halves[number].floats,), None)
+
+    def _round_constants(self) -> list[cl.Buffer]:
+        """All buffers, with rounded ones in place of those that hold constants."""
+        blocks = {n: b.data.copy() for n, b in enumerate(self.executable.buffers) if b.data is not None}
+        for launch, halves in zip(self.executable.launches, self._halves, strict=True):
+            for argument, size in halves.constants:
+                buffer, offset = launch.arguments[argument].place
+                values = blocks[buffer][offset : offset + size].view(np.float32)
+                values[:] = np.clip(values, -HALF_MAX, HALF_MAX).astype(np.float16)
+        flags, context = cl.mem_flags, self.session.context
+        read = flags.READ_ONLY | flags.COPY_HOST_PTR
+        return [
+            cl.Buffer(context, read, hostbuf=blocks[n]) if n in blocks else buffer
+            for n, buffer in enumerate(self._buffers)
+        ]
