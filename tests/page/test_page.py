@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tflgpu
 from tests.cli.command import MODEL, succeed, unsupported_model
 from tests.page.hostile import HOSTILE, hostile_model
 from tflgpu.model.writer import ModelBuilder
@@ -37,9 +38,9 @@ class Reader(HTMLParser):
         self.text.append(data)
 
 
-def written(model: Path, folder: Path) -> str:
+def written(model: Path, folder: Path, *more: object) -> str:
     page = folder / "page.html"
-    succeed("profile", model, "--runs", 1, "--html", page, "--cache", "off")
+    succeed("profile", model, "--runs", 1, "--html", page, "--cache", "off", *more)
     return page.read_text(encoding="utf-8")
 
 
@@ -56,6 +57,12 @@ def test_the_page_has_every_kernel_and_every_part(tmp_path: Path) -> None:
     assert kernels and all(f'<tr data-k="{number}">' in page for number in kernels)
     assert reader.tags.count("section") == 6 and reader.tags.count("h1") == 1
     assert {"digits.tflite", "CONV_2D"} <= set(reader.text)
+
+
+@pytest.mark.parametrize("choice", [("--precision", "fp16_fast"), ("--tolerance", "0.01")], ids=["fast", "mixed"])
+def test_every_precision_has_a_ceiling(choice: tuple[str, str], half_device: tflgpu.Device, tmp_path: Path) -> None:
+    page = written(MODEL, tmp_path, *choice, "--device", half_device.index)
+    assert "multiply-add" in page
 
 
 def test_nothing_is_loaded(tmp_path: Path) -> None:

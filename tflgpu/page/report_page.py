@@ -33,10 +33,10 @@ def make_page(
     name: of the model's file. data: its bytes, of which ``compiled`` was made. inputs: with which it was profiled.
     runs: of which times are the medians. Raises what :meth:`CompiledModel.run` raises.
     """
-    sections = gather_sections(data, compiled.options, target_of(compiled), compiled.report, profile)
-    device = compiled.device
+    device, target = compiled.device, target_of(compiled)
+    sections = gather_sections(data, compiled.options, target, compiled.report, profile)
     ceilings = measure_ceilings(open_session(device))
-    on_matrix_units = device.matrix_units and compiled.precision == "fp16"
+    on_matrix_units = device.matrix_units and target.precision == "fp16"
     kernels = [kernel for section in sections for piece in section.pieces for kernel in piece.kernels]
     contents = Contents(
         Setting(
@@ -56,7 +56,7 @@ def make_page(
         median(_seconds(compiled, inputs) for _ in range(runs)),
         Ceiling("copy", ceilings.bytes_per_second / 1e9),
         _highest(
-            Ceiling("matrix units" if on_matrix_units else "multiply-add", ceilings.flops[compiled.precision] / 1e9),
+            Ceiling("matrix units" if on_matrix_units else "multiply-add", ceilings.flops[target.precision] / 1e9),
             Ceiling("best kernel", max((k.gflops or 0.0 for k in kernels), default=0.0)),
         ),
     )
