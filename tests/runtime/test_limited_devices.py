@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import tflgpu
+from tests.ops.case import Case, Net
+from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import RUNTIMES
-from tests.support.limited_devices import SIMULATIONS, limited
+from tests.support.limited_devices import SIMULATIONS, Simulation, limited
+from tests.support.template_cases import CASES
 from tflgpu import DeviceError, Options
 from tflgpu.model.writer import ModelBuilder
 
 INTEL = RUNTIMES[0]
 SMALL_BUFFERS = SIMULATIONS["buffers of 64 MB"]
+
+
+def _draws_nothing(_: object) -> NoReturn:
+    raise AssertionError("these cases are fixed")
+
+
+def template_cases() -> dict[str, Case]:
+    """Small models that together use every template, by name."""
+    found = {}
+    for build in CASES:
+        net = Net(_draws_nothing, seed=1)
+        net.output(build(net))
+        found[build.__name__] = net.case(ARITHMETIC)
+    return found
+
+
+# Those with the kernels that share work, or memory, among the work-items of a group.
+SHARING = (
+    "fully_connected",
+    "softmaxes",
+    "recurrences",
+    "convolution_of_one_pixel",
+    "wide_convolution",
+    "excitation",
+    "means",
+    "arg_extremes",
+)
+
+
+@pytest.mark.quick(when=lambda device, name: name in SHARING[:3] and device in ("groups of 1", "no local memory"))
+@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("device", SIMULATIONS)
+def test_kernels_run_within_the_limits(device: str, name: str) -> None:
+    """One family in fp32 and the other in fp16. ``limited_matrix.py`` has all cases, the op table and models."""
+    case, families = template_cases()[name], ("gpu", "cpu")
+    precisions = ("fp32", "fp16") if (len(device) + len(name)) % 2 else ("fp16", "fp32")
+    with limited(INTEL, SIMULATIONS[device]):
+        for family, precision in zip(families, precisions, strict=True):
+            options = Options(kernels=family, precision=precision, cache="off", fallback="forbid")
+            outputs = tflgpu.compile(case.model, options).run(case.inputs)
+            for got, expected in zip(outputs.values(), case.expected, strict=True):
+                check(got, expected, case.tolerance, precision, case.describe)
 
 
 def two_large_layers(side: int = 3000) -> bytes:
@@ -67,3 +117,52 @@ def test_activations_are_shared_out_over_buffers() -> None:
 def test_a_tensor_larger_than_any_buffer_is_refused_with_the_number() -> None:
     with limited(INTEL, SMALL_BUFFERS), pytest.raises(DeviceError, match="no buffers of more than 67108864 bytes"):
         tflgpu.compile(images(1, 2100), Options(precision="fp32", cache="off"))
+
+
+def groups_of(model: tflgpu.CompiledModel) -> set[int]:
+    return {kernel.local_size for kernel in model.profile(case_inputs(model), 1).kernels}
+
+
+def case_inputs(model: tflgpu.CompiledModel) -> list[NDArray[np.float32]]:
+    return [np.ones(info.shape, np.float32) for info in model.inputs]
+
+
+@pytest.mark.quick(when=lambda tuning: tuning == "none")
+@pytest.mark.parametrize("tuning", ["none", "fast"])
+def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, tmp_path: Path) -> None:
+    """Alone, and once: a warm start has the new plan, though its driver is not asked."""
+    case = template_cases()["wide_convolution"]
+    options = Options(kernels="gpu", precision="fp32", cache_dir=tmp_path, tuning=tuning)
+    with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
+        model = tflgpu.compile(case.model, options)
+        assert groups_of(model) == {16, 128}
+        for again in (model, tflgpu.compile(case.model, replace(options, cache="require"))):
+            (got,) = again.run(case.inputs).values()
+            check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+        assert groups_of(again) == {16, 128}
+
+
+def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
+    case = template_cases()["excitation"]
+    with limited(INTEL, Simulation(groups={"gpu_excite": 4})):
+        model = tflgpu.compile(case.model, Options(kernels="gpu", precision="fp32", cache="off"))
+    assert "gpu_excite" not in model.source
+    (got,) = model.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+
+
+@pytest.mark.parametrize("smaller", [Simulation(groups={"persistent": 64}), SIMULATIONS["8 KiB of local memory"]])
+def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
+    case = template_cases()["recurrences"]
+    with limited(INTEL, smaller):
+        options = Options(kernels="gpu", precision="fp32", cache="off", executor="persistent")
+        outputs = tflgpu.compile(case.model, options).run(case.inputs)
+    for got, expected in zip(outputs.values(), case.expected, strict=True):
+        check(got, expected, case.tolerance, "fp32", case.describe)
+
+
+@pytest.mark.parametrize("device", ["no local memory", "an embedded profile"])
+def test_a_persistent_kernel_is_refused_where_it_cannot_wait(device: str) -> None:
+    options = Options(kernels="gpu", cache="off", executor="persistent")
+    with limited(INTEL, SIMULATIONS[device]), pytest.raises(DeviceError, match="executor 'persistent' needs"):
+        tflgpu.compile(template_cases()["means"].model, options)

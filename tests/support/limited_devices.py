@@ -120,12 +120,12 @@ def _limited_query(simulation: Simulation) -> Callable[..., Any]:
     return limited_query
 
 
-def _limited_program(simulation: Simulation) -> Callable[..., Any]:
-    program = cl._cl._Program
+def _limited_program(simulation: Simulation) -> type[cl._cl._Program]:
     unknown = "|".join(([OPTIONAL] if "opencl_c" in simulation.limits else []) + ([] if simulation.int64 else [LONG]))
 
-    def limited_program(context: cl.Context, text: Any, *rest: Any) -> Any:
-        found = re.search(unknown, text) if unknown and isinstance(text, str) else None
-        return program(context, f"#error {found[0]} is not known here\n" if found else text, *rest)
+    class LimitedProgram(cl._cl._Program):
+        def __init__(self, context: cl.Context, text: Any, *binaries: Any) -> None:
+            found = re.search(unknown, text) if unknown and isinstance(text, str) else None
+            super().__init__(context, f"#error {found[0]} is not known here\n" if found else text, *binaries)
 
-    return limited_program
+    return LimitedProgram

@@ -23,8 +23,8 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     launches = executable.launches
     bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     local_size = max((launch.local_size for launch in launches), default=1)
-    if any(launch.local_size != local_size for launch in launches):
-        raise ValueError("kernels of one family share their local size")
+    if any(launch.local_size not in (1, local_size) for launch in launches):
+        raise ValueError("kernels of one family share their local size, or are of one work-item")
     order = sorted(range(len(launches)), key=lambda number: launches[number].interval)
     kernel = (
         environment()
@@ -37,7 +37,9 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             local_size=local_size,
             workspace=max((f.workspace for f in source.functions), default=0),
             launches=len(order),
-            cases=_cases({f.name: f for f in source.functions}, [launches[number] for number in order], bindings),
+            cases=_cases(
+                {f.name: f for f in source.functions}, [launches[number] for number in order], bindings, local_size
+            ),
             within_levels=[
                 place
                 for place, (number, following) in enumerate(pairwise(order))
@@ -52,17 +54,22 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
 
 
 def _cases(
-    functions: Mapping[str, Function], launches: Sequence[Launch], bindings: Mapping[Place, str]
+    functions: Mapping[str, Function], launches: Sequence[Launch], bindings: Mapping[Place, str], local_size: int
 ) -> list[dict[str, Any]]:
-    """Groups of equal launches: places in the order, number of tiles, and call, which can depend on ``place``."""
+    """Groups of equal launches: places in the order, number of tiles, and call, which can depend on ``place``.
+
+    Only the first work-item makes calls of kernels that are of one.
+    """
     places: dict[tuple[str, int], list[int]] = {}
+    alone = {launch.function for launch in launches if launch.local_size < local_size}
     for place, launch in enumerate(launches):
         places.setdefault((launch.function, launch.groups), []).append(place)
     return [
         {
             "places": own,
             "tiles": tiles,
-            "call": f"{name}_tile({', '.join(_arguments(functions[name], own, launches, bindings))}, tile, workspace)",
+            "call": f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile("
+            f"{', '.join(_arguments(functions[name], own, launches, bindings))}, tile, workspace)",
         }
         for (name, tiles), own in places.items()
     ]

@@ -75,7 +75,7 @@ def render(plan: Plan) -> KernelSource:
             names.append(rendered[made_of])
             continue
         with internal_faults(f"rendering {planned.node.title}"):
-            tile, wrapper = _render_tile(planned), _render_wrapper(planned)
+            tile, wrapper = _render_tile(planned), _render_wrapper(planned, plan.target)
         digest = hashlib.blake2b((tile + wrapper).encode(), digest_size=6).hexdigest()
         name = f"{planned.kernel.template.replace('/', '_')}_{digest}"
         if name not in functions:
@@ -144,10 +144,11 @@ def _render_tile(planned: PlannedKernel) -> str:
     return f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
 
 
-def _render_wrapper(planned: PlannedKernel) -> str:
-    """The kernel in which work-group i computes tile i."""
+def _render_wrapper(planned: PlannedKernel, target: Target) -> str:
+    """The kernel in which work-group i computes tile i. Not every device has arguments of 64 bits for its offsets."""
     kernel, arguments = planned.kernel, planned.arguments
-    launch = ", ".join(f"{_pointer(a)}{a.name}, ulong {a.name}_offset" for a in arguments)
+    offset = "uint" if "int64" in target.missing_types else "ulong"
+    launch = ", ".join(f"{_pointer(a)}{a.name}, {offset} {a.name}_offset" for a in arguments)
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
     local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
     workspace = "workspace" if kernel.workspace else "(__local float4 *)0"

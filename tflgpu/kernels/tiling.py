@@ -65,7 +65,12 @@ def fits_local(target: Target, vec4s: int) -> bool:
     """
     if not target.limits.local_is_real:
         return vec4s == 0
-    return vec4s <= min(LOCAL_VEC4S, target.limits.local_vec4s)
+    return vec4s <= min(LOCAL_VEC4S, local_vec4s(target))
+
+
+def local_vec4s(target: Target) -> int:
+    """float4 elements of local memory that a device has for a tile; a persistent kernel needs one for its barrier."""
+    return max(0, target.limits.local_vec4s - (target.executor != "launch"))
 
 
 def reduces_in_subgroups(target: Target, sharers: int) -> bool:

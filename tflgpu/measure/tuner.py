@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
 from tflgpu.codegen.assemble import assemble
+from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.graph.ir import Graph, TensorId
@@ -26,7 +27,7 @@ from tflgpu.kernels.request import Chooser, Request
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.executor import Executor
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.build import WideGroupsError, build, check_groups
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.target import Target
@@ -53,6 +54,7 @@ class DeviceTuner:
     def __init__(self, session: Session, effort: Literal["fast", "exhaustive"], cache: Cache | None = None) -> None:
         self._session, self._effort, self._cache = session, effort, cache
         self._best: dict[str, TileConfig] = {}
+        self._group_sizes: dict[str, int] = {}  # of Target, found here
 
     def __call__(self, graph: Graph, target: Target) -> Chooser:
         """What chooses for the nodes of ``graph``. Raises BuildError and DeviceError."""
@@ -84,12 +86,14 @@ class DeviceTuner:
         """Times of all candidates, in their order and with the first one's as the unit; of equal nodes together."""
         times = {signature: [1.0] for signature in candidates}
         trial = _Trial(candidates, 0)
-        plan = make_plan(graph, target, trial)
-        first = self._open(plan)
+        plan, first = self._opened(graph, target, trial)
         ranks = max(map(len, candidates.values()))
         for rank in range(1, ranks):
             LOGGER.info("measuring candidate %d of %d for %d kernels", rank + 1, ranks, len(candidates))
-            other = self._open(make_plan(graph, target, _Trial(candidates, rank)))
+            known = len(self._group_sizes)
+            _, other = self._opened(graph, target, _Trial(candidates, rank))
+            if len(self._group_sizes) > known:  # the first plan may be another one now
+                return self._measure(graph, target, candidates)
             before, now = in_turns((first, other))
             for signature, ranked in candidates.items():
                 if rank < len(ranked):
@@ -97,13 +101,23 @@ class DeviceTuner:
                     times[signature].append(float((TICK + now[same].sum()) / (TICK + before[same].sum())))
         return times
 
+    def _opened(self, graph: Graph, target: Target, chooser: Chooser) -> tuple[Plan, Executor]:
+        """A plan, and what runs and profiles it."""
+        while True:
+            plan = plan_within(graph, target.with_group_sizes(self._group_sizes), chooser)
+            try:
+                return plan, self._open(plan)
+            except WideGroupsError as error:
+                self._group_sizes |= error.sizes
+
     def _open(self, plan: Plan) -> Executor:
-        """What runs and profiles a plan."""
+        """What runs and profiles a plan. Raises WideGroupsError."""
         if not plan.target.ptx:  # without a clock a persistent kernel cannot be looked into
             plan = replace(plan, target=replace(plan.target, executor="launch"))
         source = render(plan)
         text, executable = assemble(source, link(plan, source.names), plan.target)
         program, _ = build(text, self._session)
+        check_groups(program, executable, self._session)
         kind = PersistentExecutor if executable.persistent else LaunchExecutor
         return kind(executable, program, self._session)
 

@@ -40,6 +40,8 @@ class Executor(ABC):
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
         self.executable = executable
         self.session = session
+        # Of kernels' arguments. A device without 64-bit integers has no buffers that need them.
+        self._offset_type = np.uint64 if session.device.int64 else np.uint32
         # Kept here because clSetKernelArg does not keep a buffer alive.
         self._buffers = [self._allocate(b) for b in executable.buffers]
         self._transfer = self._make_transfer()
@@ -172,7 +174,7 @@ class Executor(ABC):
         for kernel, argument, item_bytes in self._uses[binding]:
             kernel.set_arg(argument, buffer)
             if moved:
-                kernel.set_arg(argument + 1, np.uint64(offset // item_bytes))
+                kernel.set_arg(argument + 1, self._offset_type(offset // item_bytes))
         self._offsets[binding] = offset
 
     def _home(self, binding: int) -> tuple[cl.Buffer, int]:

@@ -29,7 +29,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executor import Executor, Interval
 from tflgpu.runtime.launch_executor import LaunchExecutor
-from tflgpu.runtime.opencl.build import Binaries, build, keep
+from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.persistent_executor import PersistentExecutor
@@ -59,6 +59,8 @@ class Instance:
         open_piece: OpenPiece | None = None,
     ) -> None:
         """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
+
+        Raises WideGroupsError if the compiler allows a kernel fewer work-items than were planned.
 
         clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
         ``Options``. open_piece: makes the executor of each piece, in order; by default :func:`open_executor`.
@@ -91,6 +93,7 @@ class Instance:
                 self._built[piece.source] = build(piece.source, self._session, piece.binaries, cache)
             program, binaries = self._built[piece.source]
             if not binaries:
+                check_groups(program, piece.executable, self._session)
                 self._programs[number, place] = program
             clock.lap("build")
             executors.append(self._open_piece(piece, program, self._session))

@@ -33,7 +33,7 @@ class LaunchExecutor(Executor):
             kernel = make_kernel(program, launch.function)
             for i, slot in enumerate(launch.arguments):
                 kernel.set_arg(2 * i, self._buffers[slot.buffer])
-                kernel.set_arg(2 * i + 1, np.uint64(slot.offset))
+                kernel.set_arg(2 * i + 1, self._offset_type(slot.offset))
                 if slot.place in uses:
                     uses[slot.place].append(Use(kernel, 2 * i, slot.item_bytes))
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -33,6 +34,8 @@ class Target:
     matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     limits: what the device can hold, which no plan may exceed, and what it has.
+    group_sizes: the most work-items of a group by the name of a function, where the device's compiler was found to allow
+        fewer than had been planned.
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     """
 
@@ -45,12 +48,17 @@ class Target:
     matrix_unit: str | None = None
     missing_types: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits, repr=False)
+    group_sizes: tuple[tuple[str, int], ...] = field(default=(), repr=False)
     cost_model: CostModel = field(default=BUILT_IN_COSTS, repr=False)
 
     @property
     def precision(self) -> str:
         """The ``Options.precision`` of such plans."""
         return precision_of(self.storage, self.arithmetic)
+
+    def with_group_sizes(self, found: Mapping[str, int]) -> Target:
+        """The same, with more of :attr:`group_sizes`."""
+        return replace(self, group_sizes=tuple((dict(self.group_sizes) | dict(found)).items()))
 
     def with_groups(self, most: int) -> Target:
         """The same for work-groups of at most so many work-items."""

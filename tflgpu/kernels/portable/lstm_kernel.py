@@ -11,6 +11,7 @@ from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import local_vec4s
 from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
 
 
@@ -66,7 +67,7 @@ def lstm_kernel(request: Request) -> Kernel:
         arguments.append(request.weights("projection", packed))
         arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
     reduction = target.local_size if a.layer_norm else 0
-    shares = a.workspace_vec4s + reduction <= target.limits.local_vec4s
+    shares = a.workspace_vec4s + reduction <= local_vec4s(target)
     per_step = a.gates * a.cells * a.outputs + (a.outputs * a.cells if a.projection else 0)
     return Kernel(
         "portable/lstm",

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.cache import Cache, KernelKey, warn_once
+from tflgpu.artifact.executable import Executable
 from tflgpu.runtime.opencl.interruptible import interruptible
-from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program
+from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program, make_kernel
 from tflgpu.runtime.opencl.session import Session
 
 LOGGER = logging.getLogger(__name__)
 
 Binaries = tuple[bytes, ...]
+
+
+class WideGroupsError(Exception):
+    """Kernels were planned with more work-items in a group than their built forms allow.
+
+    sizes: those that they allow, by function.
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = dict(sizes)
+        super().__init__(f"kernels allow groups of {self.sizes} work-items at most")
+
+
+def check_groups(program: cl.Program, executable: Executable, session: Session) -> None:
+    """Ask a program that was compiled just now for the groups that it allows. Raises WideGroupsError."""
+    planned = {launch.function: launch.local_size for launch in executable.launches}
+    if executable.persistent:
+        planned = {executable.persistent.function: executable.persistent.local_size}
+    query, device = cl.kernel_work_group_info.WORK_GROUP_SIZE, session.device.handle
+    allowed = {name: cast(int, make_kernel(program, name).get_work_group_info(query, device)) for name in planned}
+    if sizes := {name: size for name, size in allowed.items() if size < planned[name]}:
+        raise WideGroupsError(sizes)
 
 
 def build(

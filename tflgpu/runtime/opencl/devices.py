@@ -74,7 +74,7 @@ class Device:
     def target(self, options: Options) -> Target:
         """What planning needs to know, under the caller's choices.
 
-        Raises DeviceError if the device does not have the arithmetic that they ask for.
+        Raises DeviceError if the device does not have what they need.
         """
         family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
         if options.kernels != "auto":
@@ -88,6 +88,11 @@ class Device:
             raise DeviceError(
                 f"precision 'fp16_fast' multiplies in half, which needs a device with cl_khr_fp16; {self.name} "
                 f"({self.platform}) does not have it; use precision 'fp16', which stores half and computes in float"
+            )
+        if options.executor == "persistent" and not (self.int64 and self.limits.local_bytes):
+            raise DeviceError(
+                f"executor 'persistent' needs a device with local memory and 64-bit integers; {self.name} "
+                f"({self.platform}) does not have both; use executor 'launch'"
             )
         return Target(
             family=family,
