@@ -1,4 +1,4 @@
-"""The whole of what ``test_limited_devices.py`` samples: ``python -m tests.runtime.limited_matrix [NAME...]``.
+"""The whole of what ``test_limited_devices.py`` samples: ``python -m tests.runtime.limits.limited_matrix [NAME...]``.
 
 Every row of the op table with a chain to fuse, the template cases and eight models, on every simulated device (or those
 whose names contain a NAME), with both families of kernels, in fp32 and fp16. Takes some 20 minutes of one core. Prints
@@ -25,7 +25,7 @@ from tests.ops.case import Case, Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
-from tests.runtime.test_limited_devices import template_cases
+from tests.runtime.limits.test_limited_devices import template_cases
 from tests.support.limited_devices import SIMULATIONS, limited
 
 MODELS = (

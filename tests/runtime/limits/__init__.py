@@ -1,0 +1,1 @@
+"""Devices that hold little, and drivers that fail."""
