@@ -29,6 +29,7 @@ from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.kernel_times import kernel_times
+from tflgpu.runtime.opencl.build import WideGroupsError
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
 from tflgpu.runtime.transfer import pinned_array
@@ -82,7 +83,7 @@ class CompiledModel:
         clock.lap("device")
         self._session = given or open_session(self.device)
         clock.lap("context")
-        self._target = planned_target(self.device, options, self._session)
+        self._target = self._planned = planned_target(self.device, options, self._session)
         if self._target.family == "gpu":
             clock.lap("measure")
         LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self.precision)
@@ -145,9 +146,7 @@ class CompiledModel:
         with self._lock, self._running:
             instance = self._instance(values)
             places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
-            names = instance.output_names
-            if places:
-                names = [name for number, name in enumerate(names) if number not in places]
+            names = [name for number, name in enumerate(instance.output_names) if number not in places]
             return dict(zip(names, instance.run(values, places), strict=True))
 
     def pinned_array(self, name: str) -> NDArray[Any]:
@@ -196,7 +195,7 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = open_fastest(self._compile(options, clock), self._session, clock, None, options.cpu_timeout)
+            instance = self._open(self._compile(options, clock), options, clock, None)
             self._content_hash = content_hash(self._model.bytes)
         else:
             identity, target = self.device.identity, self._target
@@ -211,19 +210,28 @@ class CompiledModel:
             rivals = self._compile(options, clock, cache) if stored is None else (stored,)
             try:
                 with DeviceFailures(self.device, "loading the model"):
-                    instance = open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
+                    instance = self._open(rivals, options, clock, cache)
             except DeviceError as error:  # a program of the cache may be another one than its key says
                 warn_once(
                     "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
                 )
                 rivals = self._compile(options, clock, cache)
-                instance = open_fastest(rivals, self._session, clock, None, options.cpu_timeout)
+                instance = self._open(rivals, options, clock, None)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
         instance.release_constants()
         return instance
+
+    def _open(self, rivals: Sequence[Artifact], options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
+        """The fastest of several artifacts. What the device's compiler allows fewer work-items is planned anew."""
+        while True:
+            try:
+                return open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
+            except WideGroupsError as error:
+                self._planned = self._planned.with_group_sizes(error.sizes)
+                rivals = self._compile(options, clock, cache)
 
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
@@ -242,7 +250,7 @@ class CompiledModel:
             calibrator = Calibrator(
                 options.tolerance, options.calibration or (), self._session, cache, options.cpu_timeout
             )
-        return compile_model(self._model.bytes, options, self._target, clock, tuner, calibrator)
+        return compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

@@ -34,8 +34,8 @@ class Target:
     matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     limits: what the device can hold, which no plan may exceed, and what it has.
-    group_sizes: the most work-items of a group by the name of a function, where the device's compiler was found to allow
-        fewer than had been planned.
+    group_sizes: the most work-items of a group by the name of a function, where the device's compiler was found to
+        allow fewer than had been planned.
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     """
 

@@ -39,7 +39,7 @@ MODELS = (
     "yolox_nano_float16_quantize",
 )
 WAYS = tuple(product(("gpu", "cpu"), ("fp32", "fp16")))
-TOLERANCE = {"fp32": 1e-4, "fp16": 3e-2}  # of a model's outputs, as a part of their range
+TOLERANCE = {"fp32": 1e-4, "fp16": 5e-2}  # of a model's outputs, as a part of their range
 FOLDER = Path(os.environ.get("TFLGPU_SHARED", "../shared")) / "models"
 
 Array = NDArray[np.float32]
@@ -91,7 +91,8 @@ def failures() -> Iterator[str]:
         try:
             results = compiled((FOLDER / f"{name}.tflite").read_bytes(), family, precision).run(inputs)
             for got, wanted in zip(results.values(), outputs, strict=True):
-                error = float(np.abs(got - wanted).max() / max(np.ptp(wanted), 1e-6))
+                extent = np.ptp(wanted) if wanted.size > 1 else np.abs(wanted).max()
+                error = float(np.abs(got - wanted).max() / extent)
                 if error > TOLERANCE[precision]:
                     yield f"{name}, {family}, {precision}: off by {error:.2e} of the range"
         except Exception as error:
