@@ -67,6 +67,14 @@ def test_an_h200_has_about_the_built_in_costs() -> None:
         assert cost == pytest.approx(built_in[name], rel=0.25), name
 
 
+def test_products_in_half_cost_what_they_take_there() -> None:
+    fast = replace(H200, half_macs=2 * H200.float_macs)
+    assert cost_model_from(fast) == cost_model_from(H200)
+    in_half = cost_model_from(fast, "half")
+    assert in_half.products == pytest.approx(2 * cost_model_from(fast).products, rel=0.1)
+    assert replace(in_half, products=8.2) == cost_model_from(fast)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"), [(1.0, 1.0), (0.0999, 0.1), (1604.0, 1500.0), (97.0, 100.0), (3.4e7, 3.3e7)]
 )

@@ -43,7 +43,7 @@ def planned_target(device: Device, options: Options, session: Session | None = N
         except (BuildError, DeviceError) as error:
             LOGGER.warning("%s cannot be measured, so plans take the built-in costs: %s", device.name, error)
             _failed.add(device.identity)
-    return target if probes is None else replace(target, cost_model=cost_model_from(probes))
+    return target if probes is None else replace(target, cost_model=cost_model_from(probes, target.arithmetic))
 
 
 def _wanted(options: Options) -> str:

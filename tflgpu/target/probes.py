@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite, log10
+from typing import Literal
 
 from tflgpu.target.cost_model import CostModel
 
@@ -86,8 +87,12 @@ def preferred(value: float) -> float:
     return float(f"{min(PREFERRED, key=lambda number: abs(number - value / decade)) * decade:.2g}")
 
 
-def cost_model_from(probes: Probes) -> CostModel:
-    """The costs of a device by what was measured of it, in cycles of its clock."""
+def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "float") -> CostModel:
+    """The costs of a device by what was measured of it, in cycles of its clock.
+
+    arithmetic: in which products are computed, see :class:`tflgpu.target.Target`.
+    """
+    macs = probes.half_macs if arithmetic == "half" and probes.half_macs else probes.float_macs
 
     def rate(of_device: float, size: int) -> float:
         """Of a compute unit in a cycle, in units of ``size``."""
@@ -101,7 +106,7 @@ def cost_model_from(probes: Probes) -> CostModel:
         k_step_latency=cycles(probes.memory_latency / LOADS_AT_ONCE),
         batch_latency=cycles(probes.memory_latency),
         loaded_vec4s=rate(probes.cached_bytes, VEC4_BYTES),
-        products=rate(probes.float_macs, PRODUCT_MACS),
+        products=rate(macs, PRODUCT_MACS),
         reduction_latency=cycles(probes.exchange or 2 * probes.memory_latency),
         local_vec4s=rate(probes.local_bytes or probes.cached_bytes, VEC4_BYTES),
         shared_weight_bytes=rate(probes.shared_bytes, 1),
