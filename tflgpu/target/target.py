@@ -33,6 +33,7 @@ class Target:
         says nothing of sizes or costs.
     matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
+    group: work-items of a work-group; None for the number that the executor wants.
     limits: what the device can hold, which no plan may exceed, and what it has.
     group_sizes: the most work-items of a group by the name of a function, where the device's compiler was found to
         allow fewer than had been planned.
@@ -47,6 +48,7 @@ class Target:
     ptx: bool = False
     matrix_unit: str | None = None
     missing_types: tuple[str, ...] = ()
+    group: int | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits, repr=False)
     group_sizes: tuple[tuple[str, int], ...] = field(default=(), repr=False)
     cost_model: CostModel = field(default=BUILT_IN_COSTS, repr=False)
@@ -70,5 +72,5 @@ class Target:
         if self.family == "cpu":
             return 1
         # A persistent kernel has one group on each compute unit, which is to keep it busy alone.
-        wanted = 256 if self.executor != "launch" else 128
+        wanted = self.group or (256 if self.executor != "launch" else 128)
         return min(wanted, 1 << self.limits.work_group_size.bit_length() - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -12,11 +13,13 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import RUNTIME_BLOCK, block_inputs
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Convolution
+from tflgpu.target import Target
 
 # Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
 TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
@@ -41,27 +44,28 @@ class ConvolutionTile:
         return self.pixels * self.slices
 
 
-def candidates(request: Request) -> list[Candidate[ConvolutionTile, KLoopWork]]:
+def candidates(request: Request, target: Target) -> list[Candidate[ConvolutionTile, KLoopWork]]:
     """The tiles of a convolution, the fastest first."""
-    return ranked(_tiles(request), lambda tile: _work(tile, request), lambda work: k_loop_cycles(work, request.target))
+    tiles = _tiles(request, target)
+    return ranked(tiles, lambda tile: _work(tile, request, target), lambda work: k_loop_cycles(work, target))
 
 
-def _tiles(request: Request) -> Iterator[ConvolutionTile]:
+def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:
     src, dst = request.input(0), request.output
     shapes = RUNTIME_TILES if request.value(1) is None else [tile for tile in TILES if tile[1] <= dst.slices]
     for (pixels, slices), split_k in product(shapes, SPLIT_K):
-        fits = pixels == 1 or fits_registers(request.target, pixels * slices)
-        if fits and split_k <= src.slices and can_split(request.target, split_k, pixels * slices):
+        fits = pixels == 1 or fits_registers(target, pixels * slices)
+        if fits and split_k <= src.slices and can_split(target, split_k, pixels * slices):
             yield ConvolutionTile(pixels, slices, split_k)
 
 
-def _work(tile: ConvolutionTile, request: Request) -> KLoopWork:
+def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Convolution)
     read = block_inputs(g.channels, attributes.groups, tile.slices * LANES, request.input(0).geometry)
     items = g.batch * len(read.first) * tile_count(g.plane, tile.pixels)
     return KLoopWork(
-        tiles=tile_count(items * tile.split_k, request.target.local_size),
+        tiles=tile_count(items * tile.split_k, target.local_size),
         k_steps=prod(attributes.window.kernel) * read.slices,
         loads=tile.pixels + tile.slices,
         products=tile.accumulators,
@@ -72,9 +76,10 @@ def _work(tile: ConvolutionTile, request: Request) -> KLoopWork:
 
 @GPU.lowering("convolution")
 def convolution(request: Request) -> Kernel:
-    attributes, src, g, target = request.node.attributes, request.input(0), request.output.geometry, request.target
+    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, Convolution)
-    tile = request.choose_candidate(candidates(request)).tile
+    chosen, target = choose_with_group(request, partial(candidates, request))
+    tile = chosen.tile
     weights = packed_weights(request, tile.slices * LANES)
     items = g.batch * weights.blocks * tile_count(g.plane, tile.pixels)
     per_tile = target.local_size // tile.split_k

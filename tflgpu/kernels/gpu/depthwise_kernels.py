@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -11,6 +12,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -64,10 +66,10 @@ def _rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]
 
 @GPU.lowering("depthwise", when=has_unrolled_taps)
 def depthwise_columns(request: Request) -> Kernel:
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
+    attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Depthwise)
     window = attributes.window
-    chosen = request.choose_candidate(depthwise_candidates(window, request.output, target))
+    chosen, target = choose_with_group(request, partial(depthwise_candidates, window, request.output))
     arguments = depthwise_arguments(request)
     return Kernel(
         "gpu/depthwise_columns",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
@@ -12,10 +13,12 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
 from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
+from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, tile_count
+from tflgpu.target import Target
 
 ROWS = (1, 2, 4, 8)
 
@@ -34,12 +37,11 @@ class VectorTile:
 Tile = VectorTile | MatrixTile
 
 
-def candidates(request: Request, shape: MatrixProduct) -> list[Candidate[Tile, KLoopWork]]:
+def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLoopWork]]:
     """The tiles of both kernels, the fastest first.
 
     A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item.
     """
-    target = request.target
     found: list[Candidate[Tile, KLoopWork]] = []
     shares_depth = fits_local(target, target.local_size)
     if shares_depth:
@@ -71,18 +73,19 @@ def fully_connected(request: Request) -> Kernel:
     depth = weights.shape[1]
     left, right = Side(False, src.slices, slice_stride=1), Side(False, dst.slices, slice_stride=1)
     shape = MatrixProduct(left, right, 1, dst.batch, depth, dst.slices, rows_are_images=True)
-    tile = request.choose_candidate(candidates(request, shape)).tile
+    chosen, target = choose_with_group(request, partial(candidates, shape))
+    tile = chosen.tile
     if isinstance(tile, VectorTile):
-        return _vector_kernel(request, weights, tile.rows)
+        return _vector_kernel(request, target, weights, tile.rows)
     panel = order(shape, tile).neighbours * tile.slices
     packed = request.weights("right", pack_dense(weights[:, None, None, :], panel * LANES, depth))
     in_panels = replace(shape, right=Side(False, panel, slice_stride=1, in_panels=True))
-    return matrix_product(request, in_panels, tile, request.activation("left", 0), packed, bias=True)
+    return matrix_product(request, target, in_panels, tile, (request.activation("left", 0), packed), bias=True)
 
 
-def _vector_kernel(request: Request, weights: Array, rows: int) -> Kernel:
+def _vector_kernel(request: Request, target: Target, weights: Array, rows: int) -> Kernel:
     """weights: [out, in]."""
-    src, g, target = request.input(0), request.output.geometry, request.target
+    src, g = request.input(0), request.output.geometry
     packed = pack_dense(weights[:, None, None, :], LANES, src.slices * LANES)
     return Kernel(
         "gpu/fully_connected",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
@@ -12,6 +13,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
@@ -129,13 +131,18 @@ def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
 
 
 def matrix_product(
-    request: Request, shape: MatrixProduct, tile: MatrixTile, left: Argument, right: Argument, bias: bool
+    request: Request,
+    target: Target,
+    shape: MatrixProduct,
+    tile: MatrixTile,
+    factors: tuple[Argument, Argument],
+    *,
+    bias: bool,
 ) -> Kernel:
     """The kernel of a product with this tile. bias: whether the node has one to begin with."""
-    g, target = request.output.geometry, request.target
+    g, (left, right) = request.output.geometry, factors
     items = order(shape, tile)
     per_tile = target.local_size // tile.split_k
-    arguments = (left, right)
     return Kernel(
         "gpu/matrix_product",
         {
@@ -158,7 +165,7 @@ def matrix_product(
             "right": right,
             "factor_type": request.factor_type(left.type, right.type),
         },
-        (*arguments, bias_argument(request, g.slices * LANES)) if bias else arguments,
+        (*factors, bias_argument(request, g.slices * LANES)) if bias else factors,
         tiles=tile_count(shape.matrices * items.items, per_tile),
         local_size=target.local_size,
         workspace=split_workspace(target, tile.split_k, tile.accumulators),
@@ -182,8 +189,8 @@ def matmul(request: Request) -> Kernel:
         slices=g.slices,
         rows_are_images=len(g.shape) == 2,
     )
-    tile = request.choose_candidate(candidates(shape, request.target)).tile
-    return matrix_product(request, shape, tile, left, right, bias=False)
+    chosen, target = choose_with_group(request, partial(candidates, shape))
+    return matrix_product(request, target, shape, chosen.tile, (left, right), bias=False)
 
 
 def _side(argument: Argument, geometry: Geometry, output: Shape, adjoint: bool) -> Side:
