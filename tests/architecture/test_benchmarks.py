@@ -15,7 +15,7 @@ from benchmarks.case import Case
 from benchmarks.ceilings import Ceilings
 from benchmarks.contender import FEWEST_RUNS, Skipped, timed
 from benchmarks.contest import Result, measure, prepare
-from benchmarks.ways import launches, precisions, transfers
+from benchmarks.ways import launches, precisions, tolerances, transfers
 from benchmarks.ways.command_buffer import version_of
 from benchmarks.worker import Worker
 from tests.conftest import missing
@@ -140,6 +140,15 @@ def test_precisions_are_compared_with_the_exact_one() -> None:
     assert found["errors"].keys() == found["ways"].keys() >= {"fp32", "fp16"}
     assert found["errors"]["fp32"] == 0 < found["errors"]["fp16"] < 2e-2
     assert ("fp16_fast" in found["ways"]) == devices[0].limits.half_arithmetic
+
+
+def test_a_tolerance_holds_beside_fp16() -> None:
+    devices = tflgpu.devices()
+    if not devices:
+        missing("an OpenCL device")
+    found = tolerances.row(DIGITS, [], 1e-6, devices[0], "auto", seconds=0)
+    assert found["errors"]["mixed"] < 1e-6 < found["errors"]["fp16"]
+    assert found["ways"].keys() == {"fp16", "mixed", "fp32"}
 
 
 @pytest.mark.parametrize("of", [launches, transfers], ids=["launches", "transfers"])

@@ -26,7 +26,7 @@ class Model:
 
     def kept(self, limit: float, runs: int = 1000) -> frozenset[int]:
         found = sensitivities(self.measure, len(self.squares), INPUTS, runs)
-        return fewest_kept(self.measure, found, INPUTS, limit)
+        return fewest_kept(self.measure, found, INPUTS, limit, limit)
 
 
 def test_nothing_is_kept_where_half_is_good_enough() -> None:
@@ -66,4 +66,4 @@ def test_errors_of_a_mixture_that_are_larger_than_expected_count() -> None:
         return np.full((len(numbers), 1), (0.001, 0.001, 0.1)[2 - len(kept)])
 
     found = Sensitivities(0.1, ((0,), (1,)), np.full((2, 1, 1), 0.001))
-    assert len(fewest_kept(measure, found, INPUTS, 0.01)) == 1
+    assert len(fewest_kept(measure, found, INPUTS, 0.01, 0.01)) == 1

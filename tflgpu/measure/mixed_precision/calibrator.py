@@ -35,10 +35,9 @@ Array = NDArray[Any]
 
 LOGGER = logging.getLogger(__name__)
 
-# Part of the tolerance that calibration uses up. Inputs that it did not see had errors up to twice as large on the
-# models of which docs/internals/decisions.md tells.
-MARGIN = 1 / 3
-PASSING = 0.5  # part of it by which the plan itself may be off; where it is off by more, calibration becomes stricter
+# Parts of the tolerance, since inputs that calibration did not see have larger errors: what is expected of all rounding
+# together, what it may be on the calibration inputs, and what the plan may be off by before calibration gets stricter.
+EXPECTED, MEASURED, PASSING = 1 / 3, 1 / 2, 0.6
 STRICTER = 0.5
 ATTEMPTS = 3
 
@@ -86,9 +85,10 @@ class Calibrator:
         measure(frozenset(), range(sets))
         runs = int(SECONDS * sets / (time.perf_counter() - begin))
         found = sensitivities(measure, tensors, sets, min(runs, MOST_RUNS))
-        limits = [MARGIN * self._tolerance * STRICTER**attempt for attempt in range(ATTEMPTS)]
-        for limit in (*limits, 0.0):
-            kept = fewest_kept(measure, found, sets, limit) if limit else frozenset(range(tensors))
+        for tolerance in (*(self._tolerance * STRICTER**attempt for attempt in range(ATTEMPTS)), 0.0):
+            kept = frozenset(range(tensors))
+            if tolerance:
+                kept = fewest_kept(measure, found, sets, EXPECTED * tolerance, MEASURED * tolerance)
             mixed = _with_kept(parts, probe.together(probe.places[n] for n in kept))
             results = self._run(mixed.artifact(make_plans(mixed.graphs, target, Stopwatch())), inputs)
             error = max((float(errors.of(n, r).max(initial=0.0)) for n, r in enumerate(results)), default=0.0)

@@ -51,13 +51,13 @@ def sensitivities(measure: Measure, tensors: int, inputs: int, runs: int) -> Sen
     return Sensitivities(float(half.max(initial=0.0)), tuple(groups), errors)
 
 
-def fewest_kept(measure: Measure, found: Sensitivities, inputs: int, limit: float) -> frozenset[int]:
-    """The tensors to keep: the most sensitive, as few as leave within ``limit`` both the root of the sum of squares of
-    the rest and, tried together, their errors."""
+def fewest_kept(measure: Measure, found: Sensitivities, inputs: int, expected: float, limit: float) -> frozenset[int]:
+    """The tensors to keep: the most sensitive, as few as leave the root of the sum of squares of the rest within
+    ``expected`` and, tried together, their errors within ``limit``."""
     order = np.argsort(-found.largest, kind="stable")
     squares = np.square(found.errors[order])
     rest = np.sqrt(np.cumsum(squares[::-1], 0)[::-1].max((1, 2), initial=0.0))  # of what comes from a place on
-    least = int(np.sum(rest > limit))
+    least = int(np.sum(rest > expected))
 
     def kept(count: int) -> frozenset[int]:
         return frozenset(tensor for group in order[:count] for tensor in found.groups[group])
