@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -11,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.conftest import missing
 from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import RUNTIMES
@@ -18,8 +22,10 @@ from tests.support.limited_devices import SIMULATIONS, Simulation, limited
 from tests.support.template_cases import CASES
 from tflgpu import DeviceError, Options
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
 
 INTEL = RUNTIMES[0]
+ROOT = Path(__file__).parents[3]
 SMALL_BUFFERS = SIMULATIONS["buffers of 64 MB"]
 
 
@@ -48,6 +54,43 @@ SHARING = (
     "means",
     "arg_extremes",
 )
+
+
+IN_THEIR_OWN_WORDS = """
+import sys, tflgpu
+from tests.ops.tolerance import check
+from tests.runtime.limits.test_limited_devices import template_cases
+
+for name in ("fully_connected", "softmaxes"):
+    case = template_cases()[name]
+    model = tflgpu.compile(case.model, tflgpu.Options(device=sys.argv[1], kernels="gpu", precision="fp32", cache="off"))
+    for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+        check(got, expected, case.tolerance, "fp32", case.describe)
+    print(model.device.limits.work_group_size, model.device.limits.local_bytes)
+"""
+
+
+@pytest.mark.quick(when=lambda platform: platform == OCLGRIND)
+@pytest.mark.parametrize(
+    ("platform", "variables"),
+    [
+        (OCLGRIND, {"OCLGRIND_MAX_WGSIZE": "64", "OCLGRIND_LOCAL_MEM_SIZE": "16384"}),
+        (POCL, {"POCL_MAX_WORK_GROUP_SIZE": "64"}),
+    ],
+)
+def test_drivers_that_simulate_limits_themselves(platform: str, variables: dict[str, str]) -> None:
+    if all(device.platform != platform for device in tflgpu.devices()):
+        missing(platform)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THEIR_OWN_WORDS, platform],
+        env=os.environ | variables | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("64 ")
 
 
 @pytest.mark.quick(when=lambda device, name: name in SHARING[:3] and device in ("groups of 1", "no local memory"))
