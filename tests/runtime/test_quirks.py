@@ -56,6 +56,7 @@ def device(
         global_mem_size=1 << 30,
         max_compute_units=units,
         extensions="",
+        opencl_c_version="OpenCL C 1.2",
     )
 
 

@@ -18,6 +18,7 @@ from tests.quick import RUNTIMES
 from tests.support.limited_devices import fails
 from tflgpu import BuildError, DeviceError, Options
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime.opencl import devices
 
 INTEL = RUNTIMES[0]
 CALLS = {
@@ -104,3 +105,20 @@ def test_no_error_of_pyopencl_leaves(call: str, executor: Any, tmp_path: Path) -
                     assert compiled_for in str(error), error
             happened |= bool(failed)
     assert happened, "this call is made nowhere"
+
+
+def test_a_device_that_cannot_describe_itself_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def describe(platform: cl.Platform, handle: cl.Device) -> devices.Device:
+        if platform.name == INTEL:
+            raise fails("clGetDeviceInfo", "OUT_OF_RESOURCES", cl.RuntimeError)
+        return known(platform, handle)
+
+    before, known = tflgpu.devices(), devices._describe
+    monkeypatch.setattr(devices, "_describe", describe)
+    devices._devices.cache_clear()
+    try:
+        others = [device.platform for device in before if device.platform != INTEL]
+        assert [device.platform for device in tflgpu.devices()] == others
+        assert [device.index for device in tflgpu.devices()] == list(range(len(others)))
+    finally:
+        devices._devices.cache_clear()

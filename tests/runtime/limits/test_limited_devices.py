@@ -209,3 +209,11 @@ def test_a_persistent_kernel_is_refused_where_it_cannot_wait(device: str) -> Non
     options = Options(kernels="gpu", cache="off", executor="persistent")
     with limited(INTEL, SIMULATIONS[device]), pytest.raises(DeviceError, match="executor 'persistent' needs"):
         tflgpu.compile(template_cases()["means"].model, options)
+
+
+def test_a_language_that_is_too_old_is_refused() -> None:
+    with (
+        limited(INTEL, Simulation({"opencl_c": (1, 1)})),
+        pytest.raises(DeviceError, match=r"has OpenCL C 1\.1; 1\.2 is needed"),
+    ):
+        tflgpu.compile(template_cases()["means"].model)

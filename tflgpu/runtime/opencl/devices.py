@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -122,11 +123,15 @@ def _devices() -> tuple[Device, ...]:
     with drivers_visible():
         try:
             platforms = cl.get_platforms()
-        except cl.LogicError:  # the loader found no vendor at all
+        except cl.Error:  # the loader found no vendor at all
             return ()
-    found = [(platform, handle) for platform in platforms for handle in _handles(platform)]
-    found.sort(key=lambda pair: _preference(*pair))
-    return tuple(_describe(i, platform, handle) for i, (platform, handle) in enumerate(found))
+    found = []
+    for platform in platforms:
+        for handle in _handles(platform):
+            with suppress(cl.Error):  # a device that cannot describe itself can do nothing else
+                found.append((_preference(platform, handle), _describe(platform, handle)))
+    found.sort(key=lambda pair: pair[0])
+    return tuple(replace(device, index=number) for number, (_, device) in enumerate(found))
 
 
 def _handles(platform: cl.Platform) -> list[cl.Device]:
@@ -150,11 +155,11 @@ def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int
     return demotion(Driver.of(handle)), *place, -handle.max_compute_units
 
 
-def _describe(index: int, platform: cl.Platform, handle: cl.Device) -> Device:
+def _describe(platform: cl.Platform, handle: cl.Device) -> Device:
     generation = _compute_capability(handle)
     ptx = generation >= PTX_MEMORY_MODEL
     return Device(
-        index,
+        0,
         handle.name.strip(),
         platform.name.strip(),
         _type(handle),

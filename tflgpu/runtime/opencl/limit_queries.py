@@ -15,6 +15,9 @@ _REGISTERS = frozenset((_WARP, _WAVEFRONT))  # whose devices have 256 registers 
 _SUBGROUPS = frozenset(("cl_khr_subgroups", "cl_intel_subgroups"))
 
 
+OLDEST_LANGUAGE = (1, 2)  # of OpenCL C: what all kernels are written in
+
+
 def limits_of(handle: cl.Device) -> Limits:
     """Ask a device for its limits. What it does not answer is taken for missing."""
     extensions = frozenset(handle.extensions.split())
@@ -37,7 +40,7 @@ def limits_of(handle: cl.Device) -> Limits:
 def language_of(handle: cl.Device) -> tuple[int, int]:
     """The version of OpenCL C."""
     found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
-    return (int(found[1]), int(found[2])) if found else (1, 0)
+    return (int(found[1]), int(found[2])) if found else OLDEST_LANGUAGE
 
 
 def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:

@@ -10,6 +10,7 @@ import pyopencl as cl
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.opencl.fork import use_opencl
+from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
 from tflgpu.runtime.opencl.quirks import Driver, with_advice
 
 
@@ -44,7 +45,10 @@ class DeviceFailures:
 
 
 def open_session(device: Device) -> Session:
-    """Raises DeviceError if the driver refuses a context."""
+    """Raises DeviceError if the driver refuses a context, or has too old a language."""
+    if device.limits.opencl_c < OLDEST_LANGUAGE:
+        has, needs = (".".join(map(str, version)) for version in (device.limits.opencl_c, OLDEST_LANGUAGE))
+        raise DeviceError(f"{device.name} ({device.platform}) has OpenCL C {has}; {needs} is needed")
     with DeviceFailures(device, "being opened"):
         context = cl.Context([device.handle])
         return Session(device, context, cl.CommandQueue(context))
