@@ -14,12 +14,12 @@ from PIL import Image
 import tflgpu
 from tests.quick import on_first_runtime
 from tests.support import litert
-from tflgpu.options import Options
+from tflgpu.options import KernelFamily, Options
 
 Floats = NDArray[np.float32]
 
 # Largest error, as a part of the range of an output's values.
-TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
+TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2, "fp16_fast": 4e-2}
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,21 @@ def test_answers_as_litert_does(model: RealModel, precision: str, device_name: s
     assert max(errors.values()) <= TOLERANCE[precision] * model.amplifies, errors
     assert compiled.report.kernels == model.kernels
     assert all(o.device == "device" and not o.reasons for o in compiled.report.operators)
+
+
+@pytest.mark.full("it takes seconds, and the op table has the same kernels")
+@pytest.mark.parametrize(
+    ("model", "kernels"),
+    [(MOBILENET, "gpu"), (RESNET, "gpu"), (FACE_DETECTION, "cpu")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_answers_of_half_arithmetic(
+    model: RealModel, kernels: KernelFamily, half_device: tflgpu.Device, shared: Path
+) -> None:
+    options = Options(precision="fp16_fast", device=half_device.index, kernels=kernels)
+    got, expected = tflgpu.compile(model.path(shared), options).run(model.input(shared)), reference(model, shared)
+    errors = {name: error(got[name], expected[name]) for name in expected}
+    assert max(errors.values()) <= TOLERANCE["fp16_fast"], errors
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])

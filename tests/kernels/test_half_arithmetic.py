@@ -115,6 +115,7 @@ def product(net: Net, adjoint: bool) -> Tensor:
     return net.op("BATCH_MATMUL", [left, right], left.value @ right.value, {"adj_x": adjoint, "adj_y": adjoint})
 
 
+@pytest.mark.quick(when=lambda family: family == "gpu")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sums_longer_than_a_half_can_hold(family: str, half_device: tflgpu.Device) -> None:
     """Every operator that adds up products of weights adds at most 16 of them in half; all is exact here."""

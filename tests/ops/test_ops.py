@@ -46,6 +46,7 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
             check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")
 
 
+@pytest.mark.quick(when=lambda row: row in ONE_OF_EACH)
 @pytest.mark.parametrize("row", [row for row in ROWS if row.op in SUMS_IN_HALF], ids=lambda row: row.name)
 @given(data=st.data())
 def test_op_that_adds_up_in_half(

@@ -59,6 +59,7 @@ def test_the_page_has_every_kernel_and_every_part(tmp_path: Path) -> None:
     assert {"digits.tflite", "CONV_2D"} <= set(reader.text)
 
 
+@pytest.mark.quick(when=lambda choice: "--tolerance" in choice)
 @pytest.mark.parametrize("choice", [("--precision", "fp16_fast"), ("--tolerance", "0.01")], ids=["fast", "mixed"])
 def test_every_precision_has_a_ceiling(choice: tuple[str, str], half_device: tflgpu.Device, tmp_path: Path) -> None:
     page = written(MODEL, tmp_path, *choice, "--device", half_device.index)
