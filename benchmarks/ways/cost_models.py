@@ -61,6 +61,8 @@ def row(
             )
             models[way] = stack.enter_context(tflgpu.compile(data, options))
         inputs = random_inputs(models["built-in"].inputs)
+        for model in models.values():
+            model.run(inputs)  # some drivers compile kernels at their first launch
         built_in, measured = (Counter(names(models[way])) for way in ("built-in", "measured"))
         return {
             "model": Path(name).stem,

@@ -32,6 +32,8 @@ H200 = Probes(
     half_macs=0.0,
     matrix_macs=4e14,
     vector_width=1,
+    tile_products=((1, 1, 132 * 4 * 1.98e9), (2, 2, 132 * 8 * 1.98e9), (4, 4, 132 * 8 * 1.98e9)),
+    split_products=132 * 7.8 * 1.98e9,
     global_bytes=4e12,
     shared_bytes=132 * 32 * 1.98e9,
     cached_bytes=132 * 128 * 1.98e9,
@@ -62,8 +64,11 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
 
 
 def test_an_h200_has_about_the_built_in_costs() -> None:
-    built_in = asdict(BUILT_IN_COSTS)
-    for name, cost in asdict(cost_model_from(H200)).items():
+    built_in, measured = asdict(BUILT_IN_COSTS), asdict(cost_model_from(H200))
+    for pixels, slices, products in measured.pop("tile_products"):
+        by_loads = pixels * slices / BUILT_IN_COSTS.working(1, pixels + slices, pixels * slices, ())
+        assert products == pytest.approx(by_loads, rel=0.25)
+    for name, cost in measured.items():
         assert cost == pytest.approx(built_in[name], rel=0.25), name
 
 
@@ -72,7 +77,9 @@ def test_products_in_half_cost_what_they_take_there() -> None:
     assert cost_model_from(fast) == cost_model_from(H200)
     in_half = cost_model_from(fast, "half")
     assert in_half.products == pytest.approx(2 * cost_model_from(fast).products, rel=0.1)
-    assert replace(in_half, products=8.2) == cost_model_from(fast)
+    for *tile, products in cost_model_from(fast).tile_products:
+        assert in_half.working(1, 1, 1, tuple(tile)) == pytest.approx(0.5 / products, rel=0.1)
+    assert in_half.loaded_vec4s == cost_model_from(fast).loaded_vec4s
 
 
 @pytest.mark.parametrize(
@@ -85,19 +92,21 @@ def test_costs_are_preferred_numbers(value: float, expected: float) -> None:
 @pytest.mark.quick(when=lambda device_name: "Intel" in device_name)
 def test_devices_are_measured(device_name: str) -> None:
     device = choose(device_name)
-    program = probe_program(device.limits, ptx=False, matrix_units=False)
+    program = probe_program(device.limits, device.compute_units, ptx=False, matrix_units=False)
     found = probing.measure_probes(open_session(device), program)
     assert found.is_sound
     assert 1e8 < found.float_macs < 1e14 and 1e8 < found.global_bytes < 1e13
     assert found.cached_bytes > 1e8 and found.local_bytes > 1e8
     assert 1e-10 < found.memory_latency < 1e-4 and 1e-9 < found.exchange < 1e-3
     assert (found.half_macs > 0) == device.limits.half_arithmetic
-    assert all(cost > 0 for cost in asdict(cost_model_from(found)).values())
+    costs = asdict(cost_model_from(found))
+    assert len(costs.pop("tile_products")) == 5
+    assert all(cost > 0 for cost in costs.values())
 
 
 def test_a_device_with_next_to_nothing_is_measured(device_name: str) -> None:
     """Work-groups of one work-item, and no local memory."""
-    program = probe_program(Limits(work_group_size=1, local_bytes=0), ptx=False, matrix_units=False)
+    program = probe_program(Limits(work_group_size=1, local_bytes=0), 2, ptx=False, matrix_units=False)
     found = probing.measure_probes(open_session(choose(device_name)), program)
     assert found.is_sound and found.local_bytes == found.exchange == 0.0
     assert cost_model_from(found).local_vec4s > 0

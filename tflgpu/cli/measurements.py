@@ -19,6 +19,7 @@ from tflgpu.target import Probes
 # What is shown, in which unit; 0 stands for what a device does not have.
 ROWS: tuple[tuple[str, str, Callable[[Probes], float]], ...] = (
     ("multiply-adds in float", "GFLOP/s", lambda p: 2e-9 * p.float_macs),
+    ("the same in convolutions", "GFLOP/s", lambda p: 32e-9 * max(rate for *_, rate in p.tile_products)),
     ("multiply-adds in half", "GFLOP/s", lambda p: 2e-9 * p.half_macs),
     ("multiply-adds of matrix units", "GFLOP/s", lambda p: 2e-9 * p.matrix_macs),
     ("best vectors", "lanes", lambda p: p.vector_width),

@@ -82,7 +82,9 @@ def probe(session: Session) -> Probes:
 
     device = session.device
     LOGGER.info("measuring %s", device.name)
-    return measure_probes(session, probe_program(device.limits, ptx=device.ptx, matrix_units=device.matrix_units))
+    units = device.compute_units
+    program = probe_program(device.limits, units, ptx=device.ptx, matrix_units=device.matrix_units)
+    return measure_probes(session, program)
 
 
 def _worth_measuring(device: Device, cache: Cache | None) -> bool:

@@ -15,7 +15,7 @@ from tflgpu.target.elements import (
     vector_of,
     vector_type,
 )
-from tflgpu.target.probes import ProbeProgram, Probes, cost_model_from
+from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes, cost_model_from
 from tflgpu.target.target import ExecutorName, Target, precision_of
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "ElementType",
     "ExecutorName",
     "Limits",
+    "ProbeConvolution",
     "ProbeProgram",
     "Probes",
     "Target",

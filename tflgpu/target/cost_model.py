@@ -20,6 +20,9 @@ class CostModel:
     batch_latency: of any number of k-steps whose operands are loaded at once.
     loaded_vec4s, products: vec4s that a compute unit loads in a cycle while its caches have them, and 4 x 4 products
         that it computes.
+    tile_products: (pixels, slices, products) of convolutions by their tile, which tell more where they are known: of
+        registers, and of what the compiler makes of it.
+    splitting: by how much the k-steps that work-items share take longer, the reduction aside.
     reduction_latency, local_vec4s: of adding up partial sums: its latency, and the vec4s per cycle of local memory.
     shared_weight_bytes: per cycle, while all compute units read the same weights.
     launch_latency: from the end of one launched kernel to the beginning of the next.
@@ -32,6 +35,8 @@ class CostModel:
     batch_latency: float
     loaded_vec4s: float
     products: float
+    tile_products: tuple[tuple[int, int, float], ...]
+    splitting: float
     reduction_latency: float
     local_vec4s: float
     shared_weight_bytes: float
@@ -43,8 +48,11 @@ class CostModel:
         """Cycles of a kernel whose tiles have ``phases`` cycles of work each."""
         return waves * (self.tile_latency + phases)
 
-    def working(self, items: int, loads: float, products: float) -> float:
+    def working(self, items: int, loads: float, products: float, tile: tuple[int, ...]) -> float:
         """Cycles in which ``items`` work-items load and multiply, which overlap; each so many vec4s and products."""
+        for pixels, slices, rate in self.tile_products:
+            if (pixels, slices) == tile:
+                return items * products / rate
         return items * max(loads / self.loaded_vec4s, products / self.products)
 
     def k_loop(self, k_steps: int, busy: float) -> float:
@@ -69,6 +77,8 @@ BUILT_IN_COSTS = CostModel(
     batch_latency=800,  # four latencies of a k-step, because four are under way at once
     loaded_vec4s=8,  # data sheet: 128 bytes of the L1 cache in a cycle
     products=8,  # data sheet: 128 multiply-adds in a cycle
+    tile_products=(),
+    splitting=1,
     reduction_latency=100,  # 49 tiles
     local_vec4s=8,  # 49 tiles; data sheet: 128 bytes of local memory in a cycle
     shared_weight_bytes=32,  # squeeze-and-excitations of selfie_segmenter on an H100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, isfinite, log10
+from math import floor, inf, isfinite, log10
 from typing import Literal
 
 from tflgpu.target.cost_model import CostModel
@@ -12,8 +12,20 @@ from tflgpu.target.cost_model import CostModel
 PREFERRED = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2, 10.0)
 
 VEC4_BYTES = 16
-PRODUCT_MACS = 16  # multiply-adds of a 4 x 4 product
 LOADS_AT_ONCE = 4  # k-steps whose loads are under way together
+
+
+@dataclass(frozen=True)
+class ProbeConvolution:
+    """A convolution: pixels and slices of a work-item, split-K, kernel, work-groups, their size, all products."""
+
+    pixels: int
+    slices: int
+    split_k: int
+    kernel: str
+    groups: int
+    local_size: int
+    products: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +42,7 @@ class ProbeProgram:
     group: int
     widths: tuple[int, ...]
     chains: int
+    convolutions: tuple[ProbeConvolution, ...]
     loads: int
     half: bool
     local: bool
@@ -44,6 +57,8 @@ class Probes:
     compute_units, clock: cores or multiprocessors, and their cycles a second, as the device reports them.
     float_macs, half_macs, matrix_macs: multiply-adds in float, in half arithmetic, and on matrix units; 0 where the
         device has none. vector_width: of the vectors that are the best for float.
+    tile_products: (pixels, slices, 4 x 4 products) of a large pointwise convolution in each size of tile.
+        split_products: with the largest, if two work-items share each; 0 where there is no local memory.
     global_bytes: of a copy that no cache holds, reads and writes. shared_bytes, cached_bytes: read by all compute units
         from the same 1 MiB, and from 8 KiB. local_bytes: read from local memory; 0 where there is too little.
     memory_latency: of a load from global memory that nothing foresees. exchange: of a write to local memory, a read of
@@ -60,6 +75,8 @@ class Probes:
     half_macs: float
     matrix_macs: float
     vector_width: int
+    tile_products: tuple[tuple[int, int, float], ...]
+    split_products: float
     global_bytes: float
     shared_bytes: float
     cached_bytes: float
@@ -76,8 +93,9 @@ class Probes:
     def is_sound(self) -> bool:
         """Whether a cost model can be made of it."""
         rates = self.compute_units, self.clock, self.float_macs, self.cached_bytes, self.shared_bytes
-        needed = *rates, self.memory_latency, self.launch, self.lockstep
-        optional = self.local_bytes, self.exchange, self.grid_barrier
+        tiles = {(pixels, slices): measured for pixels, slices, measured in self.tile_products} or {(0, 0): 0.0}
+        needed = *rates, tiles.get((1, 1), 0.0), *tiles.values(), self.memory_latency, self.launch, self.lockstep
+        optional = self.split_products, self.local_bytes, self.exchange, self.grid_barrier
         return min(needed) > 0 and min(optional) >= 0 and all(map(isfinite, needed + optional))
 
 
@@ -92,7 +110,7 @@ def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "floa
 
     arithmetic: in which products are computed, see :class:`tflgpu.target.Target`.
     """
-    macs = probes.half_macs if arithmetic == "half" and probes.half_macs else probes.float_macs
+    faster = probes.half_macs / probes.float_macs if arithmetic == "half" and probes.half_macs else 1.0
 
     def rate(of_device: float, size: int) -> float:
         """Of a compute unit in a cycle, in units of ``size``."""
@@ -101,12 +119,15 @@ def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "floa
     def cycles(seconds: float) -> float:
         return preferred(seconds * probes.clock)
 
+    products = {(pixels, slices): measured for pixels, slices, measured in probes.tile_products}
     return CostModel(
         tile_latency=cycles(2 * probes.memory_latency),  # of the first load, and of what waits for the last
         k_step_latency=cycles(probes.memory_latency / LOADS_AT_ONCE),
         batch_latency=cycles(probes.memory_latency),
-        loaded_vec4s=rate(probes.cached_bytes, VEC4_BYTES),
-        products=rate(macs, PRODUCT_MACS),
+        loaded_vec4s=rate(2 * products[1, 1], 1),  # that wait for the loads of two vec4s each
+        products=rate(faster * max(products.values()), 1),
+        tile_products=tuple((*tile, rate(faster * measured, 1)) for tile, measured in products.items()),
+        splitting=preferred(max(1.0, products[max(products)] / (probes.split_products or inf))),
         reduction_latency=cycles(probes.exchange or 2 * probes.memory_latency),
         local_vec4s=rate(probes.local_bytes or probes.cached_bytes, VEC4_BYTES),
         shared_weight_bytes=rate(probes.shared_bytes, 1),

@@ -71,6 +71,7 @@ def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
         products=tile.accumulators,
         accumulators=tile.accumulators,
         split_k=tile.split_k,
+        tile=(tile.pixels, tile.slices),
     )
 
 

@@ -13,7 +13,8 @@ class KLoopWork:
     """What each work-item of a tile does.
 
     k_steps: iterations over K, which ``split_k`` work-items share. loads, products: vec4s that it loads, and 4 x 4
-    products that it computes, in one k-step. accumulators: vec4s of its results.
+    products that it computes, in one k-step. accumulators: vec4s of its results. tile: pixels and slices of a
+    dense convolution.
     """
 
     tiles: int
@@ -22,12 +23,15 @@ class KLoopWork:
     products: float
     accumulators: int
     split_k: int = 1
+    tile: tuple[int, ...] = ()
 
 
 def k_loop_cycles(work: KLoopWork, target: Target) -> float:
     """Cycles of the kernel: loads and products of a k-step overlap, those of the work-items do not."""
     model = target.cost_model
-    busy = model.working(target.local_size, work.loads, work.products)
+    busy = model.working(target.local_size, work.loads, work.products, work.tile)
+    if work.split_k > 1:
+        busy *= model.splitting
     loop = model.k_loop(tile_count(work.k_steps, work.split_k), busy)
     return model.kernel(waves(work.tiles, target), loop + split_cycles(work.split_k, work.accumulators, target))
 

@@ -16,7 +16,7 @@ import pyopencl as cl
 
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
-from tflgpu.target.probes import ProbeProgram, Probes
+from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 
 ENOUGH = 2e-3  # seconds of what is measured, beside which a launch is short
 DEADLINE = 1.0  # seconds from the first probe on; behind it none is measured again
@@ -91,6 +91,10 @@ class _Bench:
             half_macs=max(halves, default=0.0),
             matrix_macs=lanes / WARP * MATRIX_MACS / seconds["multiply_matrices"] if sizes.matrix_units else 0.0,
             vector_width=max(floats, key=lambda width: floats[width]),
+            tile_products=tuple(
+                (c.pixels, c.slices, c.products / seconds[c.kernel]) for c in sizes.convolutions if c.split_k == 1
+            ),
+            split_products=sum(c.products / seconds[c.kernel] for c in sizes.convolutions if c.split_k > 1),
             global_bytes=2 * self._bytes / seconds["copy"],
             shared_bytes=loaded / seconds["read_shared"],
             cached_bytes=loaded / seconds["read_cached"],
@@ -111,14 +115,18 @@ class _Bench:
         if sizes.matrix_units:
             arithmetic.append("multiply_matrices")
         once = sizes.group * self._session.device.compute_units
-        found = {name: self._steps(name, self._items, target) for name in arithmetic} | {
-            "read_shared": self._steps("read_cached", self._items, source, target, SHARED_BYTES // VEC4_BYTES),
-            "read_cached": self._steps("read_cached", self._items, source, target, CACHED_BYTES // VEC4_BYTES),
-            "wait_for_loads": self._steps("wait_for_loads", 1, source, target, self._bytes // LINE_BYTES),
-            "copy": self._launches("copy", self._bytes // VEC4_BYTES, source, target),
-            "launch": self._launches("nothing", 1, target),
-            "round_trip": self._launches("nothing", 1, target, wait=True),
-        }
+        found = (
+            {name: self._steps(name, self._items, target) for name in arithmetic}
+            | {each.kernel: self._convolution(each) for each in sizes.convolutions}
+            | {
+                "read_shared": self._steps("read_cached", self._items, source, target, SHARED_BYTES // VEC4_BYTES),
+                "read_cached": self._steps("read_cached", self._items, source, target, CACHED_BYTES // VEC4_BYTES),
+                "wait_for_loads": self._steps("wait_for_loads", 1, source, target, self._bytes // LINE_BYTES),
+                "copy": self._launches("copy", self._bytes // VEC4_BYTES, source, target),
+                "launch": self._launches("nothing", 1, target),
+                "round_trip": self._launches("nothing", 1, target, wait=True),
+            }
+        )
         if sizes.local:
             found["read_local"] = self._steps("read_local", self._items, source, target)
             found["exchange"] = self._steps("exchange", once, target)
@@ -148,6 +156,23 @@ class _Bench:
                 cl.enqueue_nd_range_kernel(queue, kernel, (items,), (group,))
                 if wait:
                     queue.finish()
+
+        return _Probe(run)
+
+    def _convolution(self, convolution: ProbeConvolution) -> _Probe:
+        """Of launches: it writes to one buffer, all else that it reads is in the other."""
+        queue, kernel, size = (
+            self._session.queue,
+            make_kernel(self._program, convolution.kernel),
+            convolution.local_size,
+        )
+        for place, buffer in enumerate((self._target, self._source, self._source, self._source)):
+            kernel.set_arg(2 * place, buffer)
+            kernel.set_arg(2 * place + 1, np.uint64(0))
+
+        def run(launches: int) -> None:
+            for _ in range(launches):
+                cl.enqueue_nd_range_kernel(queue, kernel, (convolution.groups * size,), (size,))
 
         return _Probe(run)
 
