@@ -16,13 +16,17 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
+from tflgpu.frontend.lower import lower
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.mma import (
     implicit_gemm_multistage,
 )
 from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
+from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.passes import optimize
+from tflgpu.plan import make_plan
 from tflgpu.target import Target
 
 Floats = NDArray[np.float64]
@@ -96,6 +100,26 @@ def test_matrix_units_take_half_precision_only() -> None:
     assert templates(H200) == ["mma/implicit_gemm_few_channels", "mma/implicit_gemm"]
     assert templates(replace(H200, storage="float")) == ["gpu/convolution"] * 2
     assert templates(replace(H200, matrix_unit=None)) == ["gpu/convolution"] * 2
+
+
+@pytest.mark.parametrize(("kept", "template"), [("output", "mma/implicit_gemm"), ("image", "gpu/convolution")])
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_result_in_float_leaves_matrix_units_only_for_its_weights(kept: str, template: str, exact: bool) -> None:
+    """Halves by halves are exact there. An image in float would be rounded."""
+    builder, random = ModelBuilder(), np.random.default_rng(0)
+    x = builder.input((1, 9, 9, 16))
+    for name in ("image", "output", "last"):
+        weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32).astype(np.float32)
+        y = builder.tensor((1, 9, 9, 16), name=name)
+        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+        builder.op("CONV_2D", [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))], [y], options)
+        x = y
+    graph = optimize(lower(read_model(builder.finish([x]))).graph)
+    marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
+    plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
+    (kernel,) = (k for k in plan.kernels if plan.graph[k.node.output].name == "output")
+    assert kernel.kernel.template == (template if exact else "gpu/convolution")
+    assert {a.type for a in kernel.arguments if a.name == "weights"} == {"half" if exact else "float"}
 
 
 def test_a_float_image_is_rounded_only_if_the_result_is() -> None:

@@ -67,11 +67,14 @@ def test_16_bit_numbers_outgrow_half(dtype: str, expected: str) -> None:
     assert inner_types(plan) == {expected}
 
 
-@pytest.mark.parametrize(("dtype", "expected"), [("int8", "half"), ("int16", "float")])
-def test_weights_are_as_precise_as_what_they_meet(dtype: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "scale", "expected"), [("int8", 0.3, "half"), ("int16", 0.3, "float"), ("int16", 1 / 128, "half")]
+)
+def test_weights_are_as_precise_as_what_they_meet(dtype: str, scale: float, expected: str) -> None:
+    """Those that half precision holds as they are lose nothing there."""
     builder, grid = ModelBuilder(), Quantization([1 / 128], [0])
     x = builder.input((1, 8), dtype, quantization=grid)
-    weights = builder.constant(np.ones((12, 8), np.int8), quantization=grid)
+    weights = builder.constant(np.ones((12, 8), np.int8), quantization=Quantization([scale], [0]))
     y = builder.tensor((1, 12), dtype, quantization=grid)
     builder.op("FULLY_CONNECTED", [x, weights], [y])
     (arguments,) = (k.arguments for k in plan_of(builder, y).kernels if k.node.kind == "fully_connected")

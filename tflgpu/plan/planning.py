@@ -19,7 +19,7 @@ from tflgpu.plan.overwriting import overwritable
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
 from tflgpu.plan.states import overwriting, with_short_states, written_in_place
 from tflgpu.plan.whole_numbers import make_numbers_whole
-from tflgpu.target import Target, VectorType
+from tflgpu.target import Target, VectorType, is_exact_in_half
 
 
 @internal_faults("planning")
@@ -64,7 +64,10 @@ def _planned(
     node: Node, graph: Graph, storage: Mapping[TensorId, Storage], target: Target, chooser: Chooser
 ) -> PlannedKernel:
     if any(graph[t].precise for t in (*node.inputs, node.output)):
-        target = replace(target, storage="float")  # constants are to be as precise as what they meet
+        # Constants are to be as precise as what they meet.
+        target = replace(target, arithmetic="float")
+        if not _half_holds_constants(graph, node):
+            target = replace(target, storage="float")
     request = Request(node, graph, storage, target, chooser)
     kernel = lower_node(request)
     output = request.output
@@ -93,6 +96,13 @@ def _planned(
     planned = tuple(epilogue)
     destination = Destination(output, _is_dirty(kernel, planned, output))
     return PlannedKernel(node, kernel, planned, destination, tuple(arguments))
+
+
+def _half_holds_constants(graph: Graph, node: Node) -> bool:
+    """Whether half precision holds every number of a node's weights and other large constants."""
+    constants = (graph[t].data for t in node.inputs)
+    large = (data for data in constants if data is not None and data.size > max(data.shape, default=1))
+    return all(is_exact_in_half(data) for data in large)
 
 
 def _operand_type(operand: EpilogueOperand, types: list[VectorType]) -> VectorType:

@@ -12,6 +12,7 @@ from tflgpu.target.elements import (
     WIDE,
     ElementType,
     VectorType,
+    is_exact_in_half,
     vector_of,
     vector_type,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Target",
     "VectorType",
     "cost_model_from",
+    "is_exact_in_half",
     "precision_of",
     "vector_of",
     "vector_type",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 # In device memory, by their OpenCL C names.
 ElementType = Literal["float", "half", "int", "short", "ushort", "char", "uchar", "long", "uint", "double"]
@@ -70,3 +73,8 @@ def vector_type(element: ElementType) -> VectorType:
 def vector_of(dtype: str) -> VectorType:
     """What kernels compute with for tensors of a numpy type."""
     return vector_type(DEVICE_ELEMENTS.get(dtype, "float"))
+
+
+def is_exact_in_half(data: NDArray[Any]) -> bool:
+    """Whether half precision holds every number of an array."""
+    return bool(np.all(np.clip(data, -HALF_MAX, HALF_MAX).astype(np.float16) == data))

@@ -27,10 +27,12 @@ def convolution_candidates(window: Window, src: Storage, dst: Storage, target: T
 def _takes_halves(request: Request) -> bool:
     """Whether image and weights are halves.
 
-    A float image of one slice, such as a model's input, is rounded to half if the result will be so too.
+    A float image of one slice, such as a model's input, is rounded to half if the result will be so too, unless the
+    graph marks it as precise.
     """
     src, dst = request.input(0), request.output
-    halves = src.type == "half" or (src.type == "float" and src.slices == 1 and dst.type == "half")
+    rounds = src.type == "float" and src.slices == 1 and dst.type == "half"
+    halves = src.type == "half" or (rounds and not request.graph[request.node.inputs[0]].precise)
     return request.target.storage == "half" and halves and request.value(1) is not None
 
 

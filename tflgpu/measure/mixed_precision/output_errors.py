@@ -20,17 +20,16 @@ class OutputErrors:
     """
 
     def __init__(self, infos: Sequence[TensorInfo], answers: Sequence[Sequence[Array]], scales: Sequence[int]) -> None:
-        """answers: in fp32, of several runs. scales: equal numbers for runs on inputs of one scale.
+        """answers: in fp32, of several runs. scales: equal numbers for runs on inputs of one scale; 0 for the usual
+        one, whose runs count for all.
 
         Outputs that are integers, and stand for no numbers, are left out.
         """
         self._counted = [n for n, info in enumerate(infos) if np.dtype(info.dtype).kind == "f" or info.quantization]
         self._answers = [self._floats(each) for each in answers]
+        counted = range(len(self._counted))
         self._ranges = [
-            [
-                _range([a[n] for a, s in zip(self._answers, scales, strict=True) if s == scale])
-                for n in range(len(self._counted))
-            ]
+            [_range([a[n] for a, s in zip(self._answers, scales, strict=True) if s in (0, scale)]) for n in counted]
             for scale in scales
         ]
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import DevicePartition
@@ -21,7 +20,7 @@ from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.rounding_executor import Halves, RoundingExecutor
-from tflgpu.target import HALF_MAX, Target
+from tflgpu.target import Target, is_exact_in_half
 
 Array = NDArray[Any]
 
@@ -96,7 +95,7 @@ class Probe:
             (k.node.output, a.name)
             for k in in_half.kernels
             for a in k.arguments
-            if a.data is not None and a.type == "half" and not _is_exact(a.data)
+            if a.data is not None and a.type == "half" and not is_exact_in_half(a.data)
         }
         piece, found = len(self._plans), list[Halves]()
         eliminated = (n for n in in_half.graph.nodes if n.kind == ELIMINATED)
@@ -132,8 +131,3 @@ class Probe:
         executor = RoundingExecutor(piece.executable, program, session, self._halves[len(self._executors)])
         self._executors.append(executor)
         return executor
-
-
-def _is_exact(data: Array) -> bool:
-    """Whether half precision holds every number."""
-    return bool(np.all(np.clip(data, -HALF_MAX, HALF_MAX).astype(np.float16) == data))
