@@ -195,7 +195,7 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = self._open(self._compile(options, clock), options, clock, None)
+            instance = self._open(None, options, clock, None)
             self._content_hash = content_hash(self._model.bytes)
         else:
             identity, target = self.device.identity, self._target
@@ -207,16 +207,14 @@ class CompiledModel:
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
             LOGGER.info("the cache %s %s", "does not have" if stored is None else "has", key.name)
-            rivals = self._compile(options, clock, cache) if stored is None else (stored,)
             try:
                 with DeviceFailures(self.device, "loading the model"):
-                    instance = self._open(rivals, options, clock, cache)
+                    instance = self._open(stored, options, clock, cache)
             except DeviceError as error:  # a program of the cache may be another one than its key says
                 warn_once(
                     "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
                 )
-                rivals = self._compile(options, clock, cache)
-                instance = self._open(rivals, options, clock, None)
+                instance = self._open(None, options, clock, None)
             instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
@@ -224,14 +222,14 @@ class CompiledModel:
         instance.release_constants()
         return instance
 
-    def _open(self, rivals: Sequence[Artifact], options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
-        """The fastest of several artifacts. What the device's compiler allows fewer work-items is planned anew."""
+    def _open(self, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
+        """The artifact, or the fastest of new ones; kernels whose built forms allow smaller groups are planned anew."""
         while True:
             try:
+                rivals = self._compile(options, clock, cache) if stored is None else (stored,)
                 return open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
             except WideGroupsError as error:
-                self._planned = self._planned.with_group_sizes(error.sizes)
-                rivals = self._compile(options, clock, cache)
+                stored, self._planned = None, self._planned.with_group_sizes(error.sizes)
 
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""

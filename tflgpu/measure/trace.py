@@ -6,8 +6,9 @@ outputs would change what is looked at: outputs break fusion and are stored in f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import pieces_of
+from tflgpu.artifact.executable import Executable
+from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_piece, device_partition
@@ -24,6 +27,7 @@ from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
+from tflgpu.kernels.request import first_ranked
 from tflgpu.litert.cpu_executor import CpuExecutor
 from tflgpu.litert.piece import Piece, try_piece
 from tflgpu.litert.trial import Trial
@@ -31,9 +35,9 @@ from tflgpu.measure.device_model import planned_target
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
-from tflgpu.plan import make_plan
 from tflgpu.runtime.engine import engine_of
 from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import WideGroupsError, check_groups
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import DeviceFailures, Session, open_session
@@ -73,12 +77,13 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
             call = frontend.call(partition)
             if call is not None:
                 with DeviceFailures(device, "running the model"):
-                    results = _run_call(partition, call, given, target, session)
+                    results = _within(target, partial(_run_call, partition, call, given, session))
                 names = [frontend.subgraph.tensors[t].name for t in partition.outputs]
                 found += (Result(*each) for each in zip(names, repeat(partition.operators), results, strict=False))
             elif partition.on_device:
                 with DeviceFailures(device, "running the model"):
-                    results = _run_partition(frontend.lower_partition(partition), given, target, session, found)
+                    lowered = frontend.lower_partition(partition)
+                    results = _within(target, partial(_run_partition, lowered, given, session, found))
             else:
                 rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 codes = {o.index: o.code for o in frontend.lowered.entries}
@@ -89,27 +94,43 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     return found
 
 
+def _within(target: Target, run: Callable[[Target], list[Array]]) -> list[Array]:
+    """What ``run`` gives for the target, once the device's compiler allows the groups of all kernels."""
+    while True:
+        try:
+            return run(target)
+        except WideGroupsError as error:
+            target = target.with_group_sizes(error.sizes)
+
+
+def _program(source: str, executable: Executable, session: Session) -> Any:
+    """Raises WideGroupsError."""
+    program = compile_program(session.context, source)
+    check_groups(program, executable, session)
+    return program
+
+
 def _run_call(
-    partition: Partition, call: Call, inputs: Sequence[Array], target: Target, session: Session
+    partition: Partition, call: Call, inputs: Sequence[Array], session: Session, target: Target
 ) -> list[Array]:
     """Run a loop or a branch, whose kernels are not observed. Returns its outputs."""
-    plans = [make_plan(optimize(piece.graph), target) for piece in call.pieces]
+    plans = [plan_within(optimize(piece.graph), target, first_ranked) for piece in call.pieces]
     compiled = device_partition(partition, call, list(map(compile_piece, call.pieces, plans)), plans)
     executors = [
-        LaunchExecutor(piece.executable, compile_program(session.context, piece.source), session)
+        LaunchExecutor(piece.executable, _program(piece.source, piece.executable, session), session)
         for piece in pieces_of(compiled)
     ]
     return engine_of(compiled, executors).run(inputs)
 
 
 def _run_partition(
-    lowered: Lowered, inputs: Sequence[Array], target: Target, session: Session, found: list[Result]
+    lowered: Lowered, inputs: Sequence[Array], session: Session, found: list[Result], target: Target
 ) -> list[Array]:
     """Run a partition on the device, append its kernels' results to ``found``, return its outputs."""
-    plan = make_plan(optimize(lowered.graph), target)
+    plan = plan_within(optimize(lowered.graph), target, first_ranked)
     source = render(plan)
     executable = link(plan, source.names, lowered.output_types)
-    executor = LaunchExecutor(executable, compile_program(session.context, source.text), session)
+    executor = LaunchExecutor(executable, _program(source.text, executable, session), session)
 
     def record(number: int, elements: Array) -> None:
         node = plan.kernels[number].node

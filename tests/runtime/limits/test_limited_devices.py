@@ -21,6 +21,7 @@ from tests.quick import RUNTIMES
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
 from tests.support.template_cases import CASES
 from tflgpu import DeviceError, Options
+from tflgpu.measure.trace import trace
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
 
@@ -183,6 +184,17 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
             (got,) = again.run(case.inputs).values()
             check(got, case.expected[0], case.tolerance, "fp32", case.describe)
         assert groups_of(again) == {16, 128}
+
+
+def test_everything_that_plans_keeps_to_smaller_groups() -> None:
+    """The search for the storage of tensors, and the results of all kernels."""
+    case = template_cases()["wide_convolution"]
+    with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
+        options = Options(kernels="gpu", precision="fp32", cache="off")
+        assert trace(case.model, case.inputs, options)
+        mixed = replace(options, precision="auto", tolerance=1e-2)
+        (got,) = tflgpu.compile(case.model, mixed).run(case.inputs).values()
+    assert np.abs(got - case.expected[0]).max() <= 2e-2 * np.ptp(case.expected[0])
 
 
 def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:

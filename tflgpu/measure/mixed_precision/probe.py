@@ -10,8 +10,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import DevicePartition
+from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.compiler import Parts
 from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.request import first_ranked
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions, storages
 from tflgpu.plan.concatenation import ELIMINATED
@@ -89,7 +91,7 @@ class Probe:
         """The plan in float of what the plan in half computes, whole numbers of quantized layers included."""
         converted = add_conversions(graph)
         storage = storages(converted, halves)
-        plan = make_plan(make_numbers_whole(converted, storage, halves), floats)
+        plan = plan_within(make_numbers_whole(converted, storage, halves), floats, first_ranked)
         in_half = make_plan(graph, halves)
         constants = {
             (k.node.output, a.name)
