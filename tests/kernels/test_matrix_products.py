@@ -57,6 +57,7 @@ PRODUCTS = (
     Product((3,), (3,), 41, 30, 19, (False, False), (2, 4, 2)),
     Product((2, 1), (1, 3), 5, 19, 70, (False, True), (1, 4, 4)),
     Product((2, 3), (), 66, 7, 6, (True, True), (4, 1, 1)),
+    Product((2,), (2,), 31, 25, 21, (False, True), (6, 2, 1)),
     Product((2, 1, 2), (1, 3, 1), 1, 11, 13, (True, False), (4, 4, 2)),
     Product((3, 2), (3, 2), 130, 3, 5, (False, False), (4, 2, 1)),
 )
@@ -84,7 +85,7 @@ LAYERS = (
     Layer(3, 130, 21, (2,)),
     Layer(4, 30, 7, (4,)),
     Layer(11, 90, 8, (8,)),
-    Layer(35, 31, 70, (4, 4, 1)),
+    Layer(35, 31, 70, (6, 2, 1)),
     Layer(6, 200, 18, (2, 1, 4)),
 )
 QUICK = (*PRODUCTS[2:5], *LAYERS[3:5])
@@ -132,8 +133,8 @@ def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
         assert [k.kernel.template for k in plan.kernels] == [template]
 
 
-@pytest.mark.parametrize(("registers", "most"), [(256, 16), (64, 8), (32, 4)])
-def test_accumulators_leave_half_of_the_registers(registers: int, most: int) -> None:
+@pytest.mark.parametrize(("registers", "most"), [(256, [12, 16]), (64, [8, 8]), (32, [4, 4])])
+def test_accumulators_leave_half_of_the_registers(registers: int, most: list[int]) -> None:
     """Otherwise the compiler keeps them in memory. Runtime weights come in blocks of four slices, whatever fits."""
     target = Target(family="gpu", compute_units=4, storage="float", limits=Limits(registers=registers))
     net = Net(pytest.fail, seed=1)
@@ -141,4 +142,4 @@ def test_accumulators_leave_half_of_the_registers(registers: int, most: int) -> 
     net.output(convolution(net, net.input(net.normal((1, 64, 64, 32))), 64, Window((1, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
     tiles = [k.kernel.parameters for k in plan.kernels if "slices_out" in k.kernel.parameters]
-    assert [p.get("rows", p.get("pixels")) * p["slices_out"] for p in tiles] == [most, most]
+    assert [p.get("rows", p.get("pixels")) * p["slices_out"] for p in tiles] == most
