@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.cli.command import fail
 from tests.support import litert
 from tflgpu.model.writer import ModelBuilder
 
@@ -119,3 +120,9 @@ def test_options_with_equal_inputs_are_equal() -> None:
     first, second, other = (tflgpu.Options(tolerance=0.01, calibration=[unseen(seed)]) for seed in (1, 1, 2))
     assert first == second != other
     assert len({first, second, other}) == 2
+
+
+def test_a_page_is_not_of_another_plan(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(model(1.0))
+    arguments = ("profile", tmp_path / "m.tflite", "--tolerance", "0.01", "--html", tmp_path / "m.html")
+    assert "leave out --html or --tolerance" in fail(*arguments)

@@ -47,6 +47,10 @@ def profile_model(
     sums by type, which is what a kernel computes. Inputs are random. Bytes count what a kernel reads and writes once
     each, so that a kernel which reads from a cache can have more bandwidth than memory has.
     """
+    if html is not None and options.tolerance is not None:
+        raise ValueError(
+            "a page shows plans made anew, without what --tolerance found; leave out --html or --tolerance"
+        )
     generator = np.random.default_rng(0)
     data = model.read_bytes()  # once: the page is to be about what was compiled
     with progress(f"compiling {model.name}"):
