@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 import tflgpu
@@ -13,8 +15,10 @@ from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.support.template_cases import CASES
 from tflgpu.compiler import plan_model
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import OPERATIONS_PER_TURN, items_per_tile
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Limits, Target
@@ -47,6 +51,29 @@ def models() -> Iterator[bytes]:
 def plans(target: Target) -> Iterator[Plan]:
     for model in models():
         yield plan_model(model, tflgpu.Options(), target)[1]
+
+
+def test_tiles_of_cpus_keep_to_the_turns_of_loops() -> None:
+    unlimited = Target(family="cpu", compute_units=2, storage="float")
+    target = replace(unlimited, limits=Limits(loop_turns=1000))
+    for items, cost in product((1, 100, 1_000_000), (1, 100, 5000)):
+        pieces = items_per_tile(items, target, cost)
+        assert pieces == 1 or pieces * max(1, cost // OPERATIONS_PER_TURN) <= 1000
+        assert pieces <= items_per_tile(items, unlimited, cost)
+
+
+def test_convolutions_of_cpus_keep_to_the_turns_of_loops() -> None:
+    net = Net(_draws_nothing, seed=1)
+    weights = net.constant(net.normal((16, 1, 1, 64)))
+    image = net.input(net.normal((1, 100, 100, 64)))
+    output = np.tensordot(image.value, weights.value[:, 0, 0], ([3], [1]))
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+    net.output(net.op("CONV_2D", [image, weights, None], output, options, activation="NONE"))
+    model = net.case(ARITHMETIC).model
+    target = Target(family="cpu", compute_units=1, storage="float", limits=Limits(loop_turns=200))
+    tiles = max(planned.kernel.tiles for planned in plan_model(model, tflgpu.Options(), target)[1].kernels)
+    blocks = 100 * 100 / 12  # of at most 12 pixels, with at least a turn for each vec4 that is read
+    assert blocks / tiles * 64 / LANES <= 200
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)

@@ -151,21 +151,28 @@ def test_division_is_rounded_where_that_is_an_option() -> None:
     assert compiler_options(rounding) == ("-cl-fp32-correctly-rounded-divide-sqrt",)
 
 
-def test_circular_functions_by_multiples_of_pi_are_those_of_radians(device_name: str) -> None:
-    """Where a driver has neither sine nor cosine. OpenCL itself allows 4 units in the last place."""
+def test_functions_that_a_driver_lacks_are_computed_by_others(device_name: str) -> None:
+    """OpenCL itself allows sin and cos 4 units in the last place; what fma is for is the error of a product."""
     text = prelude(Driver(RUSTICL, "OpenCL 3.1", "26.2.6-1"))
-    kernel = "__kernel void circle(__global float4 *x, __global float4 *y) {{ *y = {}(*x); }}"
+    kernel = "__kernel void apply(__global float4 *x, __global float4 *y) {{ *y = {}; }}"
     handle = next(d.handle for d in tflgpu.devices() if d.platform == device_name)
     context = cl.Context([handle])
     queue = cl.CommandQueue(context)
     given = np.array([1.0, -20.5, 3.1415927, 12345.678], np.float32)
-    for name, function in (("sin", np.sin), ("cos", np.cos)):
-        made = program.make_kernel(program.compile_program(context, text + kernel.format(name)), "circle")
+    exact = given.astype(np.float64)
+    third = np.float32(0.3)
+    cases = {
+        "sin(*x)": (np.sin(exact), 5e-7),
+        "cos(*x)": (np.cos(exact), 5e-7),
+        "fma(*x, (float4)(0.3f), -*x * 0.3f)": (exact * np.float64(third) - given * third, 1e-9),
+    }
+    for expression, (expected, tolerance) in cases.items():
+        made = program.make_kernel(program.compile_program(context, text + kernel.format(expression)), "apply")
         x, y = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=given) for _ in range(2))
         made(queue, (1,), None, x, y)
         got = np.empty_like(given)
         cl.enqueue_copy(queue, got, y)
-        np.testing.assert_allclose(got, function(given.astype(np.float64)), rtol=0, atol=5e-7)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
 
 
 def test_without_a_clock_of_the_device_the_hosts_counts(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

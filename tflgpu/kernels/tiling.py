@@ -19,6 +19,8 @@ LOCAL_VEC4S = 2048
 # for each core, so that none waits for long. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 100_000
 TILES_PER_CORE = 8
+# Of one turn of an innermost loop, at least: a multiplication and an addition of a vec4.
+OPERATIONS_PER_TURN = 8
 
 
 def tile_count(items: int, per_tile: int) -> int:
@@ -36,7 +38,12 @@ def items_per_tile(items: int, target: Target, cost: int) -> int:
         return target.local_size
     enough = max(1, WORTHWHILE_OPERATIONS // max(1, cost))
     balanced = tile_count(items, target.compute_units * TILES_PER_CORE)
-    return min(items, max(enough, balanced))
+    return min(items, max(enough, balanced), most_per_tile(target, cost))
+
+
+def most_per_tile(target: Target, cost: int) -> int:
+    """How many pieces of ``cost`` floating-point operations the loops of one work-item can compute; at least one."""
+    return max(1, target.limits.loop_turns // max(1, cost // OPERATIONS_PER_TURN))
 
 
 def waves(tiles: int, target: Target) -> int:

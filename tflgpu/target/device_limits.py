@@ -29,6 +29,7 @@ class Limits:
     registers: of 32 bits, as far as known; with more values a work-item has the compiler keeps some in memory.
     subgroup_width: work-items of a sub-group with broadcasts and reductions (``cl_khr_subgroups`` and its relatives),
         the least where it depends on the kernel; 0 where there are none, or OpenCL C is older than 2.0.
+    loop_turns: greatest number of turns of loops of a work-item, all together. OpenCL knows no such limit.
     images, half_arithmetic, integer_dot_product, command_buffers: whether the device has image objects,
         ``cl_khr_fp16``, ``cl_khr_integer_dot_product``, ``cl_khr_command_buffer``.
     """
@@ -41,6 +42,7 @@ class Limits:
     opencl_c: tuple[int, int] = (1, 2)
     registers: int = 256
     subgroup_width: int = 0
+    loop_turns: int = 1 << 62
     images: bool = False
     half_arithmetic: bool = False
     integer_dot_product: bool = False

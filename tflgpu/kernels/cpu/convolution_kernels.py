@@ -13,8 +13,9 @@ from tflgpu.kernels.convolutions import (
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count
+from tflgpu.kernels.tiling import most_per_tile, tile_count
 from tflgpu.ops.image.convolution import Convolution
+from tflgpu.target import Target
 
 # Pixels of a block by its vectors of output channels: the accumulators and the weights of one input channel stay in
 # registers, of which AVX-512 has 32. The first are good, and quick to compile; the others are for tuning.
@@ -42,7 +43,7 @@ def convolution(request: Request) -> Kernel:
     per_row = tile_count(width, pixels)
     pixel_blocks = per_row * height
     cost = 2 * pixels * block * prod(window.kernel) * weights.read.slices * LANES
-    per_tile = _blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target.compute_units)
+    per_tile = _blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         "cpu/convolution",
@@ -79,8 +80,8 @@ def _pixels_per_block(width: int, wanted: int) -> int:
     return min(range(max(1, wanted - 2), wanted + 1), key=lambda n: (-width % n, -n))
 
 
-def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, compute_units: int) -> int:
+def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
     """Pixel blocks of one tile: enough work to be worth starting, enough tiles to share out evenly."""
     enough = max(1, WORTHWHILE_OPERATIONS // cost)
-    balanced = max(1, pixel_blocks * others // (compute_units * TILES_PER_CORE))
-    return min(pixel_blocks, max(enough, balanced))
+    balanced = max(1, pixel_blocks * others // (target.compute_units * TILES_PER_CORE))
+    return min(pixel_blocks, max(enough, balanced), most_per_tile(target, cost))

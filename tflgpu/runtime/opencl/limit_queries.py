@@ -6,6 +6,7 @@ import re
 
 import pyopencl as cl
 
+from tflgpu.runtime.opencl.quirks import Driver, loop_turns
 from tflgpu.target import Limits
 
 # Extensions with a query for the number of work-items that run in lockstep.
@@ -29,6 +30,7 @@ def limits_of(handle: cl.Device) -> Limits:
         shares_memory=bool(handle.host_unified_memory),
         opencl_c=language_of(handle),
         registers=_registers(handle, extensions),
+        loop_turns=loop_turns(Driver.of(handle)),
         subgroup_width=_subgroup_width(handle, extensions),
         images=bool(handle.image_support),
         half_arithmetic="cl_khr_fp16" in extensions,

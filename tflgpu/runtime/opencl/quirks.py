@@ -13,11 +13,15 @@ from typing import Literal
 
 import pyopencl as cl
 
+from tflgpu.target import Limits
+
 INTEL = "Intel(R) OpenCL"
 NVIDIA = "NVIDIA CUDA"
 POCL = "Portable Computing Language"
 OCLGRIND = "Oclgrind"
 RUSTICL = "rusticl"
+
+UNLIMITED = Limits().loop_turns
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Quirk:
     concerns: whether a driver has it. fault: what is wrong. remedy: what is done about it, and where. source: a link,
     or what has shown it. demotion: devices with a greater one come after all others, by default. options: for the
     driver's compiler. prelude: OpenCL C in front of every program. family: of the kernels that are the faster there,
-    where the device's type does not tell. advice: what to tell the user when such a device fails.
+    where the device's type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. advice: what to tell the
+    user when such a device fails.
     """
 
     name: str
@@ -75,22 +80,33 @@ class Quirk:
     options: tuple[str, ...] = ()
     prelude: str = ""
     family: Literal["cpu", "gpu"] | None = None
+    loop_turns: int = UNLIMITED
     advice: str = ""
 
 
-# Sine and cosine by those of multiples of pi, which every libclc has. Two floats hold 1 / pi, so that a large number
-# keeps its place in the circle.
-CIRCULAR_FUNCTIONS = """
-#define DEFINE_CIRCULAR(name, T) \\
-  T __attribute__((overloadable)) name##_of_radians(T x) { \\
-    const T halves = x * 0.31830987f; \\
-    const T rest = fma(x, (T)(0.31830987f), -halves) + x * 1.2841276e-8f; \\
+# fma adds a product's rounding error, which products of halves of the digits tell. sin and cos are those of multiples
+# of pi, which every libclc has; two floats hold 1 / pi, so that a large number keeps its place in the circle.
+MISSING_FUNCTIONS = """
+#define DEFINE_FMA(n) \\
+  float##n __attribute__((overloadable)) fma_of_halves(float##n x, float##n y, float##n z) { \\
+    const float##n product = x * y; \\
+    const float##n x0 = as_float##n(as_int##n(x) & ~0xfff), y0 = as_float##n(as_int##n(y) & ~0xfff); \\
+    const float##n x1 = x - x0, y1 = y - y0; \\
+    return product + z + (x0 * y0 - product + x0 * y1 + x1 * y0 + x1 * y1); \\
+  }
+DEFINE_FMA(4)
+DEFINE_FMA(16)
+#define fma fma_of_halves
+#define DEFINE_CIRCULAR(name, n) \\
+  float##n __attribute__((overloadable)) name##_of_radians(float##n x) { \\
+    const float##n halves = x * 0.31830987f; \\
+    const float##n rest = fma(x, (float##n)(0.31830987f), -halves) + x * 1.2841276e-8f; \\
     return name##pi(halves - 2.0f * rint(0.5f * halves) + rest); \\
   }
-DEFINE_CIRCULAR(sin, float4)
-DEFINE_CIRCULAR(sin, float16)
-DEFINE_CIRCULAR(cos, float4)
-DEFINE_CIRCULAR(cos, float16)
+DEFINE_CIRCULAR(sin, 4)
+DEFINE_CIRCULAR(sin, 16)
+DEFINE_CIRCULAR(cos, 4)
+DEFINE_CIRCULAR(cos, 16)
 #define sin sin_of_radians
 #define cos cos_of_radians
 """
@@ -132,17 +148,17 @@ QUIRKS: tuple[Quirk, ...] = (
         "65,535 turns of loops",
         lambda driver: driver.is_llvmpipe and driver.version < (25, 0),
         fault="a work-item leaves its loops, without an error, after 65,535 turns of all of them together",
-        remedy="kernels for GPUs, whose work-items have short loops, are the default",
-        source="Mesa 22.3.6 of Debian 12, not 25.0.7: face_landmark is 6% off with the kernels for CPUs",
-        family="gpu",
+        remedy="tiles of the kernels for CPUs have so few pieces of work (tflgpu/kernels/tiling.py)",
+        source="Mesa 22.3.6 of Debian 12, not 25.0.7: face_landmark was 6% off with the kernels for CPUs",
+        loop_turns=65535,
     ),
     Quirk(
-        "no circular functions",
+        "functions missing",
         lambda driver: driver.platform == RUSTICL and driver.version >= (26, 0),
-        fault="a program with sin or cos is refused where LLVM's libclc 22 is unpatched: 'nir_shader not fully linked'",
-        remedy="they are computed by sinpi and cospi, which are there",
+        fault="a program with sin, cos or fma is refused where LLVM's libclc 22 is unpatched: 'not fully linked'",
+        remedy="functions in front of every program compute them by what is there",
         source="Mesa 26.2.6 of Debian; https://github.com/llvm/llvm-project/pull/207264",
-        prelude=CIRCULAR_FUNCTIONS,
+        prelude=MISSING_FUNCTIONS,
     ),
     Quirk(
         "conversions left out",
@@ -243,6 +259,11 @@ def compiler_options(driver: Driver) -> tuple[str, ...]:
 def prelude(driver: Driver) -> str:
     """OpenCL C to put in front of programs for it."""
     return "".join(quirk.prelude for quirk in quirks_of(driver))
+
+
+def loop_turns(driver: Driver) -> int:
+    """How many turns of loops a work-item may make."""
+    return min((quirk.loop_turns for quirk in quirks_of(driver)), default=UNLIMITED)
 
 
 def faster_family(driver: Driver) -> Literal["cpu", "gpu"] | None:
