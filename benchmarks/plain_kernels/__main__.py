@@ -1,11 +1,12 @@
 """Kernels of the GPU family without PTX and matrix units, beside those that the device would have, as rows of JSON.
 
-    python -m benchmarks.plain_kernels MODEL... [--device D] [--precision fp32] [--rounds 20] [--out FILE]
+    python -m benchmarks.plain_kernels MODEL... [--device D] [--precision fp32] [--cost-model built-in] [--rounds 20]
+                                       [--out FILE]
 
 A MODEL is a .tflite file or a name of benchmarks.zoo. Times are device time of all kernels, by the launch executor. Two
 programs take turns, and the medians of the ratios of neighbours are given: of each model with plain kernels over the
-device's own, and of each matrix product over the same 1x1 convolution, both with plain kernels, conversions of layouts
-left out.
+device's own by the built-in cost model, and of each matrix product over the same 1x1 convolution, both with plain
+kernels, conversions of layouts left out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from benchmarks.plain_kernels.products import SIZES, forms
 from benchmarks.publish import publish
 from benchmarks.zoo import load
 from tflgpu.compiler import compile_model
+from tflgpu.measure.device_model import planned_target
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.devices import choose
@@ -67,7 +69,7 @@ def rows(
     models: Sequence[str], device: tflgpu.Device, options: tflgpu.Options, rounds: int
 ) -> Iterator[dict[str, object]]:
     session, own = open_session(device), device.target(options)
-    plain = replace(own, ptx=False, matrix_unit=None)
+    plain = replace(planned_target(device, options, session), ptx=False, matrix_unit=None)
     for model in models:
         each = [Program(load(model), options, target, session) for target in (own, plain)]
         before, after = in_turns(each, rounds)
@@ -84,12 +86,18 @@ def main() -> None:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--cost-model", default="built-in")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
     options = tflgpu.Options(
-        device=device.index, precision=arguments.precision, executor="launch", kernels="gpu", cache="off"
+        device=device.index,
+        precision=arguments.precision,
+        executor="launch",
+        kernels="gpu",
+        cost_model=arguments.cost_model,
+        cache="off",
     )
     publish(rows(arguments.models, device, options, arguments.rounds), device, arguments.out)
 
