@@ -34,6 +34,7 @@ LIMITS = {
     "8 KiB": Limits(local_bytes=8 << 10),
     "64 work-items and 16 KiB": Limits(work_group_size=64, local_bytes=16 << 10),
 }
+SOME = [LIMITS[name] for name in ("64 work-items and 16 KiB", "1 work-item", "no local memory")]
 
 
 def _draws_nothing(_: object) -> NoReturn:
@@ -76,6 +77,7 @@ def test_convolutions_of_cpus_keep_to_the_turns_of_loops() -> None:
     assert blocks / tiles * 64 / LANES <= 200
 
 
+@pytest.mark.quick(when=lambda limits: limits in SOME)
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_kernels_keep_to_the_limits(limits: Limits) -> None:
     """On each family, and with matrix units."""
@@ -86,6 +88,7 @@ def test_kernels_keep_to_the_limits(limits: Limits) -> None:
         assert kernel.workspace * 16 <= limits.local_bytes, kernel
 
 
+@pytest.mark.quick(when=lambda limits: limits in SOME[:1])
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_no_candidate_exceeds_the_limits(limits: Limits) -> None:
     """Whatever a tuner takes."""

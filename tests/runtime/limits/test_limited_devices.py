@@ -94,7 +94,7 @@ def test_drivers_that_simulate_limits_themselves(platform: str, variables: dict[
     assert done.stdout.startswith("64 ")
 
 
-@pytest.mark.quick(when=lambda device, name: name in SHARING[:3] and device in ("groups of 1", "no local memory"))
+@pytest.mark.quick(when=lambda device, name: name in SHARING[:2] and device in ("groups of 1", "no local memory"))
 @pytest.mark.parametrize("name", SHARING)
 @pytest.mark.parametrize("device", SIMULATIONS)
 def test_kernels_run_within_the_limits(device: str, name: str) -> None:
@@ -121,6 +121,7 @@ def two_large_layers(side: int = 3000) -> bytes:
     return b.finish([x])
 
 
+@pytest.mark.quick(when=lambda kernels: kernels == "gpu")
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 def test_weights_are_shared_out_over_buffers(kernels: str) -> None:
     with limited(INTEL, SMALL_BUFFERS):
@@ -186,6 +187,7 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
         assert groups_of(again) == {16, 128}
 
 
+@pytest.mark.full("searching for storage takes seconds")
 def test_everything_that_plans_keeps_to_smaller_groups() -> None:
     """The search for the storage of tensors, and the results of all kernels."""
     case = template_cases()["wide_convolution"]
@@ -206,6 +208,7 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
     check(got, case.expected[0], case.tolerance, "fp32", case.describe)
 
 
+@pytest.mark.quick(when=lambda smaller: smaller.groups)
 @pytest.mark.parametrize("smaller", [Simulation(groups={"persistent": 64}), SIMULATIONS["8 KiB of local memory"]])
 def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
     case = template_cases()["recurrences"]
