@@ -187,13 +187,16 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
         assert groups_of(again) == {16, 128}
 
 
-@pytest.mark.full("searching for storage takes seconds")
-def test_everything_that_plans_keeps_to_smaller_groups() -> None:
-    """The search for the storage of tensors, and the results of all kernels."""
+@pytest.mark.quick(when=lambda what: what == "trace")
+@pytest.mark.parametrize("what", ["trace", "storage"])
+def test_everything_that_plans_keeps_to_smaller_groups(what: str) -> None:
+    """The results of all kernels, and the search for the storage of tensors."""
     case = template_cases()["wide_convolution"]
+    options = Options(kernels="gpu", precision="fp32", cache="off")
     with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
-        options = Options(kernels="gpu", precision="fp32", cache="off")
-        assert trace(case.model, case.inputs, options)
+        if what == "trace":
+            assert trace(case.model, case.inputs, options)
+            return
         mixed = replace(options, precision="auto", tolerance=1e-2)
         (got,) = tflgpu.compile(case.model, mixed).run(case.inputs).values()
     assert np.abs(got - case.expected[0]).max() <= 2e-2 * np.ptp(case.expected[0])
