@@ -67,6 +67,13 @@ def test_who_has_chosen_is_left_alone(fake_driver: Callable[..., Path], tmp_path
     assert listed[0] == ["Fake Mali-G610", "gpu", [str(named), str(tmp_path / "vendors/fake.icd")]]
 
 
+def test_a_variable_of_another_loader_hides_no_driver(fake_driver: Callable[..., Path]) -> None:
+    """Images of clouds set OCL_ICD_FILENAMES, which the loader in pyopencl's wheels does not read."""
+    board = fake_driver("libmali.so.1")
+    listed, _ = json.loads(python("-c", LISTS, LD_LIBRARY_PATH=str(board.parent), OCL_ICD_FILENAMES="libmali.so.1"))
+    assert [name for name, *_ in listed].count("Fake Mali-G610") == 1
+
+
 def test_importing_opens_no_driver(fake_driver: Callable[..., Path]) -> None:
     crashes = fake_driver("libigdrcl.so", "CRASHES")
     script = "import sys, tflgpu, tflgpu.api; from tflgpu.runtime.opencl.drivers.answers import answer_of as asked\n"

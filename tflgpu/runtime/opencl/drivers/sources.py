@@ -74,9 +74,10 @@ def tried_libraries() -> tuple[Tried, ...]:
     """Of each driver that no ``.icd`` file names, the first library that has a device; else those that have none."""
     if sys.platform != "linux" or chosen(os.environ):
         return ()
+    # OCL_ICD_FILENAMES names libraries for Khronos' loader only, which takes each once, and pyopencl's wheels have
+    # another loader.
     named = [source.library for source in icd_sources(VENDOR_FOLDERS)]
-    named += os.environ.get("OCL_ICD_FILENAMES", "").split(":")
-    return tuple(tried for files in unnamed(filter(None, named), Search(os.environ)) for tried in _try(files))
+    return tuple(tried for files in unnamed(named, Search(os.environ)) for tried in _try(files))
 
 
 def _try(files: Iterable[str]) -> list[Tried]:
