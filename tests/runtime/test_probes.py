@@ -12,6 +12,7 @@ from tests.safety.models import scaled
 from tflgpu.artifact import serializer
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.cache.key import ProbesKey
+from tflgpu.artifact.records import decode, encode
 from tflgpu.codegen.probe_source import probe_program
 from tflgpu.errors import DeviceError
 from tflgpu.measure import device_model
@@ -110,6 +111,7 @@ def test_a_device_with_next_to_nothing_is_measured(device_name: str) -> None:
     found = probing.measure_probes(open_session(choose(device_name)), program)
     assert found.is_sound and found.local_bytes == found.exchange == 0.0
     assert cost_model_from(found).local_vec4s > 0
+    assert decode(Probes, encode(found, []), []) == found, "the cache keeps it"
 
 
 def test_a_measurement_is_made_once_and_plans_depend_on_it(

@@ -94,7 +94,7 @@ class _Bench:
             tile_products=tuple(
                 (c.pixels, c.slices, c.products / seconds[c.kernel]) for c in sizes.convolutions if c.split_k == 1
             ),
-            split_products=sum(c.products / seconds[c.kernel] for c in sizes.convolutions if c.split_k > 1),
+            split_products=sum((c.products / seconds[c.kernel] for c in sizes.convolutions if c.split_k > 1), 0.0),
             global_bytes=2 * self._bytes / seconds["copy"],
             shared_bytes=loaded / seconds["read_shared"],
             cached_bytes=loaded / seconds["read_cached"],
