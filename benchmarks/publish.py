@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import tflgpu
@@ -25,7 +26,8 @@ def publish(
 ) -> None:
     """Print each row as it comes, and write ``out`` anew with it, so that a benchmark that is cut off leaves its rows.
 
-    packages: installed packages whose versions are noted. facts: further facts, beside device, driver and command.
+    packages: whose versions are noted, as far as they are installed. facts: further facts, beside device, driver and
+        command.
     """
     started = sys.modules["__main__"].__spec__  # None if it was not by `python -m`
     module = started.name.removesuffix(".__main__") if started else sys.argv[0]
@@ -34,7 +36,7 @@ def publish(
         "device": device.name,
         "platform": device.platform,
         "driver": device.driver,
-        "versions": {p: version(p) for p in packages} | {"tflgpu": tflgpu.__version__},
+        "versions": dict(_versions(packages)) | {"tflgpu": tflgpu.__version__},
         **facts,
         "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
     }
@@ -44,3 +46,9 @@ def publish(
         found.append(row)
         if out:
             out.write_text(json.dumps(result | {"rows": found}, indent=1) + "\n")
+
+
+def _versions(packages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            yield package, version(package)
