@@ -91,8 +91,9 @@ class Parts:
         return Artifact(*frontend.interface(), tuple(compiled), report)
 
 
-# Marks the tensors of the graphs that are to stay in float, by running the model on the target's device.
-Calibrator = Callable[[Parts, Target], Parts]
+# Marks the tensors of the graphs that are to stay in float, by running the model on the target's device; the target is
+# another one, in fp32, where all are to.
+Calibrator = Callable[[Parts, Target], tuple[Parts, Target]]
 
 
 def compile_model(
@@ -135,7 +136,7 @@ def _compile(
     parts = Parts(data, frontend, partitions, pieces, graphs)
     if calibrator is not None:
         clock.lap("plan")
-        parts = calibrator(parts, target)
+        parts, target = calibrator(parts, target)
         clock.lap("calibrate")
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(parts.graphs, target, clock, tuner):

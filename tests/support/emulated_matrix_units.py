@@ -92,9 +92,14 @@ TILE_BEGIN = "int tile, __local float4 *workspace) {"
 def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> list[NDArray[Any]]:
     """The outputs of a plan for :data:`TARGET`. late: when copies to local memory are made."""
     source = render(plan)
-    begin = prelude(PORTABLE) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
-    text = replace(source, prelude=begin).text
-    text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
-    text = text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")
     session = open_session(choose(DEVICE))
-    return LaunchExecutor(link(plan, source.names), build(text, session)[0], session).run(inputs)
+    program = build(portable(source.text, plan.target, late=late), session)[0]
+    return LaunchExecutor(link(plan, source.names), program, session).run(inputs)
+
+
+def portable(text: str, target: Target, *, late: bool = True) -> str:
+    """The program of a plan for :data:`TARGET`, or one like it, with the functions in assembly replaced."""
+    begin = prelude(PORTABLE) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
+    text = text.replace(prelude(target), begin)
+    text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
+    return text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")

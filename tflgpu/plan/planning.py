@@ -24,18 +24,24 @@ from tflgpu.target import Target, VectorType, is_exact_in_half
 
 @internal_faults("planning")
 def make_plan(
-    graph: Graph, target: Target, chooser: Chooser = first_ranked, group_sizes: Mapping[TensorId, int] | None = None
+    graph: Graph,
+    target: Target,
+    chooser: Chooser = first_ranked,
+    group_sizes: Mapping[TensorId, int] | None = None,
+    *,
+    fuse: bool = True,
 ) -> Plan:
     """Choose storage, kernels and memory for an optimized graph.
 
     chooser: of kernels' tile configurations. group_sizes: most work-items of a group of the kernels that compute some
-    tensors, where those are fewer than the device's limit.
+    tensors, where those are fewer than the device's limit. fuse: whether a kernel may compute several nodes, of which
+    it does not store all results.
     """
     sizes = group_sizes or {}
     fusing = target.with_groups(min(sizes.values())) if sizes else target  # a fused node cannot be taken apart again
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
-    graph = make_numbers_whole(fuse_nodes(graph, storage, fusing), storage, target)
+    graph = make_numbers_whole(fuse_nodes(graph, storage, fusing) if fuse else graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)

@@ -32,7 +32,7 @@ class MixedPrecision:
     tolerance: the largest error that passes, of each output as a part of its range. inputs: how many sets of inputs
     were run. generated: whether these were made up. tensors: how many could be stored in half. half_error: the largest
     error with all of them in half. error: that of what was compiled. kept: those in float, the most sensitive first.
-    seconds: what it took.
+    fp32_reason: why that is all of them, and the plan is that of fp32; ``""`` for another plan. seconds: what it took.
     """
 
     tolerance: float
@@ -42,14 +42,16 @@ class MixedPrecision:
     half_error: float
     error: float
     kept: tuple[KeptTensor, ...]
+    fp32_reason: str
     seconds: float
 
     @property
     def summary(self) -> str:
         """In a sentence or two."""
         source = "generated inputs" if self.generated else "calibration inputs"
+        reason = f" as in fp32, since {self.fp32_reason}" if self.fp32_reason else ""
         return (
-            f"{len(self.kept)} of {self.tensors} tensors stay in float: on {self.inputs} {source} outputs are off by "
-            f"{self.error:.2g} of their range at most, with all in half by {self.half_error:.2g} "
+            f"{len(self.kept)} of {self.tensors} tensors stay in float{reason}: on {self.inputs} {source} "
+            f"outputs are off by {self.error:.2g} of their range at most, with all in half by {self.half_error:.2g} "
             f"(tolerance {self.tolerance:g}, found in {self.seconds:.1f} s)"
         )

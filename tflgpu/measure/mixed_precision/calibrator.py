@@ -18,6 +18,7 @@ from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.measure.mixed_precision.generated_inputs import generated_inputs, scales
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors
+from tflgpu.measure.mixed_precision.plan_comparison import gains_nothing
 from tflgpu.measure.mixed_precision.probe import Place, Probe
 from tflgpu.measure.mixed_precision.storage_search import Errors, fewest_kept, sensitivities
 from tflgpu.model.metadata.declarations import Normalization
@@ -29,7 +30,7 @@ from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.input_check import InputCheck, Inputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.target import Target
+from tflgpu.target import DEVICE_ELEMENTS, Target
 
 Array = NDArray[Any]
 
@@ -60,8 +61,8 @@ class Calibrator:
         self._tolerance, self._given, self._session = tolerance, given, session
         self._cache, self._cpu_timeout = cache, cpu_timeout
 
-    def __call__(self, parts: Parts, target: Target) -> Parts:
-        """The parts with tensors that are to stay in float marked as precise.
+    def __call__(self, parts: Parts, target: Target) -> tuple[Parts, Target]:
+        """The parts with tensors that are to stay in float marked as precise, or the target for all of them in float.
 
         Raises BuildError, DeviceError, and TypeError or ValueError for inputs that do not fit the model.
         """
@@ -70,9 +71,10 @@ class Calibrator:
         given = self._fitting(outer)
         declared = _normalizations(parts.data, len(outer))
         inputs = given or generated_inputs(outer, declared)
-        target = replace(target, executor="launch")
-        probe = Probe(parts, target, self._session, self._cpu_timeout)
-        answers = self._answers(probe, parts, replace(target, storage="float"), inputs)
+        launched = replace(target, executor="launch")
+        probe = Probe(parts, launched, self._session, self._cpu_timeout)
+        in_float = make_plans(parts.graphs, replace(launched, storage="float"), Stopwatch())
+        answers = self._answers(probe, parts.artifact(in_float), inputs)
         errors = OutputErrors(inner, answers, [0] * len(inputs) if given else scales(declared))
 
         def measure(kept: frozenset[int], numbers: Sequence[int]) -> Errors:
@@ -85,24 +87,31 @@ class Calibrator:
         measure(frozenset(), range(sets))
         runs = int(SECONDS * sets / (time.perf_counter() - begin))
         found = sensitivities(measure, tensors, sets, min(runs, MOST_RUNS))
-        for tolerance in (*(self._tolerance * STRICTER**attempt for attempt in range(ATTEMPTS)), 0.0):
-            kept = frozenset(range(tensors))
-            if tolerance:
-                kept = fewest_kept(measure, found, sets, EXPECTED * tolerance, MEASURED * tolerance)
-            mixed = _with_kept(parts, probe.together(probe.places[n] for n in kept))
-            results = self._run(mixed.artifact(make_plans(mixed.graphs, target, Stopwatch())), inputs)
+        for attempt in range(ATTEMPTS):
+            tolerance = self._tolerance * STRICTER**attempt
+            kept = fewest_kept(measure, found, sets, EXPECTED * tolerance, MEASURED * tolerance)
+            mixed = _with_kept(parts, probe.together(probe.places[n] for n in kept), inputs=attempt > 0)
+            plans = make_plans(mixed.graphs, launched, Stopwatch())
+            if kept and gains_nothing(plans, in_float):
+                reason = f"{len(kept)} have to and the others gain nothing"
+                break
+            results = self._run(mixed.artifact(plans), inputs)
             error = max((float(errors.of(n, r).max(initial=0.0)) for n, r in enumerate(results)), default=0.0)
             LOGGER.info("with %d tensors in float outputs are off by %.2g of their range", len(kept), error)
+            reason = f"with {len(kept)} outputs are off by {error:.2g}"
             if error <= PASSING * self._tolerance:
+                reason = ""
                 break
+        if reason:
+            mixed, target, kept, error = parts, replace(target, storage="float"), frozenset(range(tensors)), 0.0
         sensitive = {n: float(e) for group, e in zip(found.groups, found.largest, strict=True) for n in group}
         listed = tuple(
             KeptTensor(probe.name(probe.places[n]), probe.operators[probe.places[n]], sensitive[n])
             for n in sorted(kept, key=lambda n: (-sensitive[n], n))
         )
         seconds = time.perf_counter() - start
-        report = MixedPrecision(self._tolerance, sets, not given, tensors, found.half, error, listed, seconds)
-        return replace(mixed, mixed=report)
+        report = MixedPrecision(self._tolerance, sets, not given, tensors, found.half, error, listed, reason, seconds)
+        return replace(mixed, mixed=report), target
 
     def _fitting(self, infos: Sequence[TensorInfo]) -> list[list[Array]]:
         """The caller's inputs, those left out that have other sizes of free axes."""
@@ -110,11 +119,8 @@ class Calibrator:
         sets = [[v.read(queue) if isinstance(v, DeviceMemory) else v for v in check.values(g)] for g in self._given]
         return [values for values in sets if [v.shape for v in values] == [info.shape for info in infos]]
 
-    def _answers(
-        self, probe: Probe, parts: Parts, target: Target, inputs: Sequence[Sequence[Array]]
-    ) -> list[list[Array]]:
-        """What the plan in float gives; the probe has another one for quantized layers, whose ties fall otherwise."""
-        artifact = parts.artifact(make_plans(parts.graphs, target, Stopwatch()))
+    def _answers(self, probe: Probe, artifact: Artifact, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """What the plan in float gives; the probe has another one where nodes are fused, and for quantized layers."""
         if [piece.source for piece in artifact.pieces] == [piece.source for piece in probe.artifact.pieces]:
             return [probe.run(each) for each in inputs]
         return self._run(artifact, inputs)
@@ -136,14 +142,19 @@ def _normalizations(model: bytes, inputs: int) -> list[Normalization | None]:
     return declared if len(declared) == inputs else [None] * inputs
 
 
-def _with_kept(parts: Parts, places: Collection[Place]) -> Parts:
-    """The parts with these tensors and constants marked as precise."""
+def _with_kept(parts: Parts, places: Collection[Place], *, inputs: bool) -> Parts:
+    """The parts with these tensors and constants marked as precise.
+
+    inputs: whether floats that enter a graph are so, too. Matrix units round these, for which no place stands.
+    """
     graphs: dict[Partition, tuple[Graph, ...]] = {}
     piece = 0
     for partition, each in parts.graphs.items():
         marked: list[Graph] = []
         for graph in each:
             kept = {t for p in places if p.piece == piece for t in _tensors(graph, p)}
+            if inputs:
+                kept |= {t for t in graph.inputs if graph[t].dtype not in DEVICE_ELEMENTS}
             marked.append(graph.with_nodes(graph.nodes, [replace(graph[t], precise=True) for t in kept]))
             piece += 1
         graphs[partition] = tuple(marked)

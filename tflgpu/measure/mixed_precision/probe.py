@@ -88,11 +88,14 @@ class Probe:
         return found
 
     def _plan(self, graph: Graph, halves: Target, floats: Target) -> Plan:
-        """The plan in float of what the plan in half computes, whole numbers of quantized layers included."""
+        """The plan in float of what the plan in half computes, whole numbers of quantized layers included.
+
+        Nothing is fused: what is within a kernel of a plan in half is stored once a tensor beside it is kept.
+        """
         converted = add_conversions(graph)
         storage = storages(converted, halves)
-        plan = plan_within(make_numbers_whole(converted, storage, halves), floats, first_ranked)
-        in_half = make_plan(graph, halves)
+        plan = plan_within(make_numbers_whole(converted, storage, halves), floats, first_ranked, fuse=False)
+        in_half = make_plan(graph, halves, fuse=False)
         constants = {
             (k.node.output, a.name)
             for k in in_half.kernels
