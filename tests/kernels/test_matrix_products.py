@@ -60,6 +60,9 @@ PRODUCTS = (
     Product((2,), (2,), 31, 25, 21, (False, True), (6, 2, 1)),
     Product((2, 1, 2), (1, 3, 1), 1, 11, 13, (True, False), (4, 4, 2)),
     Product((3, 2), (3, 2), 130, 3, 5, (False, False), (4, 2, 1)),
+    Product((2,), (), 43, 21, 22, (True, False), (6, 2, 1)),
+    Product((), (2,), 9, 70, 14, (True, True), (1, 1, 4)),
+    Product((), (), 13, 18, 11, (True, False), (2, 2, 1)),
 )
 
 
@@ -131,6 +134,19 @@ def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
         target = Target(family="gpu", compute_units=16, storage="float")
         _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
         assert [k.kernel.template for k in plan.kernels] == [template]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 1000), (128, 3072)])
+def test_an_adjoint_left_side_is_divided_like_any_other(rows: int, columns: int) -> None:
+    """Among as many work-groups: 132 compute units had 16 and 96 of 63 and 132."""
+    tiles = []
+    for adjoint in (False, True):
+        net = Net(pytest.fail, seed=1)
+        net.output(Product((), (), rows, 768, columns, (adjoint, False), (0, 0, 0)).network(net))
+        target = Target(family="gpu", compute_units=132, storage="float")
+        _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+        tiles += [k.kernel.tiles for k in plan.kernels if k.kernel.template == "gpu/matrix_product"]
+    assert tiles[0] == tiles[1]
 
 
 @pytest.mark.parametrize(("registers", "most"), [(256, [12, 16]), (64, [8, 8]), (32, [4, 4])])

@@ -22,7 +22,8 @@ from tflgpu.target import Target
 
 # Rows and output slices of a work-item. The first loads least: 14 vec4s for 12 products. Compilers for CPUs keep all of
 # it in registers, also columns that they turn into rows; with 4 x 4 they do not (1.0 and 1.6 times the time of the same
-# 1x1 convolution on Intel's runtime).
+# 1x1 convolution on Intel's runtime). An adjoint left side has them all, too: with multiples of four rows alone, eight
+# rows would leave most compute units idle.
 TILES = ((6, 2), (4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
 
 # Neighbouring work-items that take neighbouring vec4s of memory, the best first. Some 8 of them fill a cache line, and
@@ -114,8 +115,6 @@ def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTil
 def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:
     k_slices = tile_count(shape.depth, LANES)
     for (rows, slices), split_k in product(TILES, SPLIT_K):
-        if shape.left.adjoint and rows % LANES:
-            continue  # a vec4 has four rows
         fits = slices == 1 or fits_registers(target, rows * slices)
         if fits and slices <= shape.slices and split_k <= k_slices and can_split(target, split_k, rows * slices):
             yield MatrixTile(rows, slices, split_k)
