@@ -12,6 +12,8 @@ first task to that first result, has the start of processes, of drivers and of R
 repeat. ``processes`` are the bound without Ray: a process for each device calls Predictor in a loop on blocks that lie
 in its own memory. Rounds of all kinds alternate; medians are compared.
 
+With huge pages (``mount -o remount,huge=always /dev/shm``) processes map the object store sooner.
+
 Without ``--devices`` Ray gives each actor a GPU. With it, the actors share out the devices of the list, so that the
 script can be tried without a GPU.
 """
@@ -45,7 +47,7 @@ from tflgpu.batch.on_ray import BLOCKS_IN_FLIGHT
 # In a block of Ray's object store. Larger blocks are fewer tasks, for each of which Ray takes milliseconds.
 BATCHES = 16
 
-STORE = 12 << 30  # bytes of it: some eighty blocks of images at batch 64
+STORE = 24 << 30  # bytes of it: some 160 blocks of images at batch 64
 
 # Images that one device is given in one run on Ray: seconds of work for the fastest.
 ROWS = 1 << 17

@@ -46,7 +46,7 @@ def with_interpreter(path: Path, image: NDArray[np.float32]) -> int:
 
 
 def main(path: Path, image: NDArray[np.float32]) -> None:
-    for warning in (tflgpu.CacheWarning, tflgpu.FallbackWarning, tflgpu.PluginWarning):
+    for warning in (tflgpu.CacheWarning, tflgpu.DeviceWarning, tflgpu.FallbackWarning, tflgpu.PluginWarning):
         warnings.simplefilter("error", warning)
     options = tflgpu.Options(
         precision="fp32",

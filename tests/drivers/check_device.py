@@ -88,7 +88,7 @@ def check_row(row: Row, fused: bool, program: Program, device: int) -> None:
 
 
 def model_checks(device: int, whole: bool) -> Iterator[Check]:
-    folder = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[2] / "shared")) / "models"
+    folder = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[3] / "shared")) / "models"
     programs = cycle(PROGRAMS)
     for name in MODELS:
         for program in PROGRAMS if whole else (next(programs),):

@@ -16,7 +16,7 @@ from tflgpu.cli import VERBS
 from tflgpu.cli.arguments import compile_options
 from tflgpu.model.writer import ModelBuilder
 
-SHARED = inspect.signature(compile_options).parameters
+SHARED = {name: p for name, p in inspect.signature(compile_options).parameters.items() if name != "model"}
 
 
 @pytest.mark.parametrize("verb", ["run", "benchmark", "profile"])
@@ -29,11 +29,11 @@ def test_verbs_that_run_a_model_have_the_same_options(verb: str) -> None:
 
 def test_options_are_passed_on_under_their_names() -> None:
     assert set(SHARED) <= {field.name for field in fields(tflgpu.Options)}
-    assert compile_options() == tflgpu.Options()
+    assert compile_options(MODEL) == tflgpu.Options()
 
 
 def test_operators_for_the_cpu_are_codes_indices_and_ranges() -> None:
-    chosen = compile_options(cpu_ops=["SOFTMAX, 12", "60-65"]).cpu_ops
+    chosen = compile_options(MODEL, cpu_ops=["SOFTMAX, 12", "60-65"]).cpu_ops
     assert chosen == ("SOFTMAX", 12, range(60, 66))
 
 
