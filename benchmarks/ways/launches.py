@@ -13,9 +13,8 @@ launches of one.
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +25,7 @@ import tflgpu
 from benchmarks.overhead import tiny
 from benchmarks.publish import publish
 from benchmarks.ways.command_buffer import CommandBuffer, version_of
-from benchmarks.ways.rounds import compare, device_partition, microseconds, random_inputs
+from benchmarks.ways.rounds import compare, device_partition, microseconds, parsed_arguments, random_inputs
 from benchmarks.zoo import load
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.launch_executor import LaunchExecutor
@@ -100,21 +99,10 @@ def row(name: str, device: tflgpu.Device, precision: str, seconds: float) -> dic
     }
 
 
-def rows(models: list[str], device: tflgpu.Device, precision: str, seconds: float) -> Iterator[dict[str, Any]]:
-    for name in models:
-        yield row(name, device, precision, seconds)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--seconds", type=float, default=8, help="for each model")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    arguments = parsed_arguments(__doc__.splitlines()[0])
     device = choose(arguments.device)
-    found = rows(arguments.models, device, arguments.precision, arguments.seconds)
+    found = (row(name, device, arguments.precision, arguments.seconds) for name in arguments.models)
     publish(found, device, arguments.out, command_buffer_version=version_of(device.handle))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,6 +17,17 @@ from tflgpu.artifact.executable import Array
 from tflgpu.compiler import compile_model
 
 SEED = 0
+
+
+def parsed_arguments(description: str) -> argparse.Namespace:
+    """Models, a device, a precision, how long to compare, and where the rows go."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--seconds", type=float, default=8, help="for each model")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
 
 
 def device_partition(model: bytes, device: tflgpu.Device, precision: str) -> DevicePartition:

@@ -12,8 +12,7 @@ Runs are from arrays on the host to new arrays on the host. The caller keeps out
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import pyopencl as cl
 
 import tflgpu
 from benchmarks.publish import publish
-from benchmarks.ways.rounds import compare, device_partition, random_inputs
+from benchmarks.ways.rounds import compare, device_partition, parsed_arguments, random_inputs
 from benchmarks.zoo import load
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.artifact.executable import Array, Binding, Executable
@@ -149,21 +148,10 @@ def row(name: str, device: tflgpu.Device, precision: str, seconds: float) -> dic
     }
 
 
-def rows(models: list[str], device: tflgpu.Device, precision: str, seconds: float) -> Iterator[dict[str, Any]]:
-    for name in models:
-        yield row(name, device, precision, seconds)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--seconds", type=float, default=8, help="for each model")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    arguments = parsed_arguments(__doc__.splitlines()[0])
     device = choose(arguments.device)
-    found = rows(arguments.models, device, arguments.precision, arguments.seconds)
+    found = (row(name, device, arguments.precision, arguments.seconds) for name in arguments.models)
     publish(found, device, arguments.out, shares_memory=device.limits.shares_memory)
 
 
