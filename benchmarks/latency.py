@@ -20,7 +20,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from benchmarks.case import relative_error
+from benchmarks.contest.case import relative_error
 from benchmarks.publish import publish
 from benchmarks.zoo import load
 from tflgpu.cli.timing import seconds_of

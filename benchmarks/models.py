@@ -25,7 +25,7 @@ from statistics import median
 import numpy as np
 
 import tflgpu
-from benchmarks.contender import timed
+from benchmarks.contest.contender import timed
 from benchmarks.publish import publish
 from tflgpu.cli.processes import in_own_process
 from tflgpu.evaluate.accuracy import Deviation

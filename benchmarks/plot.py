@@ -1,4 +1,4 @@
-"""Results of benchmarks.gpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib (extra ``dev``).
+"""Results of benchmarks.gpu or benchmarks.cpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib.
 
 python -m benchmarks.plot benchmarks/results/gpu-DATE.json docs/pictures/gpu.svg [--precision fp16]
 """
@@ -22,9 +22,18 @@ PANELS = {
         "launch to finish, data on the device",
         {"tflgpu": "#1b6ca8", "torch-compile-reduce-overhead": "#9aa5b1", "torch-cuda-graph": "#cfd6dd"},
     ),
-    "host": ("host array to host array", {"tflgpu": "#1b6ca8", "litert-gpu": "#d9a441"}),
+    "host": (
+        "host array to host array",
+        {
+            "tflgpu": "#1b6ca8",
+            "litert-gpu": "#d9a441",
+            "litert-cpu": "#d9a441",
+            "openvino": "#9aa5b1",
+            "onnx-runtime": "#cfd6dd",
+        },
+    ),
 }
-BAR = 0.26  # of the distance between two models
+BARS = 0.78  # of all engines, of the distance between two models
 
 Row = Mapping[str, Any]
 
@@ -42,10 +51,12 @@ def times(rows: list[Row], metric: str, precision: str) -> dict[str, dict[str, f
 
 def draw(axes: Any, models: Mapping[str, Mapping[str, float]], metric: str) -> None:
     title, colours = PANELS[metric]
-    for place, (engine, colour) in enumerate(colours.items()):
+    there = [engine for engine in colours if any(engine in engines for engines in models.values())]
+    bar = BARS / max(len(there), 3)
+    for place, engine in enumerate(there):
         bars = [(row, engines[engine]) for row, engines in enumerate(models.values()) if engine in engines]
-        heights = [row + (place - (len(colours) - 1) / 2) * BAR for row, _ in bars]
-        drawn = axes.barh(heights, [ms for _, ms in bars], BAR, color=colour, label=engine)
+        heights = [row + (place - (len(there) - 1) / 2) * bar for row, _ in bars]
+        drawn = axes.barh(heights, [ms for _, ms in bars], bar, color=colours[engine], label=engine)
         axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=7)
     axes.set_yticks(range(len(models)), list(models), fontsize=8)
     axes.invert_yaxis()
@@ -65,9 +76,11 @@ def main() -> None:
     result = json.loads(arguments.results.read_text())
     # Text stays text, and equal results give equal files.
     mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "tflgpu"}
-    figure, panels = pyplot.subplots(1, len(PANELS), figsize=(9, 4.2), layout="constrained")
-    for axes, metric in zip(panels, PANELS, strict=True):
-        draw(axes, times(result["rows"], metric, arguments.precision), metric)
+    found = {metric: times(result["rows"], metric, arguments.precision) for metric in PANELS}
+    shown = {metric: models for metric, models in found.items() if models}
+    figure, (panels,) = pyplot.subplots(1, len(shown), figsize=(9, 4.2), layout="constrained", squeeze=False)
+    for axes, (metric, models) in zip(panels, shown.items(), strict=True):
+        draw(axes, models, metric)
     handles = {h.get_label(): h for axes in panels for h in axes.containers}  # the same colours in all panels
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     figure.suptitle(f"{result['device']}, {arguments.precision}, batch 1 ({result['date']})", fontsize=10)

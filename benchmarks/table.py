@@ -1,4 +1,4 @@
-"""Results of benchmarks.gpu as a table in Markdown.
+"""Results of benchmarks.gpu or benchmarks.cpu as a table in Markdown.
 
 python -m benchmarks.table FILE
 """
@@ -18,16 +18,22 @@ PEERS = {
     "CUDA graph": ("torch-cuda-graph", "launch"),
     "LiteRT GPU": ("litert-gpu", "host"),
     "tinygrad": ("tinygrad-opencl", "launch"),
+    "LiteRT CPU": ("litert-cpu", "host"),
+    "on one core": ("litert-cpu-1-thread", "host"),
+    "OpenVINO": ("openvino", "host"),
+    "ONNX Runtime": ("onnx-runtime", "host"),
 }
-COLUMNS = ("model", "batch", "precision", *METRICS, *PEERS, "roofline", "max error")
 
 Row = Mapping[str, Any]
 
 
 def lines(rows: list[Row]) -> Iterator[str]:
     """One line for each model, batch and precision: milliseconds of tflgpu, then its time divided by each peer's."""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield "|---" * len(COLUMNS) + "|"
+    there = {(r["peer"], r["metric"]) for r in rows}
+    peers = {title: key for title, key in PEERS.items() if key in there}
+    columns = ("model", "batch", "precision", *METRICS, *peers, "roofline", "max error")
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
     for case in dict.fromkeys(map(_case, rows)):
         own = [r for r in rows if _case(r) == case and r["engine"] == "tflgpu"]
         times = {r["metric"]: r["tflgpu_ms"] for r in own}
@@ -37,7 +43,7 @@ def lines(rows: list[Row]) -> Iterator[str]:
         cells = [
             *map(str, case),
             *(_number(times.get(metric), ".3f") for metric in METRICS),
-            *(_number(ratios.get(key), ".2f") for key in PEERS.values()),
+            *(_number(ratios.get(key), ".2f") for key in peers.values()),
             _number(roofline, ".0%"),
             _number(error, ".0e"),
         ]

@@ -1,4 +1,4 @@
-"""tflgpu: with the executor that it chooses, with each of the two, and with a new array for every run."""
+"""tflgpu: with the executor that it chooses, with each that the device has, and with a new array for every run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from itertools import cycle
 import numpy as np
 
 import tflgpu
-from benchmarks.case import Case
-from benchmarks.contender import Contender, timed
+from benchmarks.contest.case import Case
+from benchmarks.contest.contender import Contender, timed
 from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.pinning import ArrayPins
 
 OWN = NAME = "tflgpu"
@@ -27,7 +28,8 @@ def covers(case: Case) -> bool:
 
 
 def contenders(case: Case) -> list[Contender]:
-    models = {name: _Model(case, executor) for name, executor in EXECUTORS.items()}
+    gpu = choose(case.device).type == "gpu"
+    models = {n: _Model(case, executor) for n, executor in EXECUTORS.items() if gpu or executor != "persistent"}
     _ = case.expected
     for name, model in models.items():
         # tflgpu may measure to choose an executor. It must do so while nothing else runs, so not here.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.case import Case
-from benchmarks.contender import Contender, Skipped, timed
+from benchmarks.contest.case import Case
+from benchmarks.contest.contender import Contender, Skipped, timed
 
 NAME = "torch"
 METRIC = "launch"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case
-from benchmarks.contender import Contender, Skipped, timed
+from benchmarks.contest.case import Case
+from benchmarks.contest.contender import Contender, Skipped, timed
 from benchmarks.zoo.mobilenet import V1_BLOCKS, V2_STAGES
 
 NAME = "tinygrad-opencl"

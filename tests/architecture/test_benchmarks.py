@@ -10,14 +10,15 @@ from types import ModuleType
 import pytest
 
 import tflgpu
-from benchmarks import gpu, models, table
-from benchmarks.case import Case
-from benchmarks.ceilings import Ceilings
-from benchmarks.contender import FEWEST_RUNS, Skipped, timed
-from benchmarks.contest import Result, measure, prepare
+from benchmarks import models, table
+from benchmarks.contest import comparison
+from benchmarks.contest.case import Case
+from benchmarks.contest.ceilings import Ceilings
+from benchmarks.contest.contender import FEWEST_RUNS, Skipped, timed
+from benchmarks.contest.turns import Result, measure, prepare
+from benchmarks.contest.worker import Worker
 from benchmarks.ways import launches, precisions, tolerances, transfers
 from benchmarks.ways.command_buffer import version_of
-from benchmarks.worker import Worker
 from tests.conftest import missing
 from tflgpu.cli.commands.demo import examples_folder
 
@@ -98,7 +99,7 @@ def results() -> list[Result]:
 
 
 def test_rows_put_each_peer_beside_tflgpu() -> None:
-    rows = {(r["metric"], r["engine"], r["peer"]): r for r in gpu.rows(case("net"), results(), CEILINGS)}
+    rows = {(r["metric"], r["engine"], r["peer"]): r for r in comparison.rows(case("net"), results(), CEILINGS)}
     device = rows["device", "tflgpu", "tflgpu-launch-executor"]
     assert (device["tflgpu_ms"], device["peer_ms"], device["ratio"]) == (0.04, 0.1, 0.4)
     assert device["roofline"] == 0.05  # two microseconds of forty
@@ -111,24 +112,24 @@ def test_rows_put_each_peer_beside_tflgpu() -> None:
 
 
 def test_a_model_that_fails_still_has_rows() -> None:
-    rows = list(gpu.rows(case("net"), [Result("tflgpu", "device", reason="out of memory")], CEILINGS))
+    rows = list(comparison.rows(case("net"), [Result("tflgpu", "device", reason="out of memory")], CEILINGS))
     assert [r["metric"] for r in rows] == ["device", "launch", "host"]
     assert {r["failed"] for r in rows} == {"out of memory"}
 
 
 def test_wrong_answers_are_faults() -> None:
-    assert gpu.fault(Result("tflgpu", "host", [1.0], error=1e-3), "fp16") is None
-    assert "1.0e-03" in str(gpu.fault(Result("tflgpu-launch-executor", "host", [1.0], error=1e-3), "fp32"))
-    assert "nan" in str(gpu.fault(Result("tflgpu", "host", [1.0], error=float("nan")), "fp32"))
-    assert gpu.fault(Result("litert-gpu", "host", [1.0], error=0.5), "fp32") is None
-    assert gpu.fault(Result("tflgpu", "host", reason="lost"), "fp32") == "lost"
+    assert comparison.fault(Result("tflgpu", "host", [1.0], error=1e-3), "fp16") is None
+    assert "1.0e-03" in str(comparison.fault(Result("tflgpu-launch-executor", "host", [1.0], error=1e-3), "fp32"))
+    assert "nan" in str(comparison.fault(Result("tflgpu", "host", [1.0], error=float("nan")), "fp32"))
+    assert comparison.fault(Result("litert-gpu", "host", [1.0], error=0.5), "fp32") is None
+    assert comparison.fault(Result("tflgpu", "host", reason="lost"), "fp32") == "lost"
 
 
 def test_the_table_has_a_line_for_each_case() -> None:
-    rows = [dict(r) for p in ("fp32", "fp16") for r in gpu.rows(case("net", p), results(), CEILINGS)]
+    rows = [dict(r) for p in ("fp32", "fp16") for r in comparison.rows(case("net", p), results(), CEILINGS)]
     head, _, *lines = table.lines(rows)
     assert "CUDA graph" in head
-    assert lines[0] == "| net | 1 | fp32 | 0.040 | 0.050 | 0.200 |  | 0.50 |  |  | 5% | 1e-06 |"
+    assert lines[0] == "| net | 1 | fp32 | 0.040 | 0.050 | 0.200 | 0.50 |  | 5% | 1e-06 |"
     assert [line.split("|")[3].strip() for line in lines] == ["fp32", "fp16"]
 
 

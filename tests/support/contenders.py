@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.case import Case
-from benchmarks.contender import Contender, Skipped, timed
+from benchmarks.contest.case import Case
+from benchmarks.contest.contender import Contender, Skipped, timed
 
 NAME = "odd"
 METRIC = "launch"

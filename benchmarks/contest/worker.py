@@ -9,8 +9,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.case import Case
-from benchmarks.contender import Skipped
+from benchmarks.contest.case import Case
+from benchmarks.contest.contender import Skipped
 
 PATIENCE = 180  # seconds to wait for an answer; torch.compile takes longest
 

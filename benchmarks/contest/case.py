@@ -10,14 +10,19 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks import zoo
+from tflgpu.evaluate.accuracy import Deviation
+from tflgpu.inputs import random_input
+from tflgpu.model.tensor_info import TensorInfo
 
 # The largest allowed error of an output, relative to its range.
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, relative to the range of the expected values and zero."""
-    return float(np.abs(got - expected).max() / max(np.ptp(expected), np.abs(expected).max(), 1e-30))
+    """The largest difference, relative to the range of the expected values and zero; 0 for integers within two."""
+    deviation = Deviation(None if expected.dtype.kind == "f" else 1.0)
+    deviation.add(expected, got)
+    return deviation.relative
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,11 @@ class Case:
     def inputs(self) -> dict[int, np.ndarray]:
         """Random numbers for each input, by its index in the file, in the order of the model's inputs."""
         random = np.random.default_rng(0)
-        details = self._interpreter.get_input_details()
-        return {d["index"]: random.uniform(-1, 1, d["shape"]).astype(np.float32) for d in details}
+        infos = {
+            d["index"]: TensorInfo(d["name"], tuple(d["shape"]), np.dtype(d["dtype"]).name, None)
+            for d in self._interpreter.get_input_details()
+        }
+        return {index: random_input(info, random) for index, info in infos.items()}
 
     @cached_property
     def expected(self) -> dict[int, np.ndarray]:

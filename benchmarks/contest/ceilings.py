@@ -8,7 +8,7 @@ from statistics import median
 
 import pyopencl as cl
 
-from benchmarks.contender import timed
+from benchmarks.contest.contender import timed
 from tflgpu.measure import ceilings
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel

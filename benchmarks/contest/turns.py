@@ -9,8 +9,8 @@ from importlib import import_module
 from statistics import median
 from typing import Any, get_args
 
-from benchmarks.contender import Metric, Skipped
-from benchmarks.worker import Worker
+from benchmarks.contest.contender import Metric, Skipped
+from benchmarks.contest.worker import Worker
 
 RUNS = 20  # of a contender in one turn
 
