@@ -12,7 +12,7 @@ import numpy as np
 import tflgpu
 from benchmarks.contest.case import Case
 from benchmarks.contest.contender import Contender, timed
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.pinning import ArrayPins
 

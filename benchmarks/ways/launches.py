@@ -28,7 +28,7 @@ from benchmarks.ways.command_buffer import CommandBuffer, version_of
 from benchmarks.ways.rounds import compare, device_partition, microseconds, parsed_arguments, random_inputs
 from benchmarks.zoo import load
 from tflgpu.artifact.executable import Array
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session

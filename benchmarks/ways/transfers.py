@@ -26,7 +26,7 @@ from benchmarks.zoo import load
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Value
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session

@@ -18,7 +18,7 @@ from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.passes import Pass
 from tflgpu.plan import make_plan
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose, devices
 from tflgpu.runtime.opencl.session import open_session

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.support.arrays import assert_equal
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.runtime.executor import Executor
+from tflgpu.runtime.executors.executor import Executor
 
 Array = NDArray[np.float32]
 SHAPES = (1, 5, 7, 3), (1, 4, 4, 4), (1, 6)

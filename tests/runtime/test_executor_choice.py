@@ -18,10 +18,10 @@ from tflgpu.options import Options
 from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime import instance
-from tflgpu.runtime.executor import Executor
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.executor import Executor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl import devices
-from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import ENOUGH_SECONDS, ROUNDS, fastest
 from tflgpu.target import Target
 
@@ -153,7 +153,7 @@ def test_an_executor_that_the_device_cannot_run_is_out(both: str, monkeypatch: p
 
 
 def test_a_barrier_that_gives_up_shows_while_warming_up(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflgpu.runtime.persistent_executor.PATIENCE", 0)
+    monkeypatch.setattr("tflgpu.runtime.executors.persistent_executor.PATIENCE", 0)
     options = Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
     model = tflgpu.compile(network(16), options)
     (engine,) = model._instances[(X.shape,)]._engines

@@ -21,10 +21,10 @@ from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.runtime.persistent_executor import PATIENCE, PersistentExecutor
 from tflgpu.target import Target
 
 H200 = Target(

@@ -15,7 +15,7 @@ from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime import transfer
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session

@@ -19,7 +19,7 @@ from tflgpu.compiler import compile_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.declaration import REGISTRY
 from tflgpu.passes import pipeline
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.target import Target
 
 PACKAGE = Path(tflgpu.__file__).parent

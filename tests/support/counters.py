@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import Function, render
 from tflgpu.plan import Plan
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import Session
 

@@ -15,7 +15,7 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.render import prelude, render
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.plan import Plan
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session

@@ -23,7 +23,7 @@ from tests.support.template_cases import CASES
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session

@@ -36,7 +36,7 @@ from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.runtime.engine import engine_of
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import WideGroupsError, check_groups
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program

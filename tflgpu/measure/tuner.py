@@ -25,11 +25,11 @@ from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Chooser, Request
 from tflgpu.plan import Plan, make_plan
-from tflgpu.runtime.executor import Executor
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.executor import Executor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import WideGroupsError, build, check_groups
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.target import Target
 
 LOGGER = logging.getLogger(__name__)

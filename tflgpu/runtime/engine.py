@@ -9,7 +9,7 @@ from tflgpu.artifact.artifact import BranchPartition, CompiledPartition, LoopPar
 from tflgpu.artifact.executable import Array
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.model.trip_count import trip_count
-from tflgpu.runtime.executor import Executor, Interval
+from tflgpu.runtime.executors.executor import Executor, Interval
 
 # Iterations that are enqueued before the host waits for the device: an interrupt need not wait longer, and drivers keep
 # what is not done yet in memory.

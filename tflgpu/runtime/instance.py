@@ -27,12 +27,12 @@ from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
-from tflgpu.runtime.executor import Executor, Interval
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
-from tflgpu.runtime.persistent_executor import PersistentExecutor
 from tflgpu.runtime.race import fastest
 
 if TYPE_CHECKING:  # models that run on the device alone do without

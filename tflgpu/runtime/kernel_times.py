@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.report.profile import KernelTime
-from tflgpu.runtime.executor import Interval
+from tflgpu.runtime.executors.executor import Interval
 
 
 def kernel_times(

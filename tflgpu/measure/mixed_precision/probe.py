@@ -19,9 +19,9 @@ from tflgpu.plan.boundary import add_conversions, storages
 from tflgpu.plan.concatenation import ELIMINATED
 from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.executors.rounding_executor import Halves, RoundingExecutor
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.rounding_executor import Halves, RoundingExecutor
 from tflgpu.target import Target, is_exact_in_half
 
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.executor import Executor, Interval, Use
+from tflgpu.runtime.executors.executor import Executor, Interval, Use
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import PinnedTransfer

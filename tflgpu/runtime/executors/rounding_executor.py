@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Executable
-from tflgpu.runtime.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.target import HALF_MAX

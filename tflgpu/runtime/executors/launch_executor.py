@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
-from tflgpu.runtime.executor import Executor, Interval, Use
+from tflgpu.runtime.executors.executor import Executor, Interval, Use
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import make_kernel

@@ -1,0 +1,1 @@
+"""What runs an executable on a device: by launches, or as one kernel."""
