@@ -83,6 +83,15 @@ def test_products_in_half_cost_what_they_take_there() -> None:
     assert in_half.loaded_vec4s == cost_model_from(fast).loaded_vec4s
 
 
+@pytest.mark.parametrize("speed", [1.0, 1.1, 1.2, 1.5])
+def test_rates_of_tiles_keep_their_order(speed: float) -> None:
+    """An eighth less was rounded to the same at some speeds, and smaller tiles taken in place of larger ones."""
+    rates = ((1, 1, 3.5e8), (4, 2, 3.35e9), (4, 4, 3.85e9))
+    found = replace(H200, tile_products=tuple((*tile, speed * rate) for *tile, rate in rates))
+    _, (*_, some), (*_, best) = cost_model_from(found).tile_products
+    assert some / best == pytest.approx(3.35 / 3.85, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"), [(1.0, 1.0), (0.0999, 0.1), (1604.0, 1500.0), (97.0, 100.0), (3.4e7, 3.3e7)]
 )

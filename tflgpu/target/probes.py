@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, inf, isfinite, log10
 from typing import Literal
@@ -10,6 +11,9 @@ from tflgpu.target.cost_model import CostModel
 
 # The E12 series of preferred numbers (IEC 60063): each is 1.2 times the one before, so a value is at most 10% off.
 PREFERRED = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2, 10.0)
+# The E24 series, for the rates of tiles as parts of the best one's. Planning compares these with each other, and what
+# disturbs a measurement mostly disturbs all of them.
+PARTS = (*PREFERRED, 1.1, 1.3, 1.6, 2.0, 2.4, 3.0, 3.6, 4.3, 5.1, 6.2, 7.5, 9.1)
 
 VEC4_BYTES = 16
 LOADS_AT_ONCE = 4  # k-steps whose loads are under way together
@@ -99,10 +103,10 @@ class Probes:
         return min(needed) > 0 and min(optional) >= 0 and all(map(isfinite, needed + optional))
 
 
-def preferred(value: float) -> float:
+def preferred(value: float, numbers: Sequence[float] = PREFERRED) -> float:
     """The nearest preferred number to a positive one. Two measurements of the same mostly have the same."""
     decade = 10.0 ** floor(log10(value))
-    return float(f"{min(PREFERRED, key=lambda number: abs(number - value / decade)) * decade:.2g}")
+    return float(f"{min(numbers, key=lambda number: abs(number - value / decade)) * decade:.2g}")
 
 
 def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "float") -> CostModel:
@@ -120,13 +124,19 @@ def cost_model_from(probes: Probes, arithmetic: Literal["float", "half"] = "floa
         return preferred(seconds * probes.clock)
 
     products = {(pixels, slices): measured for pixels, slices, measured in probes.tile_products}
+    most = max(products.values())
+    best = rate(faster * most, 1)
+
+    def tile_rate(measured: float) -> float:
+        return float(f"{best * preferred(measured / most, PARTS):.3g}")
+
     return CostModel(
         tile_latency=cycles(2 * probes.memory_latency),  # of the first load, and of what waits for the last
         k_step_latency=cycles(probes.memory_latency / LOADS_AT_ONCE),
         batch_latency=cycles(probes.memory_latency),
         loaded_vec4s=rate(2 * products[1, 1], 1),  # that wait for the loads of two vec4s each
-        products=rate(faster * max(products.values()), 1),
-        tile_products=tuple((*tile, rate(faster * measured, 1)) for tile, measured in products.items()),
+        products=best,
+        tile_products=tuple((*tile, tile_rate(measured)) for tile, measured in products.items()),
         splitting=preferred(max(1.0, products[max(products)] / (probes.split_products or inf))),
         reduction_latency=cycles(probes.exchange or 2 * probes.memory_latency),
         local_vec4s=rate(probes.local_bytes or probes.cached_bytes, VEC4_BYTES),
