@@ -19,7 +19,11 @@ from pathlib import Path
 FOLDER = "TFLGPU_DRIVERS"
 MIRROR = "http://deb.debian.org/debian"
 RUSTICL, POCL = "rusticl", "Portable Computing Language"
-PACKAGES = {"bookworm": ("mesa-opencl-icd",), "sid": ("mesa-opencl-icd", "pocl-opencl-icd")}
+PACKAGES = {
+    "bookworm": ("mesa-opencl-icd",),
+    "trixie": ("mesa-opencl-icd", "pocl-opencl-icd"),
+    "sid": ("mesa-opencl-icd", "pocl-opencl-icd"),
+}
 # Over /usr/lib and /usr/share; Debian 12 still has packages with libraries in /lib.
 IN_NAMESPACE = """
 set -e
@@ -57,17 +61,24 @@ class DebianDriver:
 
     def run(self, folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command that sees the driver of ``folder``; if mounting is not allowed, that fails."""
+        seeing, environment = self.seen_by(folder, command)
+        return subprocess.run(seeing, env=environment, check=False, capture_output=True, text=True)
+
+    def seen_by(self, folder: Path, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """The command and the environment with which it sees the driver of ``folder``."""
         vendors = folder / self.release / f"vendors-{self.icd}"
         vendors.mkdir(exist_ok=True)
         shutil.copy(self._icd(folder), vendors)
         environment = os.environ | {"OCL_ICD_VENDORS": f"{vendors}/", "RUSTICL_ENABLE": "llvmpipe"}
         namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
         shell = ["sh", "-c", IN_NAMESPACE, "sh", str(self.root(folder).resolve()), *command]
-        return subprocess.run([*namespace, *shell], env=environment, check=False, capture_output=True, text=True)
+        return [*namespace, *shell], environment
 
 
 DRIVERS = (
     DebianDriver("bookworm", "rusticl", RUSTICL, ("22.3",)),
+    DebianDriver("trixie", "rusticl", RUSTICL, ("25.0",)),
+    DebianDriver("trixie", "pocl", POCL, ("6.0",)),
     DebianDriver("sid", "rusticl", RUSTICL, ("26.2",)),
     DebianDriver("sid", "pocl", POCL, ("7.1",)),
 )

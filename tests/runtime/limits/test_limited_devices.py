@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,11 +14,10 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
-from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
+from tests.support.fixed_cases import fixed_cases
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
-from tests.support.template_cases import CASES
 from tflgpu import DeviceError, Options
 from tflgpu.measure.trace import trace
 from tflgpu.model.writer import ModelBuilder
@@ -28,20 +26,6 @@ from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
 INTEL = RUNTIMES[0]
 ROOT = Path(__file__).parents[3]
 SMALL_BUFFERS = SIMULATIONS["buffers of 64 MB"]
-
-
-def _draws_nothing(_: object) -> NoReturn:
-    raise AssertionError("these cases are fixed")
-
-
-def template_cases() -> dict[str, Case]:
-    """Small models that together use every template, by name."""
-    found = {}
-    for build in CASES:
-        net = Net(_draws_nothing, seed=1)
-        net.output(build(net))
-        found[build.__name__] = net.case(ARITHMETIC)
-    return found
 
 
 # Those with the kernels that share work, or memory, among the work-items of a group.
@@ -60,10 +44,10 @@ SHARING = (
 IN_THEIR_OWN_WORDS = """
 import sys, tflgpu
 from tests.ops.tolerance import check
-from tests.runtime.limits.test_limited_devices import template_cases
+from tests.support.fixed_cases import fixed_cases
 
 for name in ("fully_connected", "softmaxes"):
-    case = template_cases()[name]
+    case = fixed_cases()[name]
     model = tflgpu.compile(case.model, tflgpu.Options(device=sys.argv[1], kernels="gpu", precision="fp32", cache="off"))
     for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
         check(got, expected, case.tolerance, "fp32", case.describe)
@@ -98,8 +82,8 @@ def test_drivers_that_simulate_limits_themselves(platform: str, variables: dict[
 @pytest.mark.parametrize("name", SHARING)
 @pytest.mark.parametrize("device", SIMULATIONS)
 def test_kernels_run_within_the_limits(device: str, name: str) -> None:
-    """One family in fp32 and the other in fp16. ``limited_matrix.py`` has all cases, the op table and models."""
-    case, families = template_cases()[name], ("gpu", "cpu")
+    """One family in fp32 and the other in fp16. ``tests/drivers/whole_table.py`` has all cases."""
+    case, families = fixed_cases()[name], ("gpu", "cpu")
     precisions = ("fp32", "fp16") if (len(device) + len(name)) % 2 else ("fp16", "fp32")
     with limited(INTEL, SIMULATIONS[device]):
         for family, precision in zip(families, precisions, strict=True):
@@ -176,7 +160,7 @@ def case_inputs(model: tflgpu.CompiledModel) -> list[NDArray[np.float32]]:
 @pytest.mark.parametrize("tuning", ["none", "fast"])
 def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, tmp_path: Path) -> None:
     """Alone, and once: a warm start has the new plan, though its driver is not asked."""
-    case = template_cases()["wide_convolution"]
+    case = fixed_cases()["wide_convolution"]
     options = Options(kernels="gpu", precision="fp32", cache_dir=tmp_path, tuning=tuning)
     with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
         model = tflgpu.compile(case.model, options)
@@ -191,7 +175,7 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
 @pytest.mark.parametrize("what", ["trace", "storage"])
 def test_everything_that_plans_keeps_to_smaller_groups(what: str) -> None:
     """The results of all kernels, and the search for the storage of tensors."""
-    case = template_cases()["wide_convolution"]
+    case = fixed_cases()["wide_convolution"]
     options = Options(kernels="gpu", precision="fp32", cache="off")
     with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
         if what == "trace":
@@ -203,7 +187,7 @@ def test_everything_that_plans_keeps_to_smaller_groups(what: str) -> None:
 
 
 def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
-    case = template_cases()["excitation"]
+    case = fixed_cases()["excitation"]
     with limited(INTEL, Simulation(groups={"gpu_excite": 4})):
         model = tflgpu.compile(case.model, Options(kernels="gpu", precision="fp32", cache="off"))
     assert "gpu_excite" not in model.source
@@ -214,7 +198,7 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
 @pytest.mark.quick(when=lambda smaller: smaller.groups)
 @pytest.mark.parametrize("smaller", [Simulation(groups={"persistent": 64}), SIMULATIONS["8 KiB of local memory"]])
 def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
-    case = template_cases()["recurrences"]
+    case = fixed_cases()["recurrences"]
     with limited(INTEL, smaller):
         options = Options(kernels="gpu", precision="fp32", cache="off", executor="persistent")
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
@@ -226,7 +210,7 @@ def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
 def test_a_persistent_kernel_is_refused_where_it_cannot_wait(device: str) -> None:
     options = Options(kernels="gpu", cache="off", executor="persistent")
     with limited(INTEL, SIMULATIONS[device]), pytest.raises(DeviceError, match="executor 'persistent' needs"):
-        tflgpu.compile(template_cases()["means"].model, options)
+        tflgpu.compile(fixed_cases()["means"].model, options)
 
 
 def test_a_language_that_is_too_old_is_refused() -> None:
@@ -234,4 +218,4 @@ def test_a_language_that_is_too_old_is_refused() -> None:
         limited(INTEL, Simulation({"opencl_c": (1, 1)})),
         pytest.raises(DeviceError, match=r"has OpenCL C 1\.1; 1\.2 is needed"),
     ):
-        tflgpu.compile(template_cases()["means"].model)
+        tflgpu.compile(fixed_cases()["means"].model)

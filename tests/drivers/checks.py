@@ -1,0 +1,145 @@
+"""What every device has to get right: the op table, small models that use every template, and real models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import tflgpu
+from tests.acceptance.test_models import TOLERANCE, error
+from tests.ops.case import Case, Row
+from tests.ops.table import ROWS
+from tests.ops.tolerance import SUMS_IN_HALF, check
+from tests.support import litert
+from tests.support.fixed_cases import fixed_cases
+from tflgpu.options import KernelFamily, Precision
+
+Array = NDArray[Any]
+Compile = Callable[[bytes], tflgpu.CompiledModel]
+Check = Callable[[Compile, str], None]
+SHARED = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[3] / "shared"))
+
+# Small ones, in which errors do not grow: some drivers compile each kernel for a second.
+SMALL_MODELS = (
+    "mobilenet_v1_0.25_224_1_default_1",
+    "face_landmark",
+    "dtln_model_1",
+    "kws_ref_model_float32",
+    "ad01_int8",
+    "pretrainedResnet",
+    "kws_ref_model",
+    "keras_lstm_mnist_ptq",
+)
+LARGER_MODELS = ("face_detection_short_range", "selfie_segmenter", "trained_lstm", "yolox_nano_float16_quantize")
+
+# Of hypothesis' examples the first is always the simplest: an image of few pixels, and no chain but a product.
+TWO_EXAMPLES = settings(
+    max_examples=2,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Program(NamedTuple):
+    """How a model is compiled."""
+
+    kernels: KernelFamily
+    precision: Precision
+
+    def __str__(self) -> str:
+        return f"{self.kernels} kernels, {self.precision}"
+
+
+PROGRAMS = (Program("gpu", "fp32"), Program("gpu", "fp16"), Program("cpu", "fp32"), Program("cpu", "fp16"))
+IN_HALF = (Program("gpu", "fp16_fast"), Program("cpu", "fp16_fast"))
+
+
+def programs_for(device: tflgpu.Device) -> tuple[Program, ...]:
+    return PROGRAMS + (IN_HALF if device.limits.half_arithmetic else ())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that devices compute. ``check`` raises AssertionError where a precision's results are wrong."""
+
+    name: str
+    check: Check = field(repr=False)
+
+
+def whole_table() -> list[Subject]:
+    rows = [of_row(row, fused) for row, fused in product(ROWS, (False, True))]
+    return rows + of_templates() + [of_model(name) for name in SMALL_MODELS + LARGER_MODELS]
+
+
+def sample() -> list[Subject]:
+    """A row of every second operator, and the smaller models."""
+    first = [*{row.op: row for row in reversed(ROWS)}.values()]
+    return [of_row(row, fused=True) for row in first[::2]] + [of_model(name) for name in SMALL_MODELS]
+
+
+def of_row(row: Row, fused: bool) -> Subject:
+    def check_row(compiled: Compile, precision: str) -> None:
+        in_half = precision == "fp16_fast" and row.op in SUMS_IN_HALF
+        case = drawn(row, fused, in_half)
+        if in_half:
+            case = replace(case, tolerance=replace(case.tolerance, fp16=SUMS_IN_HALF[row.op]))
+        check_case(case, compiled, precision)
+
+    return Subject(f"{row.name} {'fused' if fused else 'alone'}", check_row)
+
+
+@cache
+def drawn(row: Row, fused: bool, computed: bool) -> Case:
+    """A case of a row, the same in each process."""
+    cases: list[Case] = []
+
+    @TWO_EXAMPLES
+    @seed(crc32(f"{row.name} {fused}".encode()))
+    @given(data=st.data())
+    def draw(data: st.DataObject) -> None:
+        cases.append(data.draw(row.case(fused, computed=computed)))
+
+    draw()
+    return cases[-1]
+
+
+def of_templates() -> list[Subject]:
+    return [Subject(f"template {name}", partial(check_case, case)) for name, case in fixed_cases().items()]
+
+
+def check_case(case: Case, compiled: Compile, precision: str) -> None:
+    for got, expected in zip(compiled(case.model).run(case.inputs).values(), case.expected, strict=True):
+        check(got, expected, case.tolerance, precision, case.describe)
+
+
+def of_model(name: str) -> Subject:
+    """Judged by LiteRT: no device of ours is better than another."""
+
+    def check_model(compiled: Compile, precision: str) -> None:
+        model = compiled(path.read_bytes())
+        inputs = [some_values(tensor.shape, np.dtype(tensor.dtype)) for tensor in model.inputs]
+        answers = litert.run(path.read_bytes(), *inputs).values()
+        for got, expected in zip(model.run(inputs).values(), answers, strict=True):
+            difference = error(got.astype(np.float64), expected.astype(np.float64))
+            assert difference <= TOLERANCE[precision], f"off by {difference:.2e} of the range"
+
+    path = SHARED / "models" / f"{name}.tflite"
+    return Subject(f"model {name}", check_model)
+
+
+def some_values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    random = np.random.default_rng(0)
+    return random.uniform(0, 1, shape).astype(dtype) if dtype.kind == "f" else random.integers(0, 100, shape, dtype)

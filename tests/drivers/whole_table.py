@@ -1,0 +1,140 @@
+"""Everything on every device: ``python -m tests.drivers.whole_table FILE [DEVICE...] [--drivers FOLDER]``.
+
+All rows of the op table, alone and with a chain to fuse, all templates and real models, with both families of kernels,
+in fp32, fp16 and, where a device has it, fp16_fast. The devices are Intel's runtime, PoCL of PyPI, those that
+``tests/support/limited_devices.py`` simulates, and the drivers that ``debian.py`` has unpacked into a folder; a DEVICE
+is a part of a name.
+
+What is found is appended to FILE, a line of JSON for each program. Who runs it again goes on where it ended. The order
+is random, but the same each time, so that the beginning is a sample of the whole. A process that crashes, or takes ten
+minutes for a program, has failed there, and another one goes on. ``--counts`` runs nothing: it prints how many programs
+of FILE are right, and what is wrong with the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tflgpu
+from tests.drivers.check_device import outcome
+from tests.drivers.checks import programs_for, whole_table
+from tests.drivers.debian import DRIVERS
+from tests.quick import RUNTIMES
+from tests.support.limited_devices import SIMULATIONS, limited
+from tflgpu.options import CacheMode
+
+MOST_SECONDS = 600
+SYSTEM = dict(zip(("Intel", "PoCL of PyPI"), RUNTIMES, strict=True))
+UNPACKED = {str(driver): driver for driver in DRIVERS}
+KEY = ("device", "subject", "kernels", "precision")
+
+
+@contextmanager
+def opened(name: str) -> Iterator[tuple[tflgpu.Device, CacheMode]]:
+    """A device, and how programs for it are cached: simulated ones share what they compile, but for other languages."""
+    if simulation := SIMULATIONS.get(name):
+        with limited(RUNTIMES[0], simulation) as device:
+            yield device, "off" if "opencl_c" in simulation.limits else "readwrite"
+    else:
+        platform = SYSTEM[name] if name in SYSTEM else UNPACKED[name].platform
+        versions = UNPACKED[name].tried if name in UNPACKED else ("",)
+        yield next(d for d in tflgpu.devices() if d.platform == platform and d.driver.startswith(versions)), "off"
+
+
+def results(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def work(name: str, file: Path, only: str) -> None:
+    """Print each program before it runs, and what came of it."""
+    warnings.simplefilter("ignore")
+    done = {tuple(result[key] for key in KEY) for result in results(file)}
+    subjects = [subject for subject in whole_table() if only in subject.name]
+    random.Random(0).shuffle(subjects)
+    with opened(name) as (device, cache):
+        for subject in subjects:
+            for program in programs_for(device):
+                key = (name, subject.name, *program)
+                if key not in done:
+                    result = dict(zip(KEY, key, strict=True)) | {"driver": device.driver}
+                    print(json.dumps(result), flush=True)
+                    signal.alarm(MOST_SECONDS)  # nobody handles it: it ends the process, whatever the driver is at
+                    begin = time.process_time()
+                    failure = outcome(subject, program, device.index, cache)
+                    seconds = round(time.process_time() - begin, 3)
+                    print(json.dumps(result | {"seconds": seconds, "failure": failure[:600]}), flush=True)
+
+
+def run(name: str, file: Path, folder: Path, only: str) -> None:
+    """Have everything done by processes of their own, as many as crash."""
+    command = [sys.executable, "-m", "tests.drivers.whole_table", str(file), name, "--work", "--only", only]
+    environment = dict(os.environ)
+    if driver := UNPACKED.get(name):
+        command, environment = driver.seen_by(folder, command)
+    environment["TFLGPU_CACHE_DIR"] = str(file.with_suffix(".cache"))
+    crashed = True
+    while crashed:
+        begun = {}
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout or ():
+                if line.startswith("{"):
+                    begun = json.loads(line)
+                    if "failure" in begun:
+                        record(file, begun)
+        crashed = process.returncode < 0 and "failure" not in begun
+        if crashed:
+            record(file, begun | {"failure": f"ended by {signal.Signals(-process.returncode).name}"})
+
+
+def record(file: Path, result: dict[str, Any]) -> None:
+    with file.open("a") as lines:
+        lines.write(json.dumps(result) + "\n")
+
+
+def counts(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """By device and way, how many programs are right of how many, and all failures."""
+    right: Counter[tuple[str, str]] = Counter()
+    of: Counter[tuple[str, str]] = Counter()
+    for result in found:
+        way = result["device"], f"{result['kernels']} {result['precision']}"
+        of[way] += 1
+        right[way] += not result["failure"]
+    devices = {device: {w: f"{right[d, w]} of {of[d, w]}" for d, w in of if d == device} for device, _ in of}
+    return {"right": devices, "wrong": [result for result in found if result["failure"]]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("devices", nargs="*", default=[""])
+    parser.add_argument("--drivers", type=Path, default=Path("/nowhere"))
+    parser.add_argument("--only", default="", help="of the names of rows, templates and models")
+    parser.add_argument("--counts", action="store_true")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.counts:
+        print(json.dumps(counts(results(asked.file)), indent=1))
+    elif asked.work:
+        work(asked.devices[0], asked.file, asked.only)
+    else:
+        for name in (*SYSTEM, *SIMULATIONS, *UNPACKED):
+            is_here = name not in UNPACKED or UNPACKED[name].is_in(asked.drivers)
+            if is_here and any(part in name for part in asked.devices):
+                run(name, asked.file, asked.drivers, asked.only)
+
+
+if __name__ == "__main__":
+    main()
