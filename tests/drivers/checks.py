@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import product
@@ -15,13 +15,14 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from PIL import Image
 
 import tflgpu
 from tests.acceptance.test_models import TOLERANCE, error
 from tests.ops.case import Case, Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import SUMS_IN_HALF, check
-from tests.support import litert
+from tests.support import in_double, litert
 from tests.support.fixed_cases import fixed_cases
 from tflgpu.options import KernelFamily, Precision
 
@@ -42,6 +43,10 @@ SMALL_MODELS = (
     "keras_lstm_mnist_ptq",
 )
 LARGER_MODELS = ("face_detection_short_range", "selfie_segmenter", "trained_lstm", "yolox_nano_float16_quantize")
+# How much more than others they make of rounding errors.
+AMPLIFY = {"selfie_segmenter": 4.0, "yolox_nano_float16_quantize": 4.0}
+# The 8-bit weights of a float model, for which LiteRT's CPU rounds activations, too.
+JUDGED_IN_DOUBLE = ("kws_ref_model_float32",)
 
 # Of hypothesis' examples the first is always the simplest: an image of few pixels, and no chain but a product.
 TWO_EXAMPLES = settings(
@@ -63,20 +68,23 @@ class Program(NamedTuple):
         return f"{self.kernels} kernels, {self.precision}"
 
 
-PROGRAMS = (Program("gpu", "fp32"), Program("gpu", "fp16"), Program("cpu", "fp32"), Program("cpu", "fp16"))
 IN_HALF = (Program("gpu", "fp16_fast"), Program("cpu", "fp16_fast"))
-
-
-def programs_for(device: tflgpu.Device) -> tuple[Program, ...]:
-    return PROGRAMS + (IN_HALF if device.limits.half_arithmetic else ())
+PROGRAMS = (Program("gpu", "fp32"), Program("gpu", "fp16"), Program("cpu", "fp32"), Program("cpu", "fp16"))
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that devices compute. ``check`` raises AssertionError where a precision's results are wrong."""
+    """Something that devices compute. ``check`` raises AssertionError where a precision's results are wrong.
+
+    in_half: whether fp16_fast computes it otherwise than fp16, and rightly.
+    """
 
     name: str
     check: Check = field(repr=False)
+    in_half: bool = True
+
+    def programs(self, device: tflgpu.Device) -> tuple[Program, ...]:
+        return PROGRAMS + (IN_HALF if self.in_half and device.limits.half_arithmetic else ())
 
 
 def whole_table() -> list[Subject]:
@@ -92,13 +100,13 @@ def sample() -> list[Subject]:
 
 def of_row(row: Row, fused: bool) -> Subject:
     def check_row(compiled: Compile, precision: str) -> None:
-        in_half = precision == "fp16_fast" and row.op in SUMS_IN_HALF
+        in_half = precision == "fp16_fast"
         case = drawn(row, fused, in_half)
         if in_half:
             case = replace(case, tolerance=replace(case.tolerance, fp16=SUMS_IN_HALF[row.op]))
         check_case(case, compiled, precision)
 
-    return Subject(f"{row.name} {'fused' if fused else 'alone'}", check_row)
+    return Subject(f"{row.name} {'fused' if fused else 'alone'}", check_row, row.op in SUMS_IN_HALF)
 
 
 @cache
@@ -126,20 +134,28 @@ def check_case(case: Case, compiled: Compile, precision: str) -> None:
 
 
 def of_model(name: str) -> Subject:
-    """Judged by LiteRT: no device of ours is better than another."""
-
     def check_model(compiled: Compile, precision: str) -> None:
         model = compiled(path.read_bytes())
         inputs = [some_values(tensor.shape, np.dtype(tensor.dtype)) for tensor in model.inputs]
-        answers = litert.run(path.read_bytes(), *inputs).values()
-        for got, expected in zip(model.run(inputs).values(), answers, strict=True):
+        for got, expected in zip(model.run(inputs).values(), answers(path, inputs), strict=True):
             difference = error(got.astype(np.float64), expected.astype(np.float64))
-            assert difference <= TOLERANCE[precision], f"off by {difference:.2e} of the range"
+            assert difference <= TOLERANCE[precision] * AMPLIFY.get(name, 1.0), f"off by {difference:.2e} of the range"
 
     path = SHARED / "models" / f"{name}.tflite"
-    return Subject(f"model {name}", check_model)
+    return Subject(f"model {name}", check_model, name in SMALL_MODELS)
 
 
 def some_values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An image is a photograph: in noise a model may see nothing at all, and nothing has no range to compare with."""
+    if len(shape) == 4 and shape[3] == 3:
+        with Image.open(SHARED / "images" / "face.jpg") as file:
+            pixels: Array = np.asarray(file.convert("RGB").resize(shape[2:0:-1]), dtype)
+        return pixels[None] / dtype.type(255)
     random = np.random.default_rng(0)
     return random.uniform(0, 1, shape).astype(dtype) if dtype.kind == "f" else random.integers(0, 100, shape, dtype)
+
+
+def answers(path: Path, inputs: Sequence[Array]) -> list[Array]:
+    if path.stem in JUDGED_IN_DOUBLE:
+        return in_double.run(path.read_bytes(), *inputs)
+    return [*litert.run(path.read_bytes(), *inputs).values()]
