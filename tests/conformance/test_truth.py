@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from tests.conformance.cases import Case
 from tests.conformance.truth import errors
-from tests.support import litert
+from tests.support import in_double, litert
 from tflgpu.model.writer import ModelBuilder, Quantization
 
 IMAGE, RNG = (1, 7, 6, 5), np.random.default_rng(5)
@@ -47,3 +49,10 @@ def test_litert_computes_the_same_of_floats(padding: str, activation: str) -> No
 def test_of_other_models_nothing_is_known() -> None:
     image = np.zeros(IMAGE, np.float32)
     assert errors(case(convolution("VALID", "NONE", quantized=True), image, image, "CONV_2D", "ABS"), [image]) is None
+
+
+def test_a_whole_model_is_what_litert_computes(shared: Path) -> None:
+    model = (shared / "models" / "pretrainedResnet.tflite").read_bytes()
+    image = RNG.uniform(0, 255, (1, 32, 32, 3)).astype(np.float32)
+    (exact,), (answer,) = in_double.run(model, image), litert.run(model, image).values()
+    np.testing.assert_allclose(answer, exact, atol=1e-5)

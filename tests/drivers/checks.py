@@ -149,8 +149,9 @@ def some_values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An image is a photograph: in noise a model may see nothing at all, and nothing has no range to compare with."""
     if len(shape) == 4 and shape[3] == 3:
         with Image.open(SHARED / "images" / "face.jpg") as file:
-            pixels: Array = np.asarray(file.convert("RGB").resize(shape[2:0:-1]), dtype)
-        return pixels[None] / dtype.type(255)
+            pixels = np.asarray(file.convert("RGB").resize(shape[2:0:-1]), dtype)
+        image: Array = pixels[None] / dtype.type(255)
+        return image
     random = np.random.default_rng(0)
     return random.uniform(0, 1, shape).astype(dtype) if dtype.kind == "f" else random.integers(0, 100, shape, dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,6 +184,17 @@ def test_without_a_clock_of_the_device_the_hosts_counts(device_name: str, monkey
     monkeypatch.setattr(clock, "perf_counter_ns", itertools.count(0, 1500).__next__)
     (kernel,) = compiled.profile([np.ones((1, 8), np.float32)]).kernels
     assert kernel.seconds == pytest.approx(1.5e-6)
+
+
+def test_a_context_stays_where_the_last_one_takes_functions_along(
+    device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_kept", {})
+    device = next(d for d in tflgpu.devices() if d.platform == device_name)
+    opened = [session.open_session(device) for _ in range(2)]
+    contexts = [weakref.ref(each.context) for each in opened]
+    opened.clear()
+    assert [context() is not None for context in contexts] == [device_name == POCL, False]
 
 
 def test_a_remedy_elsewhere_is_there() -> None:

@@ -67,8 +67,8 @@ class Quirk:
     concerns: whether a driver has it. fault: what is wrong. remedy: what is done about it, and where. source: a link,
     or what has shown it. demotion: devices with a greater one come after all others, by default. options: for the
     driver's compiler. prelude: OpenCL C in front of every program. family: of the kernels that are the faster there,
-    where the device's type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. advice: what to tell the
-    user when such a device fails.
+    where the device's type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. keeps_context: whether a
+    process keeps its first context. advice: what to tell the user when such a device fails.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Quirk:
     prelude: str = ""
     family: Literal["cpu", "gpu"] | None = None
     loop_turns: int = UNLIMITED
+    keeps_context: bool = False
     advice: str = ""
 
 
@@ -211,6 +212,15 @@ QUIRKS: tuple[Quirk, ...] = (
         source="docs/internals/decisions.md: 2.3 s of compiling at every warm start of MobileNetV1 0.25 without it",
     ),
     Quirk(
+        "functions read again",
+        lambda driver: driver.platform == POCL,
+        fault="the last context of a process that goes takes OpenCL's functions with it: the next program waits for them",
+        remedy="runtime/opencl/session.py keeps the first context of a process",
+        source="compiling a small model takes 0.31 s after another one instead of 0.10 (PoCL 3.0), 0.47 instead of 0.10 "
+        "(6.0), 0.66 instead of 0.12 (7.1)",
+        keeps_context=True,
+    ),
+    Quirk(
         "cache at home",
         lambda driver: driver.platform == POCL,
         fault="there is no device where PoCL cannot make its cache below the home directory",
@@ -264,6 +274,11 @@ def prelude(driver: Driver) -> str:
 def loop_turns(driver: Driver) -> int:
     """How many turns of loops a work-item may make."""
     return min((quirk.loop_turns for quirk in quirks_of(driver)), default=UNLIMITED)
+
+
+def keeps_context(driver: Driver) -> bool:
+    """Whether a process keeps its first context, although no model needs it any more."""
+    return any(quirk.keeps_context for quirk in quirks_of(driver))
 
 
 def faster_family(driver: Driver) -> Literal["cpu", "gpu"] | None:

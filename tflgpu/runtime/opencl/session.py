@@ -11,7 +11,9 @@ from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
-from tflgpu.runtime.opencl.quirks import Driver, with_advice
+from tflgpu.runtime.opencl.quirks import Driver, keeps_context, with_advice
+
+_kept: dict[cl.Device, cl.Context] = {}
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ def open_session(device: Device) -> Session:
         raise DeviceError(f"{device.name} ({device.platform}) has OpenCL C {has}; {needs} is needed")
     with DeviceFailures(device, "being opened"):
         context = cl.Context([device.handle])
+        if keeps_context(Driver.of(device.handle)):
+            _kept.setdefault(device.handle, context)
         return Session(device, context, cl.CommandQueue(context))
 
 
