@@ -1,4 +1,4 @@
-"""OpenCL drivers of several Debian releases, beside what the system has: ``python -m tests.drivers.debian FOLDER``.
+"""OpenCL drivers of Debian releases, beside the system's: ``python -m tests.drivers.debian FOLDER [RELEASE...]``.
 
 The script downloads packages with everything that they need, the C library included, and unpacks them below FOLDER. It
 installs nothing. A process that is to use one of the drivers gets a mount namespace of its own, in which the unpacked
@@ -109,9 +109,10 @@ def fetch(release: str, packages: Sequence[str], folder: Path) -> None:
 
 
 def main() -> None:
-    for release, packages in PACKAGES.items():
+    folder, *releases = sys.argv[1:]
+    for release in releases or PACKAGES:
         try:
-            fetch(release, packages, Path(sys.argv[1]))
+            fetch(release, PACKAGES[release], Path(folder))
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"The drivers of Debian's {release} could not be fetched: {error}")
 

@@ -190,8 +190,8 @@ def test_a_context_stays_where_the_last_one_takes_functions_along(
     device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_kept", {})
-    device = next(d for d in tflgpu.devices() if d.platform == device_name)
-    opened = [session.open_session(device) for _ in range(2)]
+    found = next(d for d in tflgpu.devices() if d.platform == device_name)
+    opened = [session.open_session(found) for _ in range(2)]
     contexts = [weakref.ref(each.context) for each in opened]
     opened.clear()
     assert [context() is not None for context in contexts] == [device_name == POCL, False]

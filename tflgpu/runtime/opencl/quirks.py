@@ -214,10 +214,10 @@ QUIRKS: tuple[Quirk, ...] = (
     Quirk(
         "functions read again",
         lambda driver: driver.platform == POCL,
-        fault="the last context of a process that goes takes OpenCL's functions with it: the next program waits for them",
+        fault="OpenCL's functions go with the last context of a process, and the next program waits for them anew",
         remedy="runtime/opencl/session.py keeps the first context of a process",
-        source="compiling a small model takes 0.31 s after another one instead of 0.10 (PoCL 3.0), 0.47 instead of 0.10 "
-        "(6.0), 0.66 instead of 0.12 (7.1)",
+        source="a small model behind another one compiles in 0.31 s instead of 0.10 (PoCL 3.0), 0.47 instead of 0.11 "
+        "(6.0), 0.66 instead of 0.11 (7.1)",
         keeps_context=True,
     ),
     Quirk(
