@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
@@ -25,6 +28,17 @@ from tflgpu.kernels.mma import (
 from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
 from tflgpu.kernels.mma.m16n8k16 import SIDE
 from tflgpu.target import CostModel
+
+Storage = Literal["half", "float"]
+ERRORS: dict[Storage, float] = {"half": 2e-3, "float": 1e-6}  # of the largest number of a result
+
+
+def in_storages(cases: Sequence[object], in_float: Sequence[object]) -> list[tuple[object, Storage]]:
+    return [*((case, "half") for case in cases), *((case, "float") for case in in_float)]
+
+
+def check_largest(got: NDArray[Any], expected: NDArray[Any], storage: Storage) -> None:
+    np.testing.assert_allclose(got, expected, rtol=0, atol=ERRORS[storage] * np.nanmax(np.abs(expected)))
 
 
 @dataclass(frozen=True)
@@ -68,9 +82,11 @@ def emulation() -> None:
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.quick(when=lambda case: case == DIVISIONS[2])
-@pytest.mark.parametrize("case", DIVISIONS, ids=str)
-def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.quick(when=lambda case, storage: case == DIVISIONS[2])
+@pytest.mark.parametrize(("case", "storage"), in_storages(DIVISIONS, DIVISIONS[1:3]), ids=str)
+def test_emulated_kernels_give_the_right_result(
+    case: Division, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
     monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
@@ -83,14 +99,14 @@ def test_emulated_kernels_give_the_right_result(case: Division, monkeypatch: pyt
     for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
         monkeypatch.setattr(CostModel, "next_kernel", lambda *_, saved=saved: saved)
         monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
-        _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+        _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
         assert len(plan.kernels) == count
         fused = [k for k in plan.kernels if k.kernel.template == "mma/pointwise_depthwise"]
         assert len(fused) == 5 - count
         (got,) = emulated.run(plan, model.inputs)
-        check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
+        check_largest(got, model.expected[0], storage)
         results.append(got)
-    np.testing.assert_allclose(*results, atol=2e-3 * np.abs(results[0]).max())
+    check_largest(*results, storage)
 
 
 @dataclass(frozen=True)
@@ -118,14 +134,15 @@ PAIRS = (
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.quick(when=lambda case: case == PAIRS[1])
-@pytest.mark.parametrize("case", PAIRS, ids=str)
-def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.quick(when=lambda case, storage: case == PAIRS[1])
+@pytest.mark.parametrize(("case", "storage"), in_storages(PAIRS, PAIRS[1:3]), ids=str)
+def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
     names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_TILES", "SPLIT_K")
     for name, value in zip(names, case.tile, strict=True):
         monkeypatch.setattr(depthwise_pointwise, name, (value,))
     monkeypatch.setattr(pointwise_mean, "SPLIT_K", (case.split_k,))
+    monkeypatch.setattr(pointwise_depthwise, "ROWS", ())  # the first two would be a pair as well
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(pytest.fail, seed=1)  # it draws nothing
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
@@ -135,14 +152,14 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, monkeypatch: pytest.M
     axes = net.constant(np.array([1, 2], np.int32))
     net.output(net.op("MEAN", [y, axes], y.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
     model = net.case(ARITHMETIC)
-    _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+    _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
     assert "mma/pointwise_mean" in kernels
     slices = kernels["mma/depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
     assert slices * SIDE * case.tile[0] == case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
-        check(got, expected, replace(model.tolerance, fp16=2e-3), "fp16", model.describe)
+        check_largest(got, expected, storage)
 
 
 @dataclass(frozen=True)
@@ -168,9 +185,9 @@ FEW_CHANNELS = (
 
 
 @pytest.mark.usefixtures("emulation")
-@pytest.mark.quick(when=lambda case: case in FEW_CHANNELS[:2])
-@pytest.mark.parametrize("case", FEW_CHANNELS, ids=str)
-def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.quick(when=lambda case, storage: case in FEW_CHANNELS[:2])
+@pytest.mark.parametrize(("case", "storage"), in_storages(FEW_CHANNELS, FEW_CHANNELS[1:3]), ids=str)
+def test_emulated_kernels_of_few_channels(case: FewChannels, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
     monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
@@ -181,11 +198,12 @@ def test_emulated_kernels_of_few_channels(case: FewChannels, monkeypatch: pytest
     x = convolution(net, net.input(image), case.between, case.window, "NONE")
     y = convolution(net, x, 20, case.window, "NONE")
     net.output(y)
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
+    target = replace(emulated.TARGET, storage=storage)
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
     assert [k.kernel.template for k in plan.kernels] == ["mma/implicit_gemm_few_channels"] * 2
     (got,) = emulated.run(plan, [image])
     assert np.isfinite(y.value).any() and np.isnan(y.value).any()
-    np.testing.assert_allclose(got, y.value, atol=2e-3 * np.nanmax(np.abs(y.value)))
+    check_largest(got, y.value, storage)
 
 
 @pytest.mark.usefixtures("emulation")

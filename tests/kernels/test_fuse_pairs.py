@@ -11,12 +11,15 @@ import pytest
 import tflgpu
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
+from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Node
 from tflgpu.kernels.mma.fuse_pairs import PAIR_KINDS, Pair, best_pairs
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.tiling import LOCAL_VEC4S
+from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.plan import Plan
+from tflgpu.passes import optimize
+from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import CostModel, Limits, Target
 
@@ -198,14 +201,29 @@ def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"storage": "float"}, {"matrix_unit": None}, {"family": "cpu", "ptx": False, "matrix_unit": None}],
-    ids=str,
+    "change", [{"matrix_unit": None}, {"family": "cpu", "ptx": False, "matrix_unit": None}], ids=str
 )
 def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
     net = Net()
     target = replace(H200, **change)  # type: ignore[arg-type]
     assert fused(net, net.depthwise(net.pointwise()), target=target) == []
+
+
+def test_floats_fuse_as_halves_do() -> None:
+    net = Net()
+    (node,) = fused(net, net.depthwise(net.pointwise()), target=replace(H200, storage="float"))
+    assert node.kind == "pointwise_depthwise"
+
+
+@pytest.mark.parametrize(("kept", "count"), [({0}, 0), ({1}, 0), ({0, 1}, 1), ({2}, 1), ({0, 1, 2}, 1)])
+def test_what_is_between_a_pair_lies_in_memory_as_the_image_does(kept: set[int], count: int) -> None:
+    """kept: of the image, what is between, and the result, those that are precise."""
+    net = Net()
+    model = net.builder.finish([net.op("ABS", net.depthwise(net.pointwise()))])
+    graph = optimize(lower(read_model(model)).graph)
+    marked = [replace(graph[graph.nodes[n].output], precise=True) for n in kept]
+    plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
+    assert [k.node.kind for k in plan.kernels].count("pointwise_depthwise") == count
 
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:

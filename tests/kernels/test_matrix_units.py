@@ -23,6 +23,7 @@ from tflgpu.kernels.mma import (
 )
 from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
+from tflgpu.kernels.mma.operands import Operands
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.passes import optimize
@@ -96,16 +97,17 @@ def templates(target: Target) -> list[str]:
     return [k.kernel.template for k in plan.kernels]
 
 
-def test_matrix_units_take_half_precision_only() -> None:
-    assert templates(H200) == ["mma/implicit_gemm_few_channels", "mma/implicit_gemm"]
-    assert templates(replace(H200, storage="float")) == ["gpu/convolution"] * 2
-    assert templates(replace(H200, matrix_unit=None)) == ["gpu/convolution"] * 2
+@pytest.mark.parametrize("storage", ["half", "float"])
+def test_matrix_units_take_both_precisions(storage: Literal["half", "float"]) -> None:
+    target = replace(H200, storage=storage)
+    assert templates(target) == ["mma/implicit_gemm_few_channels", "mma/implicit_gemm"]
+    assert templates(replace(target, matrix_unit=None)) == ["gpu/convolution"] * 2
 
 
-@pytest.mark.parametrize(("kept", "template"), [("output", "mma/implicit_gemm"), ("image", "gpu/convolution")])
+@pytest.mark.parametrize("kept", ["output", "image"])
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_result_in_float_leaves_matrix_units_only_for_its_weights(kept: str, template: str, exact: bool) -> None:
-    """Halves by halves are exact there. An image in float would be rounded."""
+def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> None:
+    """So are weights beside it that half does not hold."""
     builder, random = ModelBuilder(), np.random.default_rng(0)
     x = builder.input((1, 9, 9, 16))
     for name in ("image", "output", "last"):
@@ -118,16 +120,25 @@ def test_a_result_in_float_leaves_matrix_units_only_for_its_weights(kept: str, t
     marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
     plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
     (kernel,) = (k for k in plan.kernels if plan.graph[k.node.output].name == "output")
-    assert kernel.kernel.template == (template if exact else "gpu/convolution")
-    assert {a.type for a in kernel.arguments if a.name == "weights"} == {"half" if exact else "float"}
+    assert kernel.kernel.template == "mma/implicit_gemm"
+    operands = Operands("float" if kept == "image" else "half", "half" if exact else "float")
+    assert kernel.kernel.parameters["operands"] == operands
+    assert {a.type for a in kernel.arguments if a.name == "weights"} == {operands.weights}
 
 
 def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
     net = Net(pytest.fail, seed=0)
     image = net.input(net.normal((1, 6, 6, 3)))
-    net.output(convolution(net, image, 8, Window((3, 3)), "NONE"))
+    y = convolution(net, image, 8, Window((3, 3)), "NONE")
+    net.output(convolution(net, y, 8, Window((1, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
-    assert [k.kernel.template for k in plan.kernels] == ["gpu/convolution"]
+    (first, _) = (k.kernel for k in plan.kernels)
+    assert first.parameters["operands"] == Operands("half", "half")
+    net = Net(pytest.fail, seed=0)
+    net.output(convolution(net, net.input(net.normal((1, 6, 6, 3))), 8, Window((3, 3)), "NONE"))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
+    (kernel,) = (k.kernel for k in plan.kernels)
+    assert kernel.parameters["operands"] == Operands("float", "half")
 
 
 def test_every_tile_and_split_covers_the_output() -> None:

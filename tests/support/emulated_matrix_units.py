@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tflgpu.codegen.environment import environment
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import prelude, render
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16
@@ -52,6 +53,23 @@ __attribute__((noinline)) float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
     const float2 even8 = shuffled_halves(b.y, 8 * t + n), odd8 = shuffled_halves(b.y, 8 * t + 4 + n);
     sums += (float4)(dot(low, even), dot(low, odd), dot(high, even), dot(high, odd));
     sums += (float4)(dot(low8, even8), dot(low8, odd8), dot(high8, even8), dot(high8, odd8));
+  }
+  return sums;
+}
+"""
+
+# Row m and inner index n are in lane 4 (m % 8) + n % 4, register m / 8 + 2 (n / 4); inner index n and column c in lane
+# 4c + n % 4, register n / 4. Bits behind the first 11 are ignored.
+FLOAT_FUNCTIONS = """
+float shuffled_tf32(float x, uint lane) { return as_float(intel_sub_group_shuffle(as_uint(x) & 0xffffe000u, lane)); }
+__attribute__((noinline)) float4 mma_16x8x8(float4 sums, float4 a, float2 b) {
+  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
+  for (uint n = 0; n < 4; ++n) {
+    const float2 rows = (float2)(shuffled_tf32(a.x, 4 * g + n), shuffled_tf32(a.y, 4 * g + n));
+    const float2 rows4 = (float2)(shuffled_tf32(a.z, 4 * g + n), shuffled_tf32(a.w, 4 * g + n));
+    const float2 columns = (float2)(shuffled_tf32(b.x, 8 * t + n), shuffled_tf32(b.x, 8 * t + 4 + n));
+    const float2 columns4 = (float2)(shuffled_tf32(b.y, 8 * t + n), shuffled_tf32(b.y, 8 * t + 4 + n));
+    sums += rows.xxyy * columns.xyxy + rows4.xxyy * columns4.xyxy;
   }
   return sums;
 }
@@ -99,7 +117,8 @@ def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> lis
 
 def portable(text: str, target: Target, *, late: bool = True) -> str:
     """The program of a plan for :data:`TARGET`, or one like it, with the functions in assembly replaced."""
-    begin = prelude(PORTABLE) + FUNCTIONS + f"#define LATE {int(late)}" + COPIES
+    products = environment().get_template("mma/float_products.cl.j2").render()
+    begin = prelude(PORTABLE) + FUNCTIONS + FLOAT_FUNCTIONS + products + f"\n#define LATE {int(late)}" + COPIES
     text = text.replace(prelude(target), begin)
     text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
     return text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")

@@ -15,6 +15,7 @@ SURROUNDINGS = {
     "executor/grid",
     "executor/grid_barrier",
     "executor/persistent",
+    "mma/float_products",
     "probes/arithmetic",
     "probes/grid_barriers",
     "probes/memory",

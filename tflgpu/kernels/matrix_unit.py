@@ -23,6 +23,7 @@ class MatrixUnitCosts:
     depthwise_vec4_cycles: of a vec4 of a depthwise result that each work-item computes from global memory.
     depthwise_row_vec4_cycles: the same from local memory.
     local_k_step_latency: of a k-step whose operands are in registers and in local memory.
+    part_product_cycles: of a product of parts of floats, of two blocks of 16 x 16.
     """
 
     pixel_block_cycles: float
@@ -30,6 +31,7 @@ class MatrixUnitCosts:
     depthwise_vec4_cycles: float
     depthwise_row_vec4_cycles: float
     local_k_step_latency: float
+    part_product_cycles: float
 
 
 @dataclass(frozen=True, kw_only=True)

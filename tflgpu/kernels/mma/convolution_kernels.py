@@ -6,6 +6,7 @@ from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage
+from tflgpu.kernels.mma.operands import Operands, OperandType
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE, Window
@@ -14,9 +15,11 @@ from tflgpu.target import Target
 MASK_BITS = 32  # rows and columns of a window: a kernel keeps in a bit each whether they are in the image
 
 
-def convolution_candidates(window: Window, src: Storage, dst: Storage, target: Target) -> list[Candidate[Tile, Work]]:
+def convolution_candidates(
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+) -> list[Candidate[Tile, Work]]:
     """The tiles of both kernels for a convolution of ``src`` that gives ``dst``, the fastest first."""
-    shapes = window, src, dst, target
+    shapes = operands, window, src, dst, target
     found: list[Candidate[Tile, Work]] = [
         *implicit_gemm.candidates(*shapes),
         *implicit_gemm_multistage.candidates(*shapes),
@@ -24,23 +27,28 @@ def convolution_candidates(window: Window, src: Storage, dst: Storage, target: T
     return sorted(found, key=lambda candidate: candidate.cycles)
 
 
-def _takes_halves(request: Request) -> bool:
-    """Whether image and weights are halves.
+def _image(request: Request) -> OperandType:
+    """What products take of the image.
 
     A float image of one slice, such as a model's input, is rounded to half if the result will be so too, unless the
     graph marks it as precise.
     """
     src, dst = request.input(0), request.output
-    rounds = src.type == "float" and src.slices == 1 and dst.type == "half"
-    halves = src.type == "half" or (rounds and not request.graph[request.node.inputs[0]].precise)
-    return request.target.storage == "half" and halves and request.value(1) is not None
+    rounds = src.type == "float" and src.slices == 1 and dst.type == request.target.storage == "half"
+    rounded = rounds and not request.graph[request.node.inputs[0]].precise
+    return "half" if src.type == "half" or rounded else "float"
+
+
+def _takes(request: Request) -> bool:
+    """Whether image and weights are floats or halves, and weights are constant."""
+    return request.input(0).type in ("float", "half") and request.value(1) is not None
 
 
 def _is_dense(request: Request) -> bool:
     """Whether a convolution has one group, and a window that is small enough."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
-    return _takes_halves(request) and attributes.groups == 1 and max(attributes.window.kernel) <= MASK_BITS
+    return _takes(request) and attributes.groups == 1 and max(attributes.window.kernel) <= MASK_BITS
 
 
 @MMA.lowering("convolution", when=_is_dense)
@@ -50,7 +58,7 @@ def convolution(request: Request) -> Kernel:
     return _kernel(request, attributes.window, request.constant(1))
 
 
-@MMA.lowering("fully_connected", when=_takes_halves)
+@MMA.lowering("fully_connected", when=_takes)
 def fully_connected(request: Request) -> Kernel:
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     return _kernel(request, POINTWISE, weights)
@@ -58,10 +66,12 @@ def fully_connected(request: Request) -> Kernel:
 
 def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     """weights: [out, kh, kw, in]."""
-    shapes, bias = (window, request.input(0), request.output, request.target), request.optional_constant(2)
+    operands = Operands(_image(request), request.target.storage)
+    shapes = operands, window, request.input(0), request.output, request.target
+    bias = request.optional_constant(2)
     config = request.choose([candidate.tile.config for candidate in convolution_candidates(*shapes)])
     for staged in implicit_gemm_multistage.candidates(*shapes):
         if staged.tile.config == config:
             return implicit_gemm_multistage.implicit_gemm_multistage(request, staged, window, weights, bias)
     direct = next(c for c in implicit_gemm.candidates(*shapes) if c.tile.config == config)
-    return implicit_gemm.implicit_gemm(request, direct, window, weights, bias)
+    return implicit_gemm.implicit_gemm(request, operands.image, direct, window, weights, bias)

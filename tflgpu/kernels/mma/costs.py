@@ -6,8 +6,20 @@ from dataclasses import dataclass
 
 from tflgpu.kernels.gpu.costs import split_cycles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import Target
+
+
+def load_cycles(operands: Operands, pixel_blocks: int, weight_blocks: int) -> float:
+    """Cycles of the caches for blocks of operands."""
+    pixels = UNIT.costs.pixel_block_cycles * pixel_blocks * operands.sizes[0]
+    return pixels + UNIT.costs.weight_block_cycles * weight_blocks * operands.sizes[1]
+
+
+def part_product_cycles(operands: Operands, products: int) -> float:
+    """Cycles of matrix units for ``products`` of two blocks, where operands are floats. Those of halves are hidden."""
+    return 0.0 if operands.are_halves else UNIT.costs.part_product_cycles * products * len(operands.parts)
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,7 @@ class GemmWork:
     k_steps: of a warp tile, which ``split_k`` warps share.
     """
 
+    operands: Operands
     tiles: int
     k_steps: int
     row_blocks: int
@@ -26,10 +39,12 @@ class GemmWork:
 
 def implicit_gemm_cycles(work: GemmWork, target: Target) -> float:
     """Cycles of the kernel: the caches serve one warp of a work-group after another."""
-    model, costs = target.cost_model, UNIT.costs
-    warps = target.local_size // UNIT.lanes
-    loads = costs.pixel_block_cycles * work.row_blocks + costs.weight_block_cycles * work.column_blocks
-    loop = model.k_loop(tile_count(work.k_steps, work.split_k), warps * loads)
+    model, warps = target.cost_model, target.local_size // UNIT.lanes
+    busy = warps * max(
+        load_cycles(work.operands, work.row_blocks, work.column_blocks),
+        part_product_cycles(work.operands, work.row_blocks * work.column_blocks),
+    )
+    loop = model.k_loop(tile_count(work.k_steps, work.split_k), busy)
     accumulators = 2 * work.row_blocks * work.column_blocks
     return model.kernel(waves(work.tiles, target), loop + split_cycles(work.split_k, accumulators, target))
 
@@ -79,6 +94,7 @@ class PointwiseDepthwiseWork:
     workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
     """
 
+    operands: Operands
     tiles: int
     k_steps: int
     active_warps: int
@@ -93,8 +109,10 @@ def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> 
     """Cycles of the kernel: the two convolutions come one after the other."""
     model, costs = target.cost_model, UNIT.costs
     # A block of pixels counts as much as one of weights here.
-    loads = work.active_warps * costs.weight_block_cycles * (1 + work.column_blocks)
-    pointwise = model.k_loop(work.k_steps, loads) + split_cycles(work.split_k, 2 * work.column_blocks, target)
+    pixels, weights = work.operands.sizes
+    loads = costs.weight_block_cycles * (pixels + weights * work.column_blocks)
+    busy = work.active_warps * max(loads, part_product_cycles(work.operands, work.column_blocks))
+    pointwise = model.k_loop(work.k_steps, busy) + split_cycles(work.split_k, 2 * work.column_blocks, target)
     depthwise = work.depthwise_vec4s * costs.depthwise_row_vec4_cycles
     return model.kernel(waves(work.tiles, target), pointwise + depthwise)
 
@@ -109,6 +127,7 @@ class DepthwisePointwiseWork:
     workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
     """
 
+    operands: Operands
     tiles: int
     depthwise_vec4s: int
     rounds: int
@@ -125,7 +144,9 @@ def depthwise_pointwise_cycles(work: DepthwisePointwiseWork, target: Target) -> 
     """Cycles of the kernel: weights that fit into registers are loaded while the depthwise convolution computes."""
     model, costs = target.cost_model, UNIT.costs
     depthwise = work.depthwise_vec4s * costs.depthwise_vec4_cycles
-    loading = work.weight_blocks * costs.weight_block_cycles
+    loading = max(
+        load_cycles(work.operands, 0, work.weight_blocks), part_product_cycles(work.operands, work.weight_blocks)
+    )
     if work.rounds == 1 and work.batches == 1:
         both = max(depthwise, loading) + work.k_steps * costs.local_k_step_latency
     else:
@@ -142,6 +163,7 @@ class PointwiseMeanWork:
     in one round. blocks: of pixels, and as many of weights, that active warps load in one round.
     """
 
+    operands: Operands
     tiles: int
     rounds: int
     batches: int
@@ -151,8 +173,8 @@ class PointwiseMeanWork:
 
 def pointwise_mean_cycles(work: PointwiseMeanWork, target: Target) -> float:
     """Cycles of the kernel: partial sums of K first, then those of the warps' pixels."""
-    model, costs = target.cost_model, UNIT.costs
+    model = target.cost_model
     waiting = work.batches * model.batch_latency
-    loading = work.blocks * (costs.pixel_block_cycles + costs.weight_block_cycles)
+    loading = max(load_cycles(work.operands, work.blocks, work.blocks), part_product_cycles(work.operands, work.blocks))
     sharing = split_cycles(work.split_k, 2, target) + split_cycles(target.local_size // UNIT.lanes, 1, target)
     return model.kernel(waves(work.tiles, target), work.rounds * max(waiting, loading) + sharing)

@@ -16,6 +16,7 @@ from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DepthwisePointwiseWork, depthwise_pointwise_cycles
 from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import HALVES, Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
@@ -79,9 +80,10 @@ DepthwisePointwiseCandidate = Candidate[DepthwisePointwiseTile, DepthwisePointwi
 
 def depthwise_pointwise_candidates(src: Storage, dst: Storage, target: Target) -> list[DepthwisePointwiseCandidate]:
     """The tiles that local memory is large enough for, the fastest first. dst: the result of both."""
+    operands = operands_of_image(src, target.storage)
     found = ranked(
         _tiles(src, dst, target),
-        lambda tile: _work(tile, src, dst, target),
+        lambda tile: _work(tile, operands, src, dst, target),
         lambda work: depthwise_pointwise_cycles(work, target),
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
@@ -98,20 +100,23 @@ def _tiles(src: Storage, dst: Storage, target: Target) -> Iterator[DepthwisePoin
             yield tile
 
 
-def _work(tile: DepthwisePointwiseTile, src: Storage, dst: Storage, target: Target) -> DepthwisePointwiseWork:
+def _work(
+    tile: DepthwisePointwiseTile, operands: Operands, src: Storage, dst: Storage, target: Target
+) -> DepthwisePointwiseWork:
     warps, warp_tiles = target.local_size // UNIT.lanes, tile.warp_tiles * tile.split_k
     row_tiles = tile_count(tile_count(dst.geometry.pixels, UNIT.side), tile.row_blocks)
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
     vec4s = _depthwise_vec4s(tile, src, target)
     slices = vec4s * _slices_at_once(tile, target)
-    between = tile_count((UNIT.side * tile.row_blocks + PADDING_VEC4S) * slices, 2)  # two of halves are one float4
+    between = operands.float4s((UNIT.side * tile.row_blocks + PADDING_VEC4S) * slices)
     k_steps, rounds = UNIT.blocks(src.slices) // tile.split_k, tile_count(warp_tiles, warps)
     return DepthwisePointwiseWork(
+        operands=operands,
         tiles=row_tiles * tile_count(UNIT.blocks(dst.slices), tile.group_columns),
         depthwise_vec4s=vec4s,
         rounds=rounds,
         k_steps=k_steps,
-        batches=tile_count(k_steps, prefetch_depth(k_steps, 1, tile.column_blocks)),
+        batches=tile_count(k_steps, prefetch_depth(operands, k_steps, 1, tile.column_blocks)),
         weight_blocks=rounds * k_steps * min(warps, warp_tiles) * tile.column_blocks,
         column_blocks=tile.column_blocks,
         split_k=tile.split_k,
@@ -137,11 +142,15 @@ def depthwise_pointwise(request: Request) -> Kernel:
     # The fusion makes this node only where there is a candidate.
     chosen = request.choose_candidate(depthwise_pointwise_candidates(src, dst, target))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
-    packed = UNIT.pack_right(request.constant(3), tile.group_columns, input_blocks)
-    taps, vec4s = prod(attributes.window.kernel), work.depthwise_vec4s
+    packed, taps = UNIT.pack_right(request.constant(3), tile.group_columns, input_blocks), pack(request.constant(1))
+    operands, tap_type = operands_of_image(src, type_of_constant(request, packed)), type_of_constant(request, taps)
+    tap_count, vec4s = prod(attributes.window.kernel), work.depthwise_vec4s
+    tap_registers = 2 * (HALVES[operands.image] + HALVES[tap_type]) * tap_count
     return Kernel(
         "mma/depthwise_pointwise",
         {
+            "operands": operands,
+            "tap_type": tap_type,
             "window": attributes.window,
             "depthwise_epilogue": inner_epilogue(attributes.epilogue),
             "row_blocks": tile.row_blocks,
@@ -149,22 +158,22 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "column_warp_tiles": tile.column_tiles,
             "split_k": tile.split_k,
             "sum_vec4s": work.sum_vec4s,
-            "vec4s_at_once": vec4s if vec4s * taps * 4 <= TAP_REGISTERS else 1,
+            "vec4s_at_once": vec4s if vec4s * tap_registers <= TAP_REGISTERS else 1,
             "slices": vec4s * _slices_at_once(tile, target),
-            "prefetch_depth": prefetch_depth(work.k_steps, 1, tile.column_blocks),
+            "prefetch_depth": prefetch_depth(operands, work.k_steps, 1, tile.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.group_columns),
             "src": src,
         },
         (
             request.activation("src", 0),
-            request.weights("depthwise_weights", pack(request.constant(1))),
+            Argument("depthwise_weights", tap_type, None, taps),
             Argument("depthwise_bias", "float", None, padded_bias(request.constant(2), src.slices * LANES)),
-            request.weights("weights", packed),
+            Argument("weights", operands.weights, None, packed),
             Argument("bias", "float", None, padded_bias(request.constant(4), len(packed) * UNIT.side)),
         ),
         tiles=work.tiles,
         local_size=target.local_size,
         workspace=work.workspace,
-        macs=dst.geometry.pixels * src.channels * (taps + dst.channels),
+        macs=dst.geometry.pixels * src.channels * (tap_count + dst.channels),
     )

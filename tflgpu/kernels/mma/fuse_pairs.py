@@ -20,6 +20,7 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_candidates
+from tflgpu.kernels.mma.operands import operands_of_image
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.mma.pointwise_mean import PointwiseMean, pointwise_mean_candidates
 from tflgpu.ops.arithmetic.reduction import Reduce
@@ -100,8 +101,6 @@ class Pair:
 @MMA.fusion
 def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
     """One node for each pair that runs faster so on ``target``."""
-    if target.storage != "half":
-        return graph
     pairs = best_pairs({pair.second.output: pair for pair in _pairs(graph, storage, target)})
     dropped = {pair.first.output for pair in pairs.values()}
     fresh = graph.fresh_ids()
@@ -156,16 +155,20 @@ def best_pairs(pairs: Mapping[TensorId, Pair]) -> dict[TensorId, Pair]:
 
 
 def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool:
-    """Whether two neighbours read only halves and constants, and no other node reads what is between them."""
+    """Whether two neighbours read an image and constants, and no other node reads what is between them.
+
+    That lies in local memory as the image does in global memory. The one node has to know if it is precise.
+    """
     between, image = first.output, storage.get(first.inputs[0])
     return (
         image is not None  # else it is a constant
         and graph[first.inputs[1]].is_constant
         and (_is_image_mean(second) or graph[second.inputs[1]].is_constant)
         and graph.sole_consumer(between) is not None
-        and image.type == storage[between].type == "half"
+        and image.type == storage[between].type
+        and image.type in ("half", "float")
         and not image.linear
-        and not any(graph[t].precise for t in (*first.inputs, *second.inputs, second.output))
+        and (graph[first.inputs[0]].precise or not graph[between].precise)
     )
 
 
@@ -176,7 +179,9 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
         case Depthwise(window):
             return depthwise_candidates(window, result, target)[0].cycles
         case Convolution(window):
-            return convolution_candidates(window, storage[node.inputs[0]], result, target)[0].cycles
+            image = storage[node.inputs[0]]
+            operands = operands_of_image(image, target.storage)
+            return convolution_candidates(operands, window, image, result, target)[0].cycles
     return target.cost_model.kernel(waves=1, phases=0)  # a mean, which takes little more
 
 

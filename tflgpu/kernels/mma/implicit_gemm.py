@@ -18,6 +18,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork, implicit_gemm_cycles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
@@ -54,12 +55,12 @@ class ImplicitGemmTile:
 
 
 def candidates(
-    window: Window, src: Storage, dst: Storage, target: Target
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
     """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first."""
     return ranked(
         _tiles(target),
-        lambda tile: _work(tile, window, src, dst, target),
+        lambda tile: _work(tile, operands, window, src, dst, target),
         lambda work: implicit_gemm_cycles(work, target),
     )
 
@@ -71,12 +72,15 @@ def _tiles(target: Target) -> Iterator[ImplicitGemmTile]:
             yield tile
 
 
-def _work(tile: ImplicitGemmTile, window: Window, src: Storage, dst: Storage, target: Target) -> GemmWork:
+def _work(
+    tile: ImplicitGemmTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+) -> GemmWork:
     warps = target.local_size // UNIT.lanes
     row_blocks = tile_count(dst.geometry.pixels, UNIT.side)
     column_blocks = UNIT.blocks(dst.slices)
     row_tiles = tile_count(row_blocks, tile.row_blocks * (warps // tile.split_k))
     return GemmWork(
+        operands=operands,
         tiles=row_tiles * tile_count(column_blocks, tile.column_blocks),
         k_steps=k_steps_of(window, src),
         row_blocks=tile.row_blocks,
@@ -93,10 +97,12 @@ def k_steps_of(window: Window, src: Storage) -> int:
     return taps * UNIT.blocks(src.slices)
 
 
-def prefetch_depth(k_steps: int, row_blocks: int, column_blocks: int, *, double_buffered: bool = False) -> int:
+def prefetch_depth(
+    operands: Operands, k_steps: int, row_blocks: int, column_blocks: int, *, double_buffered: bool = False
+) -> int:
     """How many of a warp's k-steps are loaded at once: as many as registers allow, in equal batches."""
     registers = DOUBLE_BUFFER_REGISTERS if double_buffered else BATCH_REGISTERS
-    most = max(1, registers // (4 * (row_blocks + column_blocks)))
+    most = max(1, registers // operands.registers(row_blocks, column_blocks))
     return tile_count(k_steps, tile_count(k_steps, most))
 
 
@@ -110,12 +116,13 @@ def taps_as_channels(weights: Array) -> Array:
 
 def implicit_gemm(
     request: Request,
+    image: OperandType,
     chosen: Candidate[ImplicitGemmTile, GemmWork],
     window: Window,
     weights: Array,
     bias: Array | None,
 ) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    """The kernel of a convolution with ``weights`` [out, kh, kw, in]. image: as products take it."""
     src, dst, target, tile = request.input(0), request.output, request.target, chosen.tile
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
@@ -124,11 +131,14 @@ def implicit_gemm(
     else:
         template, input_blocks = "mma/implicit_gemm", UNIT.blocks(src.slices)
     packed = UNIT.pack_right(weights, tile.column_blocks, input_blocks)
+    operands = Operands(image, type_of_constant(request, packed))
     double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
-    depth = prefetch_depth(k_steps_per_split, tile.row_blocks, tile.column_blocks, double_buffered=double_buffered)
+    blocks = tile.row_blocks, tile.column_blocks
+    depth = prefetch_depth(operands, k_steps_per_split, *blocks, double_buffered=double_buffered)
     return Kernel(
         template,
         {
+            "operands": operands,
             "window": window,
             "row_blocks": tile.row_blocks,
             "column_blocks": tile.column_blocks,
@@ -142,7 +152,7 @@ def implicit_gemm(
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed),
+            Argument("weights", operands.weights, None, packed),
             Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.side)),
         ),
         tiles=chosen.work.tiles,

@@ -17,6 +17,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork, multistage_cycles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -101,10 +102,10 @@ class MultistageTile:
 
 
 def candidates(
-    window: Window, src: Storage, dst: Storage, target: Target
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> list[Candidate[MultistageTile, MultistageWork]]:
     """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle."""
-    if target.executor != "launch" or src.type != "half" or src.slices == 1:
+    if target.executor != "launch" or not operands.are_halves or src.slices == 1:
         return []
     found = ranked(
         _tiles(target), lambda tile: _work(tile, window, src, dst), lambda work: multistage_cycles(work, target)

@@ -61,6 +61,7 @@ M16N8K16 = MatrixUnit(
         depthwise_vec4_cycles=800,  # pairs of MobileNetV1, MobileNetV2 and face_landmark on an H200
         depthwise_row_vec4_cycles=500,  # the same
         local_k_step_latency=50,  # the same
+        part_product_cycles=8,  # data sheet: 512 multiply-adds in a cycle
     ),
     multistage=MultistageCosts(  # chosen together: least time of 45 convolutions at batch 64 on an H100
         macs=640,

@@ -16,6 +16,7 @@ from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
 from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
@@ -64,9 +65,10 @@ def pointwise_depthwise_candidates(
 
     window: of the depthwise convolution, over the pixels of ``src``. dst: the result of both.
     """
+    operands = operands_of_image(src, target.storage)
     found = ranked(
         _tiles(window, src, target),
-        lambda tile: _work(tile, window, src, dst, target),
+        lambda tile: _work(tile, operands, window, src, dst, target),
         lambda work: pointwise_depthwise_cycles(work, target),
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
@@ -87,15 +89,16 @@ def _pixels(rows: int, window: Window, src: Storage) -> int:
 
 
 def _work(
-    tile: PointwiseDepthwiseTile, window: Window, src: Storage, dst: Storage, target: Target
+    tile: PointwiseDepthwiseTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
     warps, columns = target.local_size // UNIT.lanes, UNIT.blocks(dst.slices)
     pixels = _pixels(tile.rows, window, src)
     warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
     vec4s_of_pixel = UNIT.side // LANES * tile.column_blocks
-    between = tile_count(pixels * UNIT.side // LANES * tile.column_blocks, 2)  # two vec4s of halves are one float4
+    between = operands.float4s(pixels * UNIT.side // LANES * tile.column_blocks)
     return PointwiseDepthwiseWork(
+        operands=operands,
         tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
         k_steps=tile_count(warp_tiles, warps) * UNIT.blocks(src.slices) // tile.split_k,
         active_warps=min(warps, warp_tiles),
@@ -115,26 +118,29 @@ def pointwise_depthwise(request: Request) -> Kernel:
     # The fusion makes this node only where there is a candidate.
     chosen = request.choose_candidate(pointwise_depthwise_candidates(window, src, dst, target))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
-    packed = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks)
+    packed, taps = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks), pack(request.constant(3))
+    operands, tap_type = operands_of_image(src, type_of_constant(request, packed)), type_of_constant(request, taps)
     return Kernel(
         "mma/pointwise_depthwise",
         {
+            "operands": operands,
+            "tap_type": tap_type,
             "window": window,
             "pointwise_epilogue": inner_epilogue(attributes.epilogue),
             "rows": tile.rows,
             "column_blocks": tile.column_blocks,
             "split_k": tile.split_k,
             "sum_vec4s": work.sum_vec4s,
-            "prefetch_depth": prefetch_depth(input_blocks // tile.split_k, 1, tile.column_blocks),
+            "prefetch_depth": prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
             "src": src,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed),
+            Argument("weights", operands.weights, None, packed),
             Argument("pointwise_bias", "float", None, padded_bias(request.constant(2), len(packed) * UNIT.side)),
-            request.weights("depthwise_weights", pack(request.constant(3))),
+            Argument("depthwise_weights", tap_type, None, taps),
             Argument("bias", "float", None, padded_bias(request.constant(4), dst.slices * LANES)),
         ),
         tiles=work.tiles,

@@ -13,6 +13,7 @@ from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import PointwiseMeanWork, pointwise_mean_cycles
 from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
@@ -52,7 +53,7 @@ def pointwise_mean_candidates(
     """
     return ranked(
         _tiles(src, target),
-        lambda tile: _work(tile, src, dst, target),
+        lambda tile: _work(tile, operands_of_image(src, target.storage), src, dst, target),
         lambda work: pointwise_mean_cycles(work, target),
     )
 
@@ -71,13 +72,14 @@ def _workspace(split_k: int, target: Target) -> int:
     return max(split_workspace(target, split_k, 2), target.local_size)
 
 
-def _work(tile: PointwiseMeanTile, src: Storage, dst: Storage, target: Target) -> PointwiseMeanWork:
+def _work(tile: PointwiseMeanTile, operands: Operands, src: Storage, dst: Storage, target: Target) -> PointwiseMeanWork:
     warps, warp_tiles = target.local_size // UNIT.lanes, tile_count(src.plane, UNIT.side) * tile.split_k
     k_steps = UNIT.blocks(src.slices) // tile.split_k
     return PointwiseMeanWork(
+        operands=operands,
         tiles=dst.geometry.batch * UNIT.blocks(dst.slices),
         rounds=tile_count(warp_tiles, warps),
-        batches=tile_count(k_steps, prefetch_depth(k_steps, 1, 1)),
+        batches=tile_count(k_steps, prefetch_depth(operands, k_steps, 1, 1)),
         blocks=k_steps * min(warps, warp_tiles),
         split_k=tile.split_k,
     )
@@ -90,19 +92,21 @@ def pointwise_mean(request: Request) -> Kernel:
     chosen = request.choose_candidate(pointwise_mean_candidates(src, dst, target))
     split_k, input_blocks = chosen.tile.split_k, UNIT.blocks(src.slices)
     packed = UNIT.pack_right(request.constant(1), 1, input_blocks)
+    operands = operands_of_image(src, type_of_constant(request, packed))
     return Kernel(
         "mma/pointwise_mean",
         {
+            "operands": operands,
             "pointwise_epilogue": inner_epilogue(attributes.epilogue),
             "split_k": split_k,
-            "prefetch_depth": prefetch_depth(input_blocks // split_k, 1, 1),
+            "prefetch_depth": prefetch_depth(operands, input_blocks // split_k, 1, 1),
             "input_blocks": input_blocks,
             "column_tiles": len(packed),
             "src": src,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed),
+            Argument("weights", operands.weights, None, packed),
             Argument("bias", "float", None, padded_bias(request.constant(2), len(packed) * UNIT.side)),
         ),
         tiles=chosen.work.tiles,
