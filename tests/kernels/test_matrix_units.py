@@ -31,6 +31,7 @@ from tflgpu.plan import make_plan
 from tflgpu.target import Target
 
 Floats = NDArray[np.float64]
+SAME = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
 
 
 def mma(a: Floats, b: Floats) -> Floats:
@@ -113,8 +114,7 @@ def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> Non
     for name in ("image", "output", "last"):
         weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32).astype(np.float32)
         y = builder.tensor((1, 9, 9, 16), name=name)
-        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-        builder.op("CONV_2D", [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))], [y], options)
+        builder.op("CONV_2D", [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))], [y], SAME)
         x = y
     graph = optimize(lower(read_model(builder.finish([x]))).graph)
     marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
@@ -139,6 +139,28 @@ def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
     (kernel,) = (k.kernel for k in plan.kernels)
     assert kernel.parameters["operands"] == Operands("float", "half")
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "template"),
+    [
+        ((1, 1, 1, 512), 512, "gpu/fully_connected"),
+        ((16, 1, 1, 512), 512, "gpu/matrix_product"),
+        ((32, 1, 1, 512), 512, "mma/implicit_gemm"),
+        ((1, 256, 256, 8), 1, "gpu/convolution"),
+        ((1, 256, 256, 8), 32, "mma/implicit_gemm"),
+    ],
+)
+def test_floats_are_left_to_work_items_where_these_are_faster(
+    shape: tuple[int, int, int, int], channels: int, template: str
+) -> None:
+    """Few rows, or one channel of many pixels."""
+    builder, side = ModelBuilder(), min(shape[1], 3)
+    x, y = builder.input(shape), builder.tensor((*shape[:3], channels))
+    weights = builder.constant(np.full((channels, side, side, shape[3]), 0.1, np.float32))
+    builder.op("CONV_2D", [x, weights, builder.constant(np.zeros(channels, np.float32))], [y], SAME)
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, storage="float"))
+    assert plan.kernels[-1].kernel.template == template
 
 
 def test_every_tile_and_split_covers_the_output() -> None:

@@ -20,6 +20,7 @@ class MatrixUnitCosts:
 
     pixel_block_cycles, weight_block_cycles: of the caches, for one block of 16 x 16 operands that a warp loads: pixels
         come from four slices, weights are 512 bytes in a row.
+    float_block_cycles: how many more one of floats takes.
     depthwise_vec4_cycles: of a vec4 of a depthwise result that each work-item computes from global memory.
     depthwise_row_vec4_cycles: the same from local memory.
     local_k_step_latency: of a k-step whose operands are in registers and in local memory.
@@ -28,6 +29,7 @@ class MatrixUnitCosts:
 
     pixel_block_cycles: float
     weight_block_cycles: float
+    float_block_cycles: float
     depthwise_vec4_cycles: float
     depthwise_row_vec4_cycles: float
     local_k_step_latency: float
@@ -57,7 +59,7 @@ class MultistageCosts:
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """A matrix unit, as kernels use it: products of square blocks of half precision with sums in float.
+    """A matrix unit, as kernels use it: products of square blocks of halves, or parts of floats, with sums in float.
 
     name: as :class:`tflgpu.target.Target` has it. side: rows, columns and K of a block. lanes: work-items that hold the
     fragments of a block together. left_columns: output channels of a block of weights on the left side of a product.

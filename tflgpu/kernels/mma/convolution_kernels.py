@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
+from tflgpu.kernels.convolutions import is_vector_product
+from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import Target
 
+# How many times as long as work-items a kernel of floats may take by the cost model, which takes these for faster than
+# they are. On an H200 ten convolutions took 0.3 to 0.7 times as long, by the model 0.3 to 2.0; one of 8 channels that
+# gives 1 took 2.2 times as long, by the model 3.2.
+FLOATS_PAY = 2.5
 MASK_BITS = 32  # rows and columns of a window: a kernel keeps in a bit each whether they are in the image
 
 
@@ -39,16 +46,37 @@ def _image(request: Request) -> OperandType:
     return "half" if src.type == "half" or rounded else "float"
 
 
-def _takes(request: Request) -> bool:
+def _operands(request: Request) -> Operands:
+    return Operands(_image(request), request.target.storage)
+
+
+def _are_numbers(request: Request) -> bool:
     """Whether image and weights are floats or halves, and weights are constant."""
     return request.input(0).type in ("float", "half") and request.value(1) is not None
 
 
 def _is_dense(request: Request) -> bool:
-    """Whether a convolution has one group, and a window that is small enough."""
+    """Whether a convolution has one group, and a window that is small enough; of floats, whether that is faster."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
-    return _takes(request) and attributes.groups == 1 and max(attributes.window.kernel) <= MASK_BITS
+    if not _are_numbers(request) or attributes.groups > 1 or max(attributes.window.kernel) > MASK_BITS:
+        return False
+    operands = _operands(request)
+    if operands.are_halves:
+        return True
+    if is_vector_product(request):
+        return _has_rows(request)
+    shapes = operands, attributes.window, request.input(0), request.output, request.target
+    by_work_items = plain_candidates(request, request.target)[0].cycles
+    return convolution_candidates(*shapes)[0].cycles < FLOATS_PAY * by_work_items
+
+
+def _has_rows(request: Request) -> bool:
+    """Whether a fully connected layer has operands for matrix units, and of floats more rows than one block.
+
+    On an H200 1024 x 1001 weights took 14 us there and 8 where work-items share the depth; with 16 rows 15 and 13.
+    """
+    return _are_numbers(request) and (_operands(request).are_halves or request.output.geometry.pixels > UNIT.side)
 
 
 @MMA.lowering("convolution", when=_is_dense)
@@ -58,7 +86,7 @@ def convolution(request: Request) -> Kernel:
     return _kernel(request, attributes.window, request.constant(1))
 
 
-@MMA.lowering("fully_connected", when=_takes)
+@MMA.lowering("fully_connected", when=_has_rows)
 def fully_connected(request: Request) -> Kernel:
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     return _kernel(request, POINTWISE, weights)
@@ -66,7 +94,7 @@ def fully_connected(request: Request) -> Kernel:
 
 def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     """weights: [out, kh, kw, in]."""
-    operands = Operands(_image(request), request.target.storage)
+    operands = _operands(request)
     shapes = operands, window, request.input(0), request.output, request.target
     bias = request.optional_constant(2)
     config = request.choose([candidate.tile.config for candidate in convolution_candidates(*shapes)])
