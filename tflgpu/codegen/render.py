@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.codegen.shared_functions import share
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
-from tflgpu.kernels.kernel import Argument
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.target import WIDE, Target, VectorType, vector_type
 
@@ -66,27 +67,36 @@ class KernelSource:
 @internal_faults("rendering the source")
 def render(plan: Plan) -> KernelSource:
     """The source of every kernel of ``plan``."""
-    functions: dict[str, Function] = {}
+    bodies: dict[str, str] = {}  # of the distinct functions, by name
+    kernels: dict[str, PlannedKernel] = {}  # the first that launches each
     rendered: dict[str, str] = {}  # names by what the text is made of: deep models repeat their layers
     names = []
     for planned in plan.kernels:
         made_of = _made_of(planned)
-        if made_of in rendered:
-            names.append(rendered[made_of])
-            continue
-        with internal_faults(f"rendering {planned.node.title}"):
-            tile, wrapper = _render_tile(planned), _render_wrapper(planned, plan.target)
-        digest = hashlib.blake2b((tile + wrapper).encode(), digest_size=6).hexdigest()
-        name = f"{planned.kernel.template.replace('/', '_')}_{digest}"
-        if name not in functions:
-            texts = tile.replace(PLACEHOLDER, name), wrapper.replace(PLACEHOLDER, name)
-            functions[name] = Function(name, *texts, tuple(map(_pointer, planned.arguments)), planned.kernel.workspace)
-        rendered[made_of] = name
-        names.append(name)
+        if made_of not in rendered:
+            with internal_faults(f"rendering {planned.node.title}"):
+                body, wrapper = _render_body(planned), _wrapper(PLACEHOLDER, planned, plan.target)
+            digest = hashlib.blake2b((_tile(PLACEHOLDER, planned, body) + wrapper).encode(), digest_size=6).hexdigest()
+            name = rendered[made_of] = f"{planned.kernel.template.replace('/', '_')}_{digest}"
+            bodies.setdefault(name, body)
+            kernels.setdefault(name, planned)
+        names.append(rendered[made_of])
+    alike = [name for name, planned in kernels.items() if _is_shareable(planned.kernel, plan.target)]
+    shared, calls = share({name: (tuple(_parameters(kernels[name])), bodies[name]) for name in alike})
     types = {vector_type(a.type) for k in plan.kernels for a in k.arguments}
     wide = WIDE & (types | {op.type for k in plan.kernels for op in k.epilogue})
-    text = prelude(plan.target) + (_wide_prelude(wide) if wide else "")
-    return KernelSource(text, tuple(functions.values()), tuple(names))
+    text = prelude(plan.target) + (_wide_prelude(wide) if wide else "") + shared
+    functions = (
+        Function(
+            name,
+            _tile(name, planned, calls.get(name, bodies[name])),
+            _wrapper(name, planned, plan.target, name in calls),
+            tuple(map(_pointer, planned.arguments)),
+            planned.kernel.workspace,
+        )
+        for name, planned in kernels.items()
+    )
+    return KernelSource(text, tuple(functions), tuple(names))
 
 
 @cache
@@ -103,6 +113,15 @@ def _wide_prelude(types: frozenset[VectorType]) -> str:
     return "\n" + environment().get_template("access/wide_storage.cl.j2").render(types=sorted(types))
 
 
+def _is_shareable(kernel: Kernel, target: Target) -> bool:
+    """Whether its function may take sizes as arguments.
+
+    A GPU's compiler is to know every number. So is a CPU's where a kernel divides for each element: movements get up to
+    three times slower by divisors that it does not know.
+    """
+    return target.family == "cpu" and kernel.macs > 0 and kernel.local_size == 1 and not kernel.workspace
+
+
 def _made_of(planned: PlannedKernel) -> str:
     """All that a kernel's text depends on. As text, because there 1, 1.0 and True are not equal."""
     kernel = planned.kernel
@@ -112,8 +131,8 @@ def _made_of(planned: PlannedKernel) -> str:
         return repr((launch, kernel.parameters, arguments, planned.destination, planned.epilogue))
 
 
-def _render_tile(planned: PlannedKernel) -> str:
-    """The function that computes one tile."""
+def _render_body(planned: PlannedKernel) -> str:
+    """What computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
     body = (
         environment()
@@ -137,26 +156,35 @@ def _render_tile(planned: PlannedKernel) -> str:
             ],
         )
     )
-    parameters = ", ".join(
-        [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *workspace"]
-    )
-    body = "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
-    return f"void {PLACEHOLDER}_tile({parameters}) {{\n{body}\n}}\n"
+    return "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
 
 
-def _render_wrapper(planned: PlannedKernel, target: Target) -> str:
-    """The kernel in which work-group i computes tile i. Not every device has arguments of 64 bits for its offsets."""
+def _parameters(planned: PlannedKernel) -> list[str]:
+    """The parameters of the function that computes one tile."""
+    return [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *workspace"]
+
+
+def _tile(name: str, planned: PlannedKernel, body: str) -> str:
+    return f"void {name}_tile({', '.join(_parameters(planned))}) {{\n{body}\n}}\n"
+
+
+def _wrapper(name: str, planned: PlannedKernel, target: Target, shares: bool = False) -> str:
+    """The kernel in which work-group i computes tile i. Not every device has arguments of 64 bits for its offsets.
+
+    shares: whether its function calls a shared one, of which Intel's compiler would make versions for vectors of
+    work-items.
+    """
     kernel, arguments = planned.kernel, planned.arguments
     offset = "uint" if "int64" in target.missing_types else "ulong"
     launch = ", ".join(f"{_pointer(a)}{a.name}, {offset} {a.name}_offset" for a in arguments)
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
     local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
     workspace = "workspace" if kernel.workspace else "(__local float4 *)0"
-    hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors else ""
+    hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors or shares else ""
     return (
         f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n{hint}"
-        f"void {PLACEHOLDER}({launch}) {{\n"
-        f"  {local}{PLACEHOLDER}_tile({passed}, (int)get_group_id(0), {workspace});\n}}\n"
+        f"void {name}({launch}) {{\n"
+        f"  {local}{name}_tile({passed}, (int)get_group_id(0), {workspace});\n}}\n"
     )
 
 

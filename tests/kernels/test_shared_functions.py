@@ -1,0 +1,78 @@
+"""Functions that differ in sizes only are compiled once, and compute what their own text would have."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import numpy as np
+from hypothesis import strategies as st
+
+import tflgpu
+from tests.kernels.networks import convolution, depthwise
+from tests.ops.case import Net
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
+from tflgpu.codegen.render import render
+from tflgpu.codegen.shared_functions import share
+from tflgpu.compiler import plan_model
+from tflgpu.plan import Plan
+from tflgpu.target import Target
+
+PARAMETERS = ("__global float *dst", "__global const float *restrict src", "int tile")
+
+
+def shared(*bodies: str) -> tuple[str, list[str]]:
+    text, calls = share({str(i): (PARAMETERS, body) for i, body in enumerate(bodies)})
+    return text, [re.sub("shared_[0-9a-f]+", "shared", calls[str(i)]) for i in range(len(bodies)) if str(i) in calls]
+
+
+def test_numbers_that_differ_become_arguments() -> None:
+    text, calls = shared("dst[tile] = 3 * src[0] + 7 * 12;", "dst[tile] = 3 * src[0] + 8 * 13;")
+    assert calls == ["shared(dst, src, tile, 7, 12);", "shared(dst, src, tile, 8, 13);"]
+    assert "int tile, int size0, int size1) {\ndst[tile] = 3 * src[0] + size0 * size1;\n}" in text
+
+
+def test_numbers_that_always_agree_are_one_argument() -> None:
+    _, calls = shared("int x = 5 + 5 - 9;", "int x = 6 + 6 - 4;")
+    assert calls == ["shared(dst, src, tile, 5, 9);", "shared(dst, src, tile, 6, 4);"]
+
+
+def test_what_is_no_int_or_has_to_be_a_constant_is_the_same_in_all_that_share() -> None:
+    pairs = (
+        ("float x = 1.5f;", "float x = 2.5f;"),
+        ("float x = 1e-05f;", "float x = 1e-06f;"),
+        ("uint x = 5u;", "uint x = 6u;"),
+        ("long x = 5000000000;", "long x = 6000000000;"),
+        ("int x = 0x10;", "int x = 0x11;"),
+        ("int4 x;", "int8 x;"),
+        ("int x[4];", "int x[5];"),
+        ("#pragma unroll 2", "#pragma unroll 3"),
+        ("__attribute__((opencl_unroll_hint(2))) for (;;);", "__attribute__((opencl_unroll_hint(3))) for (;;);"),
+        ("switch (tile) { case 1: break; }", "switch (tile) { case 2: break; }"),
+    )
+    assert [shared(*pair) for pair in pairs] == [("", [])] * len(pairs)
+
+
+def plan_of(net: Net, family: Literal["cpu", "gpu"]) -> Plan:
+    """Convolutions of one kind in several sizes, with columns left over, and windows past the border."""
+    x = net.input(net.normal((1, 11, 13, 8)))
+    narrow = convolution(net, depthwise(net, x, Window((3, 3), padding="SAME"), "RELU6"), 40, Window((1, 1)), "RELU")
+    wide = convolution(net, depthwise(net, narrow, Window((3, 3), padding="SAME"), "RELU6"), 72, Window((1, 1)), "RELU")
+    for output in (wide, *(convolution(net, source, 20, Window((3, 3)), "NONE") for source in (x, narrow))):
+        net.output(output)
+    target = Target(family=family, compute_units=2, storage="float")
+    return plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1]
+
+
+def test_layers_of_several_sizes_share_functions(device_name: str) -> None:
+    net = Net(st.just, seed=1)
+    assert "void shared_" in render(plan_of(net, "cpu")).text
+    case = net.case(ARITHMETIC)
+    outputs = tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")).run(case.inputs)
+    for got, expected in zip(outputs.values(), case.expected, strict=True):
+        check(np.asarray(got), expected, ARITHMETIC, "fp32", case.describe)
+
+
+def test_gpus_know_every_size() -> None:
+    assert "shared_" not in render(plan_of(Net(st.just, seed=1), "gpu")).text
