@@ -114,7 +114,7 @@ def test_a_plan_takes_what_it_is_given() -> None:
 
 
 def test_equal_layers_of_different_models_have_one_signature() -> None:
-    target = replace(H200, storage="float")
+    target = replace(H200, matrix_unit=None)
     first, second = (dict(asked(network(*channels), target)) for channels in ((32, 16, 8), (48, 32, 16, 8)))
     shared = first.keys() & second.keys()
     kinds = sorted(signature.split("'")[1] for signature in shared)
