@@ -55,7 +55,7 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
         target = Target(family=family, compute_units=4, storage="half")
         kinds = {lowering.kind for lowering in unconditional if lowering.architecture.includes(target)}
         # Fusions make these nodes, each for the architecture that has the kernel.
-        fused = {"excite", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
+        fused = {"excite", "convolution_depthwise", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
         assert {lowering.kind for lowering in LOWERINGS} - kinds <= fused
 
 

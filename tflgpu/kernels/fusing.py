@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Tensor, TensorId, Value
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
 from tflgpu.graph.layout import LANES
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.convolution import Convolution
@@ -69,3 +69,23 @@ def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
         }
         for k, op in enumerate(epilogue)
     ]
+
+
+def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs: tuple[TensorId, ...]) -> Node:
+    """The node that computes ``second`` and ``first``, which it alone reads, from ``inputs``.
+
+    Behind these come the inputs of the second one's epilogue, which stays the epilogue.
+    """
+    known = kernel_inputs(second)
+
+    def place(operand: Operand) -> Operand:
+        return Input(operand.index - known + len(inputs)) if isinstance(operand, Input) else operand
+
+    return Node(
+        kind,
+        (*inputs, *second.inputs[known:]),
+        second.output,
+        attributes,
+        tuple(op.moved(place) for op in second.epilogue),
+        joint_sources(first, second),
+    )

@@ -11,6 +11,9 @@ VEC4_BYTES = 16
 ENOUGH_WORK_ITEMS = 1024
 ENOUGH_LOCAL_BYTES = 64 << 10
 ENOUGH_ALLOCATION_BYTES = 1 << 30
+# A larger cache is one that cores share: Intel's runtime reports the second level, which each core has for itself, but
+# PoCL the third.
+CORE_CACHE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,7 @@ class Limits:
     local_bytes: local memory of a work-group; local_is_real says whether it is a memory of its own and not a part of
         the global one, where staging costs a copy and gains nothing.
     allocation_bytes: greatest size of one buffer.
+    cache_bytes: of the cache that the device reports; 0 if it reports none.
     shares_memory: whether host and device have the same memory.
     opencl_c: version of the language, as (3, 0).
     registers: of 32 bits, as far as known; with more values a work-item has the compiler keeps some in memory.
@@ -38,6 +42,7 @@ class Limits:
     local_bytes: int = 48 << 10
     local_is_real: bool = True
     allocation_bytes: int = 1 << 62
+    cache_bytes: int = CORE_CACHE_BYTES
     shares_memory: bool = False
     opencl_c: tuple[int, int] = (1, 2)
     registers: int = 256
@@ -60,6 +65,7 @@ class Limits:
             work_group_size=min(self.work_group_size, ENOUGH_WORK_ITEMS),
             local_bytes=min(self.local_bytes, ENOUGH_LOCAL_BYTES),
             allocation_bytes=min(self.allocation_bytes, ENOUGH_ALLOCATION_BYTES),
+            cache_bytes=min(self.cache_bytes, CORE_CACHE_BYTES),
         )
 
     @property

@@ -36,7 +36,7 @@ def convolution(request: Request) -> Kernel:
     # Where output pixels read just their own place, the image is one long row.
     flat = window.is_pointwise and not src.linear
     height, width = (1, g.plane) if flat else (g.height, g.width)
-    widths = dict.fromkeys(_pixels_per_block(width, wanted) for wanted in PIXELS[vectors])
+    widths = dict.fromkeys(pixels_per_block(width, wanted) for wanted in PIXELS[vectors])
     (pixels,) = request.choose([(n,) for n in widths])
     block = vectors * VECTOR
     weights = packed_weights(request, block)
@@ -73,7 +73,7 @@ def convolution(request: Request) -> Kernel:
     )
 
 
-def _pixels_per_block(width: int, wanted: int) -> int:
+def pixels_per_block(width: int, wanted: int) -> int:
     """A block width near ``wanted`` that leaves the smallest remainder in a row."""
     if width <= wanted + 2:
         return width

@@ -11,10 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, joint_sources
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
-from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs, weights_and_bias
+from tflgpu.kernels.fusing import (
+    epilogue_without_inputs,
+    is_pointwise,
+    joined_node,
+    kernel_inputs,
+    weights_and_bias,
+)
 from tflgpu.kernels.gpu.depthwise_kernels import depthwise_candidates
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
@@ -111,7 +117,9 @@ def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
         return () if _is_image_mean(node) else weights_and_bias(graph, node, fresh, zeros)
 
     def joined(pair: Pair) -> Node:
-        return _joined(pair, constants(pair.first), constants(pair.second))
+        inputs = (pair.first.inputs[0], *constants(pair.first), *constants(pair.second))
+        attributes = pair.kind.attributes(pair.first, pair.second)
+        return joined_node(pair.kind.name, attributes, pair.first, pair.second, inputs)
 
     kept = (node for node in graph.nodes if node.output not in dropped)
     nodes = [joined(pairs[node.output]) if node.output in pairs else node for node in kept]
@@ -183,21 +191,3 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
             operands = operands_of_image(image, target.storage)
             return convolution_candidates(operands, window, image, result, target)[0].cycles
     return target.cost_model.kernel(waves=1, phases=0)  # a mean, which takes little more
-
-
-def _joined(pair: Pair, first_constants: tuple[TensorId, ...], second_constants: tuple[TensorId, ...]) -> Node:
-    first, second = pair.first, pair.second
-    inputs = (first.inputs[0], *first_constants, *second_constants)
-    known = kernel_inputs(second)
-
-    def place(operand: Operand) -> Operand:
-        return Input(operand.index - known + len(inputs)) if isinstance(operand, Input) else operand
-
-    return Node(
-        pair.kind.name,
-        (*inputs, *second.inputs[known:]),
-        second.output,
-        pair.kind.attributes(first, second),
-        tuple(op.moved(place) for op in second.epilogue),
-        joint_sources(first, second),
-    )

@@ -27,6 +27,7 @@ def limits_of(handle: cl.Device) -> Limits:
         local_bytes=handle.local_mem_size,
         local_is_real=handle.local_mem_type == cl.device_local_mem_type.LOCAL,
         allocation_bytes=handle.max_mem_alloc_size,
+        cache_bytes=handle.global_mem_cache_size,
         shares_memory=bool(handle.host_unified_memory),
         opencl_c=language_of(handle),
         registers=_registers(handle, extensions),

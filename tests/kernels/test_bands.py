@@ -1,0 +1,132 @@
+"""A convolution and the depthwise one behind it as one kernel of CPUs: right results, and only where it is faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.networks import convolution, depthwise
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
+from tflgpu.compiler import plan_model
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.cpu import band_kernels, costs, fuse_bands
+from tflgpu.kernels.cpu.band_kernels import Band
+from tflgpu.kernels.cpu.costs import BandWork
+from tflgpu.kernels.kernel import Storage
+from tflgpu.target import Limits, Target
+
+CORES = Target(family="cpu", compute_units=2, storage="float")
+ONE, SAME = Window((1, 1)), Window((3, 3), padding="SAME")
+HALF = Window((3, 3), (2, 2), padding="SAME")
+
+# Shape of the image; channels and window of the convolution; window of the depthwise one; vectors, rows of a band.
+CASES = {
+    "rows that bands share": ((1, 14, 15, 24), 36, ONE, SAME, Band(1, 4)),
+    "an even image, stride 2": ((2, 12, 18, 8), 20, ONE, HALF, Band(2, 3)),
+    "an odd image, stride 2": ((1, 13, 11, 6), 7, ONE, HALF, Band(1, 2)),
+    "no padding": ((1, 9, 21, 5), 33, ONE, Window((3, 5), (2, 1)), Band(2, 2)),
+    "dilation": ((1, 17, 13, 12), 16, ONE, Window((3, 3), dilation=(4, 2), padding="SAME"), Band(1, 9)),
+    "a stride that skips rows": ((1, 16, 16, 4), 12, ONE, Window((2, 1), (5, 3)), Band(1, 2)),
+    "a window as large as the image": ((1, 5, 5, 64), 40, ONE, Window((5, 5)), Band(2, 1)),
+    "the caller's image": ((1, 19, 22, 3), 24, HALF, SAME, Band(2, 3)),
+    "a convolution of neighbours": (
+        (1, 8, 9, 10),
+        18,
+        Window((3, 2), dilation=(2, 1), padding="SAME"),
+        SAME,
+        Band(1, 8),
+    ),
+    "one pixel": ((3, 1, 1, 20), 17, ONE, SAME, Band(1, 1)),
+}
+IN_HALF = ("rows that bands share", "the caller's image")
+SOME = ("rows that bands share", "a stride that skips rows")
+
+
+@pytest.fixture(autouse=True)
+def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse_bands, "pair_cycles", lambda *_: np.inf)
+
+
+def image(net: Net, *shape: int) -> Tensor:
+    """Computed, so that kernels read it in PHWC4; linear if it has few channels."""
+    x = net.input(net.normal(shape))
+    return x if shape[-1] < 4 else net.op("ABS", [x], np.abs(x.value))
+
+
+@pytest.mark.quick(when=lambda name, precision: name in SOME and precision == "fp32")
+@pytest.mark.parametrize(("name", "precision"), [(n, "fp32") for n in CASES] + [(n, "fp16") for n in IN_HALF])
+def test_bands_are_right(name: str, precision: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With activations of both, and a residual that is added behind them."""
+    shape, channels, first, second, band = CASES[name]
+    monkeypatch.setattr(band_kernels, "_bands", lambda _: iter([band]))
+    net = Net(pytest.fail, seed=len(name))
+    x = image(net, *shape)
+    y = depthwise(net, convolution(net, x, channels, first, "RELU6"), second, "RELU")
+    other = net.input(net.normal(y.shape))
+    net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
+    with tflgpu.compile(case.model, options) as compiled:
+        assert "cpu_band_convolution_depthwise" in compiled.source
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, precision, case.describe)
+
+
+def kinds(net: Net, *outputs: Tensor, target: Target = CORES) -> list[str]:
+    for output in outputs:
+        net.output(output)
+    return [k.node.kind for k in plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels]
+
+
+def pair(net: Net, activation: str = "RELU6") -> tuple[Tensor, Tensor]:
+    """A convolution, and the depthwise one behind it."""
+    expanded = convolution(net, image(net, 1, 12, 12, 8), 24, ONE, activation)
+    return expanded, depthwise(net, expanded, SAME, "NONE")
+
+
+@pytest.fixture
+def net() -> Net:
+    return Net(pytest.fail, seed=0)
+
+
+def test_a_pair_is_one_kernel(net: Net) -> None:
+    assert kinds(net, pair(net)[1]) == ["map", "convolution_depthwise"]
+
+
+def test_what_is_read_again_is_stored(net: Net) -> None:
+    assert "convolution_depthwise" not in kinds(net, *pair(net))
+
+
+def test_an_activation_with_a_number_for_each_channel_is_stored(net: Net) -> None:
+    expanded = convolution(net, image(net, 1, 12, 12, 8), 24, ONE, "NONE")
+    slopes = net.constant(net.normal((1, 1, 24)))
+    expanded = net.op("PRELU", [expanded, slopes], np.where(expanded.value < 0, slopes.value, 1) * expanded.value)
+    assert "convolution_depthwise" not in kinds(net, depthwise(net, expanded, SAME, "NONE"))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        replace(CORES, limits=Limits(local_bytes=2000)),
+        replace(CORES, limits=Limits(loop_turns=100)),
+        replace(CORES, storage="half", arithmetic="half"),
+        replace(CORES, family="gpu"),
+    ],
+    ids=["no room", "no time", "sums of halves", "a GPU"],
+)
+def test_some_devices_store_what_is_between(target: Target, net: Net) -> None:
+    assert "convolution_depthwise" not in kinds(net, pair(net)[1], target=target)
+
+
+def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
+    """Until it holds each core's part of what is between them."""
+    between = Storage(Geometry((1, 64, 64, 64)), "float")
+    work = BandWork(tiles=4, vectors=1, convolution_products=1, depthwise_products=1, workspace=0)
+    sizes = (0, between.bytes // 2 - 1, between.bytes // 2, between.bytes)
+    cycles = [costs.pair_cycles(work, between, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
+    assert cycles[0] == cycles[1] > cycles[2] == cycles[3]

@@ -1,0 +1,166 @@
+"""A dense convolution and the depthwise one behind it as one kernel on CPUs, in bands of rows that stay in a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, EpilogueOp
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.cpu import CPU, VECTOR
+from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
+from tflgpu.kernels.cpu.costs import BandWork, band_cycles
+from tflgpu.kernels.fusing import inner_epilogue
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.packing import pack_dense, padded_bias
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import OPERATIONS_PER_TURN, local_vec4s, tile_count
+from tflgpu.ops.image.window import Window, span
+from tflgpu.target import Target
+
+# Vectors of a block of channels, and the pixels of a block of the convolution by them. All accumulators are registers.
+PIXELS = {2: 8, 1: 14}
+COLUMNS = 8  # pixels of the depthwise result that are computed together
+
+
+@dataclass(frozen=True)
+class ConvolutionDepthwise:
+    """A convolution with an ``epilogue`` of its own, and the depthwise one that alone reads it.
+
+    Inputs: image NHWC, weights [channels, kh, kw, in] and bias of the convolution, weights [1, kh, kw, channels] and
+    bias of the depthwise one; all but the image are constants. Made by :mod:`tflgpu.kernels.cpu.fuse_bands`.
+
+    convolution, depthwise: their windows. epilogue: ops that read no inputs.
+    """
+
+    convolution: Window
+    depthwise: Window
+    epilogue: tuple[EpilogueOp, ...]
+
+
+@dataclass(frozen=True)
+class Band:
+    """What a tile computes: ``rows`` rows of the result in ``vectors`` * 16 channels."""
+
+    vectors: int
+    rows: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.vectors, self.rows
+
+
+BandCandidate = Candidate[Band, BandWork]
+
+
+def band_candidates(
+    attributes: ConvolutionDepthwise, src: Storage, dst: Geometry, target: Target
+) -> list[BandCandidate]:
+    """The bands that the device has room and time for, the fastest first; none if it has neither for any.
+
+    dst: the result of both.
+    """
+    found = ranked(
+        _bands(dst),
+        lambda band: band_work(band, attributes, src, dst),
+        lambda work: band_cycles(work, target),
+    )
+    return [candidate for candidate in found if _is_possible(candidate.work, target)]
+
+
+def _bands(dst: Geometry) -> Iterator[Band]:
+    halvings = range(dst.height.bit_length())
+    for vectors in PIXELS:
+        for rows in dict.fromkeys(tile_count(dst.height, 1 << n) for n in halvings):
+            yield Band(vectors, rows)
+
+
+def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry) -> BandWork:
+    """What the tiles have to do if each computes ``band``. dst: the result of both."""
+    window = attributes.depthwise
+    height, width = image_size(attributes, src)
+    kept = kept_rows(window)
+    computed = min(height, (band.rows - 1) * window.stride[0] + kept)
+    depth = prod(attributes.convolution.kernel) * (src.channels if src.linear else src.slices * LANES)
+    row = max(
+        window.padding.left + width, (dst.width - 1) * window.stride[1] + span(window.kernel[1], window.dilation[1])
+    )
+    return BandWork(
+        tiles=tile_count(dst.channels, band.vectors * VECTOR) * tile_count(dst.height, band.rows) * dst.batch,
+        vectors=band.vectors,
+        convolution_products=computed * width * depth * band.vectors,
+        depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
+        workspace=kept * row * band.vectors * VECTOR // LANES,
+    )
+
+
+def _is_possible(work: BandWork, target: Target) -> bool:
+    turns = (work.convolution_products + work.depthwise_products) * 2 * VECTOR // OPERATIONS_PER_TURN
+    return work.workspace <= local_vec4s(target) and turns <= target.limits.loop_turns
+
+
+def image_size(attributes: ConvolutionDepthwise, src: Storage) -> tuple[int, int]:
+    """Height and width of the convolution's result."""
+    return attributes.convolution.output(src.height, src.width)
+
+
+def kept_rows(window: Window) -> int:
+    """Rows of the image that a window sees, the first to the last."""
+    return span(window.kernel[0], window.dilation[0])
+
+
+@CPU.lowering("convolution_depthwise")
+def convolution_depthwise(request: Request) -> Kernel:
+    attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
+    assert isinstance(attributes, ConvolutionDepthwise)
+    best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))
+    band, window = best.tile, attributes.depthwise
+    height, width = image_size(attributes, src)
+    block = band.vectors * VECTOR
+    blocks = tile_count(dst.channels, block)
+    bands = tile_count(dst.height, band.rows)
+    weights = pack_dense(request.constant(1), block, src.channels if src.linear else src.slices * LANES)
+    return Kernel(
+        "cpu/band_convolution_depthwise",
+        {
+            "window": attributes.convolution,
+            "depthwise": window,
+            "inner_epilogue": inner_epilogue(attributes.epilogue),
+            "image": {"height": height, "width": width},
+            "vectors": band.vectors,
+            "pixels": pixels_per_block(width, PIXELS[band.vectors]),
+            "columns": pixels_per_block(dst.width, COLUMNS),
+            "rows_per_band": band.rows,
+            "kept_rows": kept_rows(window),
+            "bands": bands,
+            "out_blocks": blocks,
+            "slices": src.slices,
+            "groups": None,
+            "src": src,
+            "weights_type": "float",
+            "factor_type": "float",
+        },
+        (
+            request.activation("src", 0),
+            Argument("weights", "float", None, weights),
+            Argument("bias", "float", None, padded_bias(request.constant(2), blocks * block)),
+            Argument("depthwise_weights", "float", None, _taps(request.constant(3), blocks * band.vectors)),
+            Argument("depthwise_bias", "float", None, padded_bias(request.constant(4), blocks * block)),
+        ),
+        tiles=best.work.tiles,
+        local_size=1,
+        workspace=best.work.workspace,
+        macs=src.batch * height * width * request.constant(1).size + dst.pixels * request.constant(3).size,
+    )
+
+
+def _taps(weights: Array, vectors: int) -> Array:
+    """[1, kh, kw, channels] -> [vector of 16 channels][kh][kw][16], zero past the last channel."""
+    _, kh, kw, channels = weights.shape
+    padded = np.zeros((kh * kw, vectors * VECTOR), np.float32)
+    padded[:, :channels] = weights.reshape(kh * kw, channels)
+    return np.ascontiguousarray(padded.reshape(kh * kw, vectors, VECTOR).transpose(1, 0, 2))
