@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import NoReturn
@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.ops.case import Net
+from tests.ops.case import Net, Tensor
+from tests.ops.reference import softmax
 from tests.ops.tolerance import ARITHMETIC
+from tests.ops.windows import Window, max_pool_2d
 from tests.support.template_cases import CASES
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import OPERATIONS_PER_TURN, items_per_tile
+from tflgpu.kernels.tiling import items_per_tile
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Limits, Target
@@ -59,8 +61,31 @@ def test_tiles_of_cpus_keep_to_the_turns_of_loops() -> None:
     target = replace(unlimited, limits=Limits(loop_turns=1000))
     for items, cost in product((1, 100, 1_000_000), (1, 100, 5000)):
         pieces = items_per_tile(items, target, cost)
-        assert pieces == 1 or pieces * max(1, cost // OPERATIONS_PER_TURN) <= 1000
+        assert pieces == 1 or pieces * cost <= 1000
         assert pieces <= items_per_tile(items, unlimited, cost)
+
+
+def a_pool(net: Net) -> tuple[Tensor, int]:
+    """And the turns of all its loops."""
+    x = net.input(net.normal((1, 64, 64, 4)))
+    value = max_pool_2d(x.value, Window((9, 9), padding="SAME"))
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "filter_height": 9, "filter_width": 9}
+    return net.op("MAX_POOL_2D", [x], value, options, activation="NONE"), 64 * 64 * 9 * 9
+
+
+def a_softmax(net: Net) -> tuple[Tensor, int]:
+    x = net.input(net.normal((1000, 50 * LANES)))
+    return net.op("SOFTMAX", [x], softmax(x.value), {"beta": 1.0}), 1000 * 3 * 50
+
+
+@pytest.mark.parametrize("build", [a_pool, a_softmax])
+def test_loops_of_loops_keep_to_the_turns(build: Callable[[Net], tuple[Tensor, int]]) -> None:
+    net = Net(_draws_nothing, seed=1)
+    output, turns = build(net)
+    net.output(output)
+    target = Target(family="cpu", compute_units=1, storage="float", limits=Limits(loop_turns=2000))
+    (planned,) = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels
+    assert turns / planned.kernel.tiles <= 2000
 
 
 def test_convolutions_of_cpus_keep_to_the_turns_of_loops() -> None:

@@ -19,8 +19,6 @@ LOCAL_VEC4S = 2048
 # for each core, so that none waits for long. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 100_000
 TILES_PER_CORE = 8
-# Of one turn of an innermost loop, at least: a multiplication and an addition of a vec4.
-OPERATIONS_PER_TURN = 8
 
 
 def tile_count(items: int, per_tile: int) -> int:
@@ -42,8 +40,11 @@ def items_per_tile(items: int, target: Target, cost: int) -> int:
 
 
 def most_per_tile(target: Target, cost: int) -> int:
-    """How many pieces of ``cost`` floating-point operations the loops of one work-item can compute; at least one."""
-    return max(1, target.limits.loop_turns // max(1, cost // OPERATIONS_PER_TURN))
+    """How many pieces of ``cost`` floating-point operations the loops of one work-item can compute; at least one.
+
+    A turn of a loop computes an operation, if not more: softmax passes three times through a row for 4 of an element.
+    """
+    return max(1, target.limits.loop_turns // max(1, cost))
 
 
 def waves(tiles: int, target: Target) -> int:
