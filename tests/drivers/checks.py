@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -19,11 +19,12 @@ from PIL import Image
 
 import tflgpu
 from tests.acceptance.test_models import TOLERANCE, error
-from tests.ops.case import Case, Row
+from tests.ops.case import Case, Net, Row
 from tests.ops.table import ROWS
-from tests.ops.tolerance import SUMS_IN_HALF, check
+from tests.ops.tolerance import ARITHMETIC, SUMS_IN_HALF, check
+from tests.ops.windows import Window, max_pool_2d
 from tests.support import in_double, litert
-from tests.support.fixed_cases import fixed_cases
+from tests.support.fixed_cases import draws_nothing, fixed_cases
 from tflgpu.options import KernelFamily, Precision
 
 Array = NDArray[Any]
@@ -34,8 +35,8 @@ SHARED = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[3] / "share
 # Small ones, in which errors do not grow: some drivers compile each kernel for a second.
 SMALL_MODELS = (
     "mobilenet_v1_0.25_224_1_default_1",
-    "face_landmark",
     "dtln_model_1",
+    "face_landmark",
     "kws_ref_model_float32",
     "ad01_int8",
     "pretrainedResnet",
@@ -69,6 +70,7 @@ class Program(NamedTuple):
 
 
 IN_HALF = (Program("gpu", "fp16_fast"), Program("cpu", "fp16_fast"))
+BY_DEFAULT = (Program("auto", "fp32"), Program("auto", "fp16"))
 PROGRAMS = (Program("gpu", "fp32"), Program("gpu", "fp16"), Program("cpu", "fp32"), Program("cpu", "fp16"))
 
 
@@ -89,13 +91,15 @@ class Subject:
 
 def whole_table() -> list[Subject]:
     rows = [of_row(row, fused) for row, fused in product(ROWS, (False, True))]
-    return rows + of_templates() + [of_model(name) for name in SMALL_MODELS + LARGER_MODELS]
+    return rows + [large_pool()] + of_templates() + [of_model(name) for name in SMALL_MODELS + LARGER_MODELS]
 
 
-def sample() -> list[Subject]:
-    """A row of every second operator, and the smaller models."""
+def sample() -> Iterator[tuple[Subject, Program]]:
+    """A row of every second operator, and the smaller models with the kernels that they get by default."""
     first = [*{row.op: row for row in reversed(ROWS)}.values()]
-    return [of_row(row, fused=True) for row in first[::2]] + [of_model(name) for name in SMALL_MODELS]
+    yield from zip([of_row(row, fused=True) for row in first[::2]], cycle(PROGRAMS), strict=False)
+    yield large_pool(), Program("cpu", "fp32")
+    yield from zip(map(of_model, SMALL_MODELS), cycle(BY_DEFAULT), strict=False)
 
 
 def of_row(row: Row, fused: bool) -> Subject:
@@ -126,6 +130,16 @@ def drawn(row: Row, fused: bool, computed: bool) -> Case:
 
 def of_templates() -> list[Subject]:
     return [Subject(f"template {name}", partial(check_case, case)) for name, case in fixed_cases().items()]
+
+
+def large_pool() -> Subject:
+    """A CPU's work-item makes more turns of its loops here than in any row: some drivers count them."""
+    net = Net(draws_nothing, seed=1)
+    x = net.input(net.normal((1, 256, 256, 4)))
+    value = max_pool_2d(x.value, Window((9, 9), padding="SAME"))
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "filter_height": 9, "filter_width": 9}
+    net.output(net.op("MAX_POOL_2D", [x], value, options, activation="NONE"))
+    return Subject("large pool", partial(check_case, net.case(ARITHMETIC)), in_half=False)
 
 
 def check_case(case: Case, compiled: Compile, precision: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from tests.ops.case import Net, Tensor
 from tests.ops.reference import softmax
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window, max_pool_2d
-from tests.support.template_cases import CASES
+from tests.support.fixed_cases import draws_nothing, fixed_cases
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
@@ -39,16 +38,10 @@ LIMITS = {
 SOME = [LIMITS[name] for name in ("64 work-items and 16 KiB", "1 work-item", "no local memory")]
 
 
-def _draws_nothing(_: object) -> NoReturn:
-    raise AssertionError("these cases are fixed")
-
-
 def models() -> Iterator[bytes]:
     """Models that together have every kernel."""
-    for build in CASES:
-        net = Net(_draws_nothing, seed=1)
-        net.output(build(net))
-        yield net.case(ARITHMETIC).model
+    for case in fixed_cases().values():
+        yield case.model
 
 
 def plans(target: Target) -> Iterator[Plan]:
@@ -80,7 +73,7 @@ def a_softmax(net: Net) -> tuple[Tensor, int]:
 
 @pytest.mark.parametrize("build", [a_pool, a_softmax])
 def test_loops_of_loops_keep_to_the_turns(build: Callable[[Net], tuple[Tensor, int]]) -> None:
-    net = Net(_draws_nothing, seed=1)
+    net = Net(draws_nothing, seed=1)
     output, turns = build(net)
     net.output(output)
     target = Target(family="cpu", compute_units=1, storage="float", limits=Limits(loop_turns=2000))
@@ -89,7 +82,7 @@ def test_loops_of_loops_keep_to_the_turns(build: Callable[[Net], tuple[Tensor, i
 
 
 def test_convolutions_of_cpus_keep_to_the_turns_of_loops() -> None:
-    net = Net(_draws_nothing, seed=1)
+    net = Net(draws_nothing, seed=1)
     weights = net.constant(net.normal((16, 1, 1, 64)))
     image = net.input(net.normal((1, 100, 100, 64)))
     output = np.tensordot(image.value, weights.value[:, 0, 0], ([3], [1]))

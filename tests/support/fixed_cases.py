@@ -12,7 +12,8 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.support.template_cases import CASES
 
 
-def _draws_nothing(_: st.SearchStrategy[Any]) -> NoReturn:
+def draws_nothing(_: st.SearchStrategy[Any]) -> NoReturn:
+    """In place of hypothesis' ``draw``."""
     raise AssertionError("these cases are fixed")
 
 
@@ -21,7 +22,7 @@ def fixed_cases() -> dict[str, Case]:
     """Small models that together use every template, by name."""
     found = {}
     for build in CASES:
-        net = Net(_draws_nothing, seed=1)
+        net = Net(draws_nothing, seed=1)
         net.output(build(net))
         found[build.__name__] = net.case(ARITHMETIC)
     return found
