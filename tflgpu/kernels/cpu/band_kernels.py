@@ -18,7 +18,7 @@ from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import OPERATIONS_PER_TURN, local_vec4s, tile_count
+from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import Target
 
@@ -99,7 +99,7 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
 
 
 def _is_possible(work: BandWork, target: Target) -> bool:
-    turns = (work.convolution_products + work.depthwise_products) * 2 * VECTOR // OPERATIONS_PER_TURN
+    turns = (work.convolution_products + work.depthwise_products) * VECTOR // LANES  # at most one for each vec4
     return work.workspace <= local_vec4s(target) and turns <= target.limits.loop_turns
 
 
