@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import NDArray
 
@@ -117,8 +117,8 @@ class CompiledModel:
         return self._target.precision if self.options.tolerance is None else "mixed"
 
     @property
-    def executor(self) -> str:
-        """What ``Options.executor`` became: ``"launch"`` or ``"persistent"``."""
+    def executor(self) -> Literal["launch", "persistent", "claiming"]:
+        """What ``Options.executor`` became; the parts of a model that cannot be claimed are launched."""
         return self._artifact.executor
 
     @property

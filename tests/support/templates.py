@@ -12,6 +12,7 @@ SURROUNDINGS = {
     "access/half_arithmetic",
     "access/storage",
     "access/wide_storage",
+    "executor/claiming",
     "executor/grid",
     "executor/grid_barrier",
     "executor/persistent",

@@ -140,8 +140,10 @@ class Artifact:
         return tuple(piece for partition in self.partitions for piece in pieces_of(partition))
 
     @property
-    def executor(self) -> Literal["launch", "persistent"]:
-        """The executor of the partitions on the device."""
+    def executor(self) -> Literal["launch", "persistent", "claiming"]:
+        """The executor of the partitions on the device; of those that cannot be claimed it is ``"launch"``."""
+        if any(piece.executable.claiming for piece in self.pieces):
+            return "claiming"
         return "persistent" if any(piece.executable.persistent for piece in self.pieces) else "launch"
 
     @property

@@ -19,6 +19,8 @@ LARGEST = 1 << 62  # what counts or bytes of an executable stay below, so that s
 
 HEADER = 256  # bytes, so that what follows is aligned for every device
 
+CACHE_LINE = 16  # words
+
 
 @dataclass(frozen=True)
 class DeviceBuffer:
@@ -115,8 +117,30 @@ class Persistent:
 
 
 @dataclass(frozen=True)
+class Claiming:
+    """All launches of an executable as one kernel for a CPU, whose work-groups claim tiles.
+
+    Its arguments are every buffer by number, every movable binding and its offset in bytes, then those of
+    ``templates/executor/claiming.cl.j2``.
+    order: the numbers of the launches as the kernel runs them.
+    """
+
+    function: str
+    order: tuple[int, ...]
+
+    @property
+    def row(self) -> int:
+        """Words of a counter for each launch, in whole lines of a cache."""
+        return -(-len(self.order) // CACHE_LINE) * CACHE_LINE
+
+    def counter_words(self, groups: int) -> int:
+        """A line of words about runs, a row of finished tiles, and one of claimed tiles for each work-group."""
+        return CACHE_LINE + (1 + groups) * self.row
+
+
+@dataclass(frozen=True)
 class Executable:
-    """Launches in order over buffers by number; ``persistent`` is set if one kernel runs all of them.
+    """Launches in order over buffers by number; ``persistent`` or ``claiming`` is set if one kernel runs all of them.
 
     results: number of the buffer that begins with ``HEADER`` bytes for the executor. The outputs follow, if they share
     a buffer.
@@ -132,6 +156,7 @@ class Executable:
     states: tuple[StateBuffer, ...] = ()
     results: int = 0
     persistent: Persistent | None = None
+    claiming: Claiming | None = None
 
     def __post_init__(self) -> None:
         for buffer in self.buffers:
@@ -151,8 +176,9 @@ class Executable:
             for number in (state.buffer, state.buffer if state.next is None else state.next):
                 self._check_place(number, 0, size)
         self._check_place(self.results, 0, 0)
-        if self.persistent and sorted(self.persistent.order) != list(range(len(self.launches))):
-            raise ValueError(f"a persistent kernel runs launches {list(self.persistent.order)} of {len(self.launches)}")
+        for kernel in (self.persistent, self.claiming):
+            if kernel and sorted(kernel.order) != list(range(len(self.launches))):
+                raise ValueError(f"one kernel runs launches {list(kernel.order)} of {len(self.launches)}")
 
     def _check_place(self, buffer: int, offset: int, size: int) -> None:
         """Raise ValueError unless a buffer has ``size`` bytes from ``offset`` on."""

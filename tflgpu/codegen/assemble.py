@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu.artifact.executable import Executable
+from tflgpu.codegen.claiming_kernel import can_claim, render_claiming
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import KernelSource
 from tflgpu.errors import internal_faults
@@ -16,5 +17,10 @@ def assemble(source: KernelSource, executable: Executable, target: Target) -> tu
     """The program of linked kernels for the target's executor, and how it is launched."""
     if target.executor == "launch" or not executable.launches:
         return source.text, executable
+    if target.executor == "claiming":
+        if not can_claim(source, executable):
+            return source.text, executable
+        text, claiming = render_claiming(source, executable)
+        return text, replace(executable, claiming=claiming)
     text, persistent = render_persistent(source, executable, ptx=target.ptx)
     return text, replace(executable, persistent=persistent)

@@ -78,7 +78,7 @@ def fits_local(target: Target, vec4s: int) -> bool:
 
 def local_vec4s(target: Target) -> int:
     """float4 elements of local memory that a device has for a tile; a persistent kernel needs one for its barrier."""
-    return max(0, target.limits.local_vec4s - (target.executor != "launch"))
+    return max(0, target.limits.local_vec4s - (target.executor in ("persistent", "auto")))
 
 
 def reduces_in_subgroups(target: Target, sharers: int) -> bool:

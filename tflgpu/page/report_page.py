@@ -21,7 +21,6 @@ from tflgpu.page.sections import gather_sections
 from tflgpu.report.profile import Profile
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.target import Target
-from tflgpu.target.target import ExecutorName
 from tflgpu.version import __version__
 
 
@@ -65,8 +64,7 @@ def make_page(
 
 def target_of(compiled: CompiledModel) -> Target:
     """The target for which a model was planned: with the executor that was chosen."""
-    executor: ExecutorName = "persistent" if compiled.executor == "persistent" else "launch"
-    return replace(planned_target(compiled.device, compiled.options), executor=executor)
+    return replace(planned_target(compiled.device, compiled.options), executor=compiled.executor)
 
 
 def _seconds(compiled: CompiledModel, inputs: Sequence[NDArray[Any]]) -> float:

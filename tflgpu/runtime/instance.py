@@ -27,6 +27,7 @@ from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
+from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, Interval
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
@@ -266,5 +267,8 @@ def open_fastest(
 
 def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:
     """The executor that the partition was compiled for. Raises DeviceError if memory runs out."""
-    kind = PersistentExecutor if partition.executable.persistent else LaunchExecutor
-    return kind(partition.executable, program, session)
+    executable = partition.executable
+    if executable.claiming:
+        return ClaimingExecutor(executable, executable.claiming, program, session)
+    kind = PersistentExecutor if executable.persistent else LaunchExecutor
+    return kind(executable, program, session)

@@ -63,7 +63,7 @@ class CostModel:
         """Cycles of adding up partial sums, ``vec4s`` of a work-group; nothing where there are none."""
         return self.reduction_latency + 2 * vec4s / self.local_vec4s if vec4s else 0.0
 
-    def next_kernel(self, executor: Literal["launch", "persistent", "auto"]) -> float:
+    def next_kernel(self, executor: Literal["launch", "persistent", "claiming", "auto"]) -> float:
         """Cycles between two kernels that depend on each other. ``auto`` is planned as the persistent executor."""
         return self.launch_latency if executor == "launch" else self.interval_latency
 

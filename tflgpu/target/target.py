@@ -9,7 +9,7 @@ from typing import Literal
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
 from tflgpu.target.device_limits import Limits
 
-ExecutorName = Literal["launch", "persistent", "auto"]
+ExecutorName = Literal["launch", "persistent", "claiming", "auto"]
 
 
 def precision_of(storage: str, arithmetic: str) -> str:

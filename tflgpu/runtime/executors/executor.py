@@ -177,6 +177,23 @@ class Executor(ABC):
                 kernel.set_arg(argument + 1, self._offset_type(offset // item_bytes))
         self._offsets[binding] = offset
 
+    def _bind_whole(self, kernel: cl.Kernel) -> int:
+        """Set the first arguments of a kernel that runs all launches: every buffer, then every movable binding.
+
+        Returns the number of the next argument.
+        """
+        homes = [self._home(number) for number in self.executable.movable]
+        moved = (value for buffer, offset in homes for value in (buffer, self._offset_type(offset)))
+        arguments = [*self._buffers, *moved]
+        for i, argument in enumerate(arguments):
+            kernel.set_arg(i, argument)
+        return len(arguments)
+
+    def _follow(self, kernel: cl.Kernel) -> None:
+        """Note the uses of movable bindings by such a kernel."""
+        for i, number in enumerate(self.executable.movable):
+            self._uses[number].append(Use(kernel, len(self._buffers) + 2 * i, 1))
+
     def _home(self, binding: int) -> tuple[cl.Buffer, int]:
         """The model's own memory of an input or output."""
         return self._buffers[self._bindings[binding].buffer], self._bindings[binding].offset

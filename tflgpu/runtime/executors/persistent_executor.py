@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.executors.executor import Executor, Interval, Use
+from tflgpu.runtime.executors.executor import Executor, Interval
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer import PinnedTransfer
@@ -35,13 +35,8 @@ class PersistentExecutor(Executor):
         self._kernel = make_kernel(program, self._persistent.function)
         stamps = 8 * (len(self._persistent.order) + 1)
         self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
-        movable = self.executable.movable
-        self._patience_argument = len(self._buffers) + 2 * len(movable)
-        for i, buffer in enumerate(self._buffers):
-            self._kernel.set_arg(i, buffer)
-        for i, number in enumerate(movable):
-            self._uses[number].append(Use(self._kernel, len(self._buffers) + 2 * i, 1))
-            self._place(number, *self._home(number))
+        self._patience_argument = self._bind_whole(self._kernel)
+        self._follow(self._kernel)
         self._kernel.set_arg(self._patience_argument + 1, self._times)
         self._kernel.set_arg(self._patience_argument + 2, np.int32(0))
         self.set_patience(PATIENCE)

@@ -36,6 +36,8 @@ def check_groups(program: cl.Program, executable: Executable, session: Session) 
     planned = {launch.function: launch.local_size for launch in executable.launches}
     if executable.persistent:
         planned = {executable.persistent.function: executable.persistent.local_size}
+    if executable.claiming:
+        return  # they are of one work-item
     query, device = cl.kernel_work_group_info.WORK_GROUP_SIZE, session.device.handle
     allowed = {name: cast(int, make_kernel(program, name).get_work_group_info(query, device)) for name in planned}
     if sizes := {name: size for name, size in allowed.items() if 0 < size < planned[name]}:

@@ -16,7 +16,7 @@ from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.fork import use_opencl
-from tflgpu.runtime.opencl.limit_queries import limits_of
+from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family
 from tflgpu.target import Limits, Target
@@ -55,7 +55,7 @@ class Device:
     memory: int
     compute_units: int
     limits: Limits
-    executor: Literal["launch", "auto"]
+    executor: Literal["launch", "claiming", "auto"]
     ptx: bool
     matrix_units: bool
     int64: bool
@@ -95,12 +95,19 @@ class Device:
                 f"executor 'persistent' needs a device with local memory and 64-bit integers; {self.name} "
                 f"({self.platform}) does not have both; use executor 'launch'"
             )
+        can_claim = self.executor == "claiming" and family == "cpu"
+        if options.executor == "claiming" and not can_claim:
+            raise DeviceError(
+                f"executor 'claiming' needs a CPU with the atomic operations of OpenCL C 2.0, and kernels for CPUs; "
+                f"{self.name} ({self.platform}) does not have both; use executor 'launch'"
+            )
+        usual = "launch" if self.executor == "claiming" and not can_claim else self.executor
         return Target(
             family=family,
             compute_units=self.compute_units,
             storage="float" if precision == "fp32" else "half",
             arithmetic="half" if precision == "fp16_fast" else "float",
-            executor=self.executor if options.executor == "auto" else options.executor,
+            executor=usual if options.executor == "auto" else options.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
             limits=self.limits.of_plans,
@@ -158,20 +165,22 @@ def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int
 def _describe(platform: cl.Platform, handle: cl.Device) -> Device:
     generation = _compute_capability(handle)
     ptx = generation >= PTX_MEMORY_MODEL
+    kind, int64 = _type(handle), handle.profile == "FULL_PROFILE" or "cles_khr_int64" in handle.extensions.split()
+    claims = kind == "cpu" and int64 and language_of_atomics(handle)
     return Device(
         0,
         handle.name.strip(),
         platform.name.strip(),
-        _type(handle),
+        kind,
         handle.version.strip(),
         handle.driver_version.strip(),
         handle.global_mem_size,
         handle.max_compute_units,
         limits_of(handle),
-        "auto" if ptx else "launch",
+        "auto" if ptx else "claiming" if claims else "launch",
         ptx,
         generation >= PTX_HALF_MATRICES,
-        handle.profile == "FULL_PROFILE" or "cles_khr_int64" in handle.extensions.split(),
+        int64,
         "cl_khr_fp64" in handle.extensions.split(),
         handle,
     )

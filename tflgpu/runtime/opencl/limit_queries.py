@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pyopencl as cl
 
@@ -15,6 +16,8 @@ _WAVEFRONT = "cl_amd_device_attribute_query"
 _REGISTERS = frozenset((_WARP, _WAVEFRONT))  # whose devices have 256 registers for each work-item
 _SUBGROUPS = frozenset(("cl_khr_subgroups", "cl_intel_subgroups"))
 
+
+ATOMICS = frozenset(("__opencl_c_atomic_order_acq_rel", "__opencl_c_atomic_scope_device"))
 
 OLDEST_LANGUAGE = (1, 2)  # of OpenCL C: what all kernels are written in
 
@@ -44,6 +47,18 @@ def language_of(handle: cl.Device) -> tuple[int, int]:
     """The version of OpenCL C."""
     found = re.search(r"OpenCL C (\d+)\.(\d+)", handle.opencl_c_version)
     return (int(found[1]), int(found[2])) if found else OLDEST_LANGUAGE
+
+
+def language_of_atomics(handle: cl.Device) -> int:
+    """The major version of OpenCL C in which work-groups acquire what others release; 0 if there is none.
+
+    From version 3.0 on a device may leave it out, and reports an older language besides the newest.
+    """
+    version = language_of(handle)[0]
+    with suppress(cl.Error):
+        features = {feature.name for feature in handle.opencl_c_features}
+        return 3 if features >= ATOMICS else 0
+    return 2 if version == 2 else 0
 
 
 def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:

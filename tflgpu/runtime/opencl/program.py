@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl.cubin import link_ptx
-from tflgpu.runtime.opencl.limit_queries import language_of
+from tflgpu.runtime.opencl.limit_queries import language_of, language_of_atomics
 from tflgpu.runtime.opencl.quirks import Driver, compiler_options, prelude, with_advice
 
 OPENCL_C = "-cl-std=CL1.2"
@@ -66,8 +66,11 @@ def binaries_of(program: cl.Program) -> tuple[bytes, ...]:
 
 def build_options(device: cl.Device, text: str) -> list[str]:
     """Compiler options for a program: the language, and what the driver's quirks ask for."""
-    major = min(language_of(device)[0], NEWEST)
-    language = f"-cl-std=CL{major}.0" if "sub_group_" in text else OPENCL_C
+    language = OPENCL_C
+    if "sub_group_" in text:
+        language = f"-cl-std=CL{min(language_of(device)[0], NEWEST)}.0"
+    elif "memory_scope_device" in text:
+        language = f"-cl-std=CL{language_of_atomics(device)}.0"
     return [language, *compiler_options(Driver.of(device))]
 
 

@@ -1,0 +1,157 @@
+"""The claiming executor: the same answers as launches, whoever claims what, run after run."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import tflgpu
+from tests.runtime.test_persistent import chain
+from tflgpu.codegen.claiming_kernel import render_claiming
+from tflgpu.codegen.link import link
+from tflgpu.codegen.render import render
+from tflgpu.compiler import compile_model, plan_model
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.build import build
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import open_session
+
+SHAPE = (1, 24, 24, 16)
+
+
+def branches() -> bytes:
+    """Three chains of convolutions of one input, which meet: several kernels of several tiles in an interval."""
+    builder = ModelBuilder()
+    random = np.random.default_rng(0)
+    x = builder.input(SHAPE, name="x")
+    ends = []
+    for _ in range(3):
+        end = x
+        for _ in range(3):
+            weights = builder.constant(random.normal(0, 0.1, (16, 3, 3, 16)).astype(np.float32))
+            bias = builder.constant(random.normal(0, 0.1, 16).astype(np.float32))
+            result = builder.tensor(SHAPE)
+            builder.op("CONV_2D", [end, weights, bias], [result], {"padding": "SAME", "stride_w": 1, "stride_h": 1})
+            end = result
+        ends.append(end)
+    added, y = builder.tensor(SHAPE), builder.tensor(SHAPE, name="y")
+    builder.op("ADD", ends[:2], [added], {})
+    builder.op("MUL", [added, ends[2]], [y], {})
+    return builder.finish([y])
+
+
+X = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
+
+
+class Executors:
+    """A model in both executors. groups: work-groups of the claiming one, whatever the number of cores is."""
+
+    def __init__(self, device_name: str, groups: int) -> None:
+        options = tflgpu.Options(device=device_name, precision="fp32")
+        device = choose(device_name)
+        _, plan = plan_model(branches(), options, device.target(options))
+        source = render(plan)
+        executable = link(plan, source.names)
+        text, claiming = render_claiming(source, executable)
+        session = open_session(device)
+        wide = replace(session, device=replace(device, compute_units=groups))
+        self.launching = LaunchExecutor(executable, build(source.text, session)[0], session)
+        self.claiming = ClaimingExecutor(executable, claiming, build(text, session)[0], wide)
+
+    def check(self, x: np.ndarray = X) -> None:
+        (expected,), (got,) = self.launching.run([x]), self.claiming.run([x])
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 5], ids="{} groups".format)
+def executors(request: pytest.FixtureRequest, device_name: str) -> Executors:
+    """Five groups are more than run at once here: the last ones begin when nothing is left to do."""
+    return Executors(device_name, request.param)
+
+
+def test_answers_are_those_of_launches(executors: Executors) -> None:
+    for factor in range(1, 20):
+        executors.check(X * np.float32(factor))
+
+
+def test_a_group_that_does_not_wait_leaves_the_rest_to_the_others(executors: Executors) -> None:
+    executors.claiming.set_patience(0)
+    for factor in range(1, 20):
+        executors.check(X * np.float32(factor))
+
+
+def test_counters_may_overflow(executors: Executors) -> None:
+    """As if the model had run 2^32 - 3 times."""
+    claiming, runs = executors.claiming, -3
+    groups, order = claiming._size[0][0], claiming._claiming.order
+    words = np.zeros((1 + groups, claiming._claiming.row), np.int64)
+    tiles = np.array([claiming.executable.launches[number].groups for number in order])
+    words[0, : len(order)] = runs * tiles
+    for group in range(groups):
+        words[1 + group, : len(order)] = runs * (tiles // groups + (group < tiles % groups))
+    head = np.zeros(claiming._claiming.counter_words(groups) - words.size, np.int64)
+    head[0] = runs
+    counters = np.concatenate((head, words.reshape(-1))).astype(np.uint32)
+    cl.enqueue_copy(claiming.session.queue, claiming._counters, counters)
+    for factor in range(1, 7):
+        executors.check(X * np.float32(factor))
+
+
+def test_a_profile_that_was_cut_short_leaves_no_trace(executors: Executors) -> None:
+    claiming = executors.claiming
+    whole = claiming.profile([X], 2)
+    assert len(whole) == len(claiming.executable.launches) and all(end > begin for begin, end in whole)
+    queue, _, kernels = claiming._profiled
+    for kernel in kernels[:3]:
+        cl.enqueue_nd_range_kernel(queue, kernel, *claiming._size)
+    queue.finish()
+    executors.check()
+    claiming.profile([-X], 1)
+    (expected,) = executors.launching.run([-X])
+    np.testing.assert_array_equal(claiming.results()[0], expected)
+    executors.check()
+
+
+def test_models_run_at_once_in_threads(device_name: str) -> None:
+    options = tflgpu.Options(device=device_name, precision="fp32", executor="claiming")
+    (expected,) = tflgpu.compile(branches(), options).run(X).values()
+
+    def run(_: int) -> bool:
+        model = tflgpu.compile(branches(), options)
+        return all(np.array_equal(model.run(X)["y"], expected) for _ in range(30))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(4)))
+
+
+def test_cpus_claim_unless_there_is_nothing_to_gain_or_a_kernel_cannot(device_name: str, shared: Path) -> None:
+    def executor(model: bytes, **options: Any) -> str:
+        chosen = tflgpu.Options(precision="fp32", **options)
+        (artifact,) = compile_model(model, chosen, choose(device_name).target(chosen))
+        return artifact.executor
+
+    assert executor(chain()) == executor(chain(), executor="claiming") == "claiming"
+    assert executor(chain(), executor="launch") == "launch"
+    assert executor(chain(), kernels="gpu") == "launch"
+    builder = ModelBuilder()
+    x, y = builder.input(SHAPE), builder.tensor(SHAPE)
+    builder.op("ADD", [x, x], [y], {})
+    assert executor(builder.finish([y])) == "launch"
+    with_workspace = (shared / "models" / "trained_lstm.tflite").read_bytes()
+    assert executor(with_workspace) == executor(with_workspace, executor="claiming") == "launch"
+
+
+def test_a_device_that_cannot_is_refused(device_name: str) -> None:
+    options = tflgpu.Options(device=device_name, kernels="gpu", executor="claiming")
+    with pytest.raises(tflgpu.DeviceError, match="executor 'claiming' needs a CPU"):
+        tflgpu.compile(chain(), options)
+    with pytest.raises(tflgpu.DeviceError, match="executor 'claiming' needs a CPU"):
+        tflgpu.compile(chain(), tflgpu.Options(device="Oclgrind", executor="claiming"))
