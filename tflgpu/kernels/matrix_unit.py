@@ -20,7 +20,6 @@ class MatrixUnitCosts:
 
     pixel_block_cycles, weight_block_cycles: of the caches, for one block of 16 x 16 operands that a warp loads: pixels
         come from four slices, weights are 512 bytes in a row.
-    float_block_cycles: how many more one of floats takes.
     depthwise_vec4_cycles: of a vec4 of a depthwise result that each work-item computes from global memory.
     depthwise_row_vec4_cycles: the same from local memory.
     local_k_step_latency: of a k-step whose operands are in registers and in local memory.
@@ -29,7 +28,6 @@ class MatrixUnitCosts:
 
     pixel_block_cycles: float
     weight_block_cycles: float
-    float_block_cycles: float
     depthwise_vec4_cycles: float
     depthwise_row_vec4_cycles: float
     local_k_step_latency: float

@@ -16,8 +16,8 @@ from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import Target
 
 # How many times as long as work-items a kernel of floats may take by the cost model, which takes these for faster than
-# they are. On an H200 ten convolutions took 0.3 to 0.7 times as long, by the model 0.3 to 2.0; one of 8 channels that
-# gives 1 took 2.2 times as long, by the model 3.2.
+# they are. On an H200 fourteen convolutions took 0.3 to 1.1 times as long, by the model 0.4 to 2.0; one of 8 channels
+# that gives 1 took 2.2 times as long, by the model 4.2.
 FLOATS_PAY = 2.5
 MASK_BITS = 32  # rows and columns of a window: a kernel keeps in a bit each whether they are in the image
 

@@ -13,10 +13,9 @@ from tflgpu.target import Target
 
 def load_cycles(operands: Operands, pixel_blocks: int, weight_blocks: int) -> float:
     """Cycles of the caches for blocks of operands."""
-    costs = UNIT.costs
-    pixels = costs.pixel_block_cycles + (costs.float_block_cycles if operands.image == "float" else 0.0)
-    weights = costs.weight_block_cycles + (costs.float_block_cycles if operands.weights == "float" else 0.0)
-    return pixels * pixel_blocks + weights * weight_blocks
+    image, weights = operands.sizes
+    pixels = UNIT.costs.pixel_block_cycles * image * pixel_blocks
+    return pixels + UNIT.costs.weight_block_cycles * weights * weight_blocks
 
 
 def part_product_cycles(operands: Operands, products: int) -> float:
@@ -111,7 +110,8 @@ def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> 
     """Cycles of the kernel: the two convolutions come one after the other."""
     model, costs = target.cost_model, UNIT.costs
     # A block of pixels counts as much as one of weights here.
-    loads = load_cycles(work.operands, 0, 1 + work.column_blocks)
+    image, weights = work.operands.sizes
+    loads = costs.weight_block_cycles * (image + weights * work.column_blocks)
     busy = work.active_warps * max(loads, part_product_cycles(work.operands, work.column_blocks))
     pointwise = model.k_loop(work.k_steps, busy) + split_cycles(work.split_k, 2 * work.column_blocks, target)
     depthwise = work.depthwise_vec4s * costs.depthwise_row_vec4_cycles

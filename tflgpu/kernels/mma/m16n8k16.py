@@ -58,7 +58,6 @@ M16N8K16 = MatrixUnit(
     costs=MatrixUnitCosts(
         pixel_block_cycles=20,  # 13 warp tiles of each convolution of ResNet50 at batch 1 on an H200
         weight_block_cycles=8,  # the same
-        float_block_cycles=4,  # data sheet: 128 bytes of the L1 cache in a cycle
         depthwise_vec4_cycles=800,  # pairs of MobileNetV1, MobileNetV2 and face_landmark on an H200
         depthwise_row_vec4_cycles=500,  # the same
         local_k_step_latency=50,  # the same
