@@ -90,7 +90,7 @@ def render(plan: Plan) -> KernelSource:
         Function(
             name,
             _tile(name, planned, calls.get(name, bodies[name])),
-            _wrapper(name, planned, plan.target, name in calls),
+            _wrapper(name, planned, plan.target),
             tuple(map(_pointer, planned.arguments)),
             planned.kernel.workspace,
         )
@@ -119,7 +119,7 @@ def _is_shareable(kernel: Kernel, target: Target) -> bool:
     A GPU's compiler is to know every number. So is a CPU's where a kernel divides for each element: movements get up to
     three times slower by divisors that it does not know.
     """
-    return target.family == "cpu" and kernel.macs > 0 and kernel.local_size == 1 and not kernel.workspace
+    return target.family == "cpu" and kernel.macs > 0 and kernel.local_size == 1
 
 
 def _made_of(planned: PlannedKernel) -> str:
@@ -168,19 +168,16 @@ def _tile(name: str, planned: PlannedKernel, body: str) -> str:
     return f"void {name}_tile({', '.join(_parameters(planned))}) {{\n{body}\n}}\n"
 
 
-def _wrapper(name: str, planned: PlannedKernel, target: Target, shares: bool = False) -> str:
-    """The kernel in which work-group i computes tile i. Not every device has arguments of 64 bits for its offsets.
-
-    shares: whether its function calls a shared one, of which Intel's compiler would make versions for vectors of
-    work-items.
-    """
+def _wrapper(name: str, planned: PlannedKernel, target: Target) -> str:
+    """The kernel in which work-group i computes tile i. Not every device has arguments of 64 bits for its offsets."""
     kernel, arguments = planned.kernel, planned.arguments
     offset = "uint" if "int64" in target.missing_types else "ulong"
     launch = ", ".join(f"{_pointer(a)}{a.name}, {offset} {a.name}_offset" for a in arguments)
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
     local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
     workspace = "workspace" if kernel.workspace else "(__local float4 *)0"
-    hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors or shares else ""
+    # Without it Intel's compiler makes versions of large and of shared functions for vectors of work-items.
+    hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors or _is_shareable(kernel, target) else ""
     return (
         f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n{hint}"
         f"void {name}({launch}) {{\n"
