@@ -74,5 +74,18 @@ def test_layers_of_several_sizes_share_functions(device_name: str) -> None:
         check(np.asarray(got), expected, ARITHMETIC, "fp32", case.describe)
 
 
+def test_shared_functions_are_no_part_of_a_macro_before_them() -> None:
+    """Which stands behind all others where products are halves."""
+    net = Net(st.just, seed=1)
+    x = net.input(net.normal((1, 64)))
+    for outputs in (256, 128, 128):
+        weights = net.constant(net.normal((outputs, x.shape[1])))
+        x = net.op("FULLY_CONNECTED", [x, weights, None], x.value @ weights.value.T, activation="RELU")
+    net.output(x)
+    target = Target(family="cpu", compute_units=2, storage="half", arithmetic="half")
+    text = render(plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1]).text
+    assert re.findall("^.*void shared_", text, re.MULTILINE) == ["static __attribute__((noinline)) void shared_"]
+
+
 def test_gpus_know_every_size() -> None:
     assert "shared_" not in render(plan_of(Net(st.just, seed=1), "gpu")).text

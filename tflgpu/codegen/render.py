@@ -85,7 +85,7 @@ def render(plan: Plan) -> KernelSource:
     shared, calls = share({name: (tuple(_parameters(kernels[name])), bodies[name]) for name in alike})
     types = {vector_type(a.type) for k in plan.kernels for a in k.arguments}
     wide = WIDE & (types | {op.type for k in plan.kernels for op in k.epilogue})
-    text = prelude(plan.target) + (_wide_prelude(wide) if wide else "") + shared
+    text = prelude(plan.target) + (_wide_prelude(wide) if wide else "") + "\n" + shared
     functions = (
         Function(
             name,
