@@ -87,8 +87,9 @@ class Options:
     model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token, a
         model file whose size and times are unchanged is not read at all, unless it has free dimensions.
     tuning: how parameters of kernels, such as tile sizes, are chosen: ``"none"`` takes the best by a cost model of the
-        device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Measurements are kept in
-        the cache, also for other models with equal layers.
+        device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Both also measure
+        operators as one kernel and as several; ``report.fusions`` names what the model had chosen otherwise.
+        Measurements are kept in the cache, also for other models with equal layers.
     cost_model: where the numbers come from by which planning for GPUs chooses tiles and fusions. ``"auto"`` (the
         environment variable ``TFLGPU_COST_MODEL`` if set) takes what the cache has of the device; if it has nothing, a
         GPU is measured for a second at its first compilation with a cache. ``"measured"`` measures any device if need

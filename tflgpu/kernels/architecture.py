@@ -56,7 +56,10 @@ class Architecture:
         return register
 
     def fusion(self, fuse: Fuse) -> Fuse:
-        """Register the decorated function, which makes one node of several that one kernel computes faster."""
+        """Register the decorated function, which makes one node of several that one kernel computes faster.
+
+        The one writes what the last of them wrote; what the others wrote nothing else reads.
+        """
         insort(FUSIONS, (self, fuse), key=lambda entry: entry[0].depth)
         return fuse
 
@@ -96,17 +99,6 @@ def lower_node(request: Request) -> Kernel:
             f"{limits.work_group_size} and {limits.local_bytes}"
         )
     return kernel
-
-
-def fuse_nodes(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
-    """The graph with one node for several wherever an architecture of ``target`` computes them faster so.
-
-    storage: of every activation; nodes that are made keep the tensors that they write.
-    """
-    for architecture, fuse in FUSIONS:
-        if architecture.includes(target):
-            graph = fuse(graph, storage, target)
-    return graph
 
 
 def prelude_templates(target: Target) -> tuple[str, ...]:

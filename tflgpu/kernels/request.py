@@ -14,6 +14,10 @@ from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate, TileConfig
 from tflgpu.kernels.kernel import Argument, Storage
 from tflgpu.target import DEVICE_ELEMENTS, HALF_MAX, HOST_DTYPES, WIDE, ElementType, Target, vector_of
 
+# The configurations of a node that takes the place of several: as one kernel, or as theirs.
+FUSED: TileConfig = (1,)
+APART: TileConfig = (0,)
+
 
 def first_ranked(_: Request, ranked: Sequence[TileConfig]) -> TileConfig:
     """The configuration that the cost model ranks first."""
@@ -32,7 +36,8 @@ def constant_element(dtype: str) -> ElementType:
 class Request:
     """A node to be lowered to a kernel, and all that a lowering may ask about it.
 
-    chooser: what chooses among tile configurations, see :meth:`choose`.
+    chooser: what chooses among tile configurations, see :meth:`choose`. parts: the nodes that ``node`` takes the place
+    of, where the question is whether it is to do so; else none.
     """
 
     node: Node
@@ -40,6 +45,7 @@ class Request:
     storage: Mapping[TensorId, Storage]
     target: Target
     chooser: Callable[[Request, Sequence[TileConfig]], TileConfig] = first_ranked
+    parts: tuple[Node, ...] = ()
 
     def choose(self, ranked: Sequence[TileConfig]) -> TileConfig:
         """One of several tile configurations, of which ``ranked`` has the one that seems the fastest first.
@@ -53,13 +59,18 @@ class Request:
         by_config = {candidate.tile.config: candidate for candidate in candidates}
         return by_config[self.choose(list(by_config))]
 
+    def chooses_fusion(self, seems_faster: bool) -> bool:
+        """:meth:`choose` whether the node takes the place of its parts."""
+        return self.choose((FUSED, APART) if seems_faster else (APART, FUSED)) == FUSED
+
     @property
     def signature(self) -> str:
-        """What the speed of the node's kernel depends on, as text: the same for equal layers of all models."""
+        """What the choice depends on, as text: the same for equal layers of all models."""
         inputs = [(self.graph[t].shape, self.storage.get(t)) for t in self.node.inputs]
         epilogue = [(s.function, s.operands) for s in self.node.epilogue]
         limits = self.target.limits.work_group_size, self.target.limits.local_bytes
-        return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target, limits))
+        parts = tuple(part.kind for part in self.parts)
+        return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target, limits, parts))
 
     @property
     def output(self) -> Storage:

@@ -3,12 +3,15 @@
 A candidate is measured where it will run: the whole graph is planned, built and profiled with the second choice of
 every kernel, then with the third and so on, each time beside the first. So neighbours, caches and executor are those of
 the real thing, equal nodes are measured at once, and a machine that has become busy is so for both.
+
+Fusions come first, by the same rule: a fused node has two candidates, one kernel and those of the nodes in its place.
+Tiles are then measured for the kernels that are left.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -46,6 +49,7 @@ TICK = 1e-9  # seconds; a device's clock may not see a small kernel at all
 WORTHWHILE = 0.97
 
 Candidates = dict[str, Sequence[TileConfig]]  # by Request.signature
+Seconds = NDArray[np.float64]
 
 
 class DeviceTuner:
@@ -58,17 +62,22 @@ class DeviceTuner:
 
     def __call__(self, graph: Graph, target: Target) -> Chooser:
         """What chooses for the nodes of ``graph``. Raises BuildError and DeviceError."""
-        survey = _Trial({}, 0)
+        for fusions in (True, False):
+            self._decide(graph, target, fusions)
+        return self._choose
+
+    def _decide(self, graph: Graph, target: Target, fusions: bool) -> None:
+        """Measure the fusions, or the tiles, that are not known. Raises BuildError and DeviceError."""
+        survey = _Trial(self._choose, fusions, {}, 0)
         make_plan(graph, target, survey)
         unknown = {s: ranked for s, ranked in survey.candidates.items() if not self._is_known(s, ranked)}
         if self._effort == "fast":
             unknown = {s: ranked[:FEW] for s, ranked in unknown.items()}
-        times = self._measure(graph, target, unknown) if unknown else {}
+        times = self._measure(graph, target, fusions, unknown) if unknown else {}
         for signature, choice in best_choices(unknown, times).items():
             self._best[signature] = choice
             if self._cache is not None:
                 store_choice(self._cache, tuning_key(signature, self._effort, self._session.device.identity), choice)
-        return self._choose
 
     def _choose(self, request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
         best = self._best.get(request.signature, ranked[0])
@@ -82,23 +91,24 @@ class DeviceTuner:
                 self._best[signature] = choice
         return signature in self._best or len(ranked) == 1
 
-    def _measure(self, graph: Graph, target: Target, candidates: Candidates) -> dict[str, list[float]]:
+    def _measure(self, graph: Graph, target: Target, fusions: bool, candidates: Candidates) -> dict[str, list[float]]:
         """Times of all candidates, in their order and with the first one's as the unit; of equal nodes together."""
         times = {signature: [1.0] for signature in candidates}
-        trial = _Trial(candidates, 0)
+        trial = _Trial(self._choose, fusions, candidates, 0)
         plan, first = self._opened(graph, target, trial)
         ranks = max(map(len, candidates.values()))
         for rank in range(1, ranks):
-            LOGGER.info("measuring candidate %d of %d for %d kernels", rank + 1, ranks, len(candidates))
+            asked = "fusions" if fusions else "kernels"
+            LOGGER.info("measuring candidate %d of %d for %d %s", rank + 1, ranks, len(candidates), asked)
             known = len(self._group_sizes)
-            _, other = self._opened(graph, target, _Trial(candidates, rank))
+            trial_plan, other = self._opened(graph, target, _Trial(self._choose, fusions, candidates, rank))
             if len(self._group_sizes) > known:  # the first plan may be another one now
-                return self._measure(graph, target, candidates)
-            before, now = in_turns((first, other))
+                return self._measure(graph, target, fusions, candidates)
+            before, now = in_turns((first, other), until_next if fusions else lasting)
             for signature, ranked in candidates.items():
                 if rank < len(ranked):
-                    same = [i for i, k in enumerate(plan.kernels) if k.node.output in trial.nodes[signature]]
-                    times[signature].append(float((TICK + now[same].sum()) / (TICK + before[same].sum())))
+                    nodes = trial.nodes[signature]
+                    times[signature].append(seconds_of(nodes, trial_plan, now) / seconds_of(nodes, plan, before))
         return times
 
     def _opened(self, graph: Graph, target: Target, chooser: Chooser) -> tuple[Plan, Executor]:
@@ -122,11 +132,29 @@ class DeviceTuner:
         return kind(executable, program, self._session)
 
 
-def in_turns(executors: Sequence[Executor]) -> list[NDArray[np.float64]]:
-    """Seconds of each kernel of each executor on zeros: the least of several runs, as other work only adds to them."""
+def lasting(intervals: Seconds) -> Seconds:
+    """From the begin of each kernel to its end."""
+    return intervals[:, 1] - intervals[:, 0]
+
+
+def until_next(intervals: Seconds) -> Seconds:
+    """From the begin of each kernel to that of the next one: several kernels wait for each other, one does not."""
+    return np.diff(np.append(intervals[:, 0], intervals[-1, 1]))
+
+
+def in_turns(executors: Sequence[Executor], seconds: Callable[[Seconds], Seconds] = lasting) -> list[Seconds]:
+    """Seconds of each kernel of each executor on zeros: the least of several runs, as other work only adds to them.
+
+    seconds: of each kernel, from rows of its begin and its end.
+    """
     inputs = [np.zeros(binding.shape, binding.dtype) for binding in executors[0].executable.inputs]
-    intervals = np.array([[executor.profile(inputs, 1) for executor in executors] for _ in range(RUNS)])
-    return list(np.min(intervals[..., 1] - intervals[..., 0], axis=0))
+    runs = [[seconds(np.array(executor.profile(inputs, 1))) for executor in executors] for _ in range(RUNS)]
+    return [np.min(of_one, axis=0) for of_one in zip(*runs, strict=True)]
+
+
+def seconds_of(nodes: Collection[TensorId], plan: Plan, seconds: Seconds) -> float:
+    """Of the kernels of some nodes, by what they write."""
+    return TICK + sum(float(s) for k, s in zip(plan.kernels, seconds, strict=True) if k.node.output in nodes)
 
 
 def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[str, TileConfig]:
@@ -144,17 +172,20 @@ def best_choices(candidates: Candidates, times: dict[str, list[float]]) -> dict[
 class _Trial:
     """A chooser that takes the candidate of a given rank where there is one, and notes which requests asked.
 
-    candidates: of every kernel that asked, by its signature. nodes: the outputs of the nodes that have it.
+    decided: chooses fusions where these are not tried, and tiles where these are. candidates: of every node that asked,
+    by its signature. nodes: the outputs of the nodes that have it, or of those that a fused node takes the place of.
     """
 
-    def __init__(self, tried: Candidates, rank: int) -> None:
-        self._tried, self._rank = tried, rank
+    def __init__(self, decided: Chooser, fusions: bool, tried: Candidates, rank: int) -> None:
+        self._decided, self._fusions, self._tried, self._rank = decided, fusions, tried, rank
         self.candidates: Candidates = {}
         self.nodes: dict[str, set[TensorId]] = {}
 
     def __call__(self, request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
+        if bool(request.parts) != self._fusions:
+            return self._decided(request, ranked)
         signature = request.signature
         self.candidates[signature] = ranked
-        self.nodes.setdefault(signature, set()).add(request.node.output)
+        self.nodes.setdefault(signature, set()).update(n.output for n in request.parts or (request.node,))
         tried = self._tried.get(signature, ranked)
         return tried[self._rank] if signature in self._tried and self._rank < len(tried) else ranked[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.kernels.access import Access
@@ -63,6 +63,7 @@ class Plan:
     offsets: arena offset in bytes of each tensor that is neither input, output nor state; a view has its source's.
     arena_bytes: size of the arena. arena_part: of each of its buffers but the last.
     arena_lower_bound: the largest sum of tensors alive at once.
+    fusions: of the model's operators, whether one kernel computes them, where the chooser was against the cost model.
     """
 
     graph: Graph
@@ -75,6 +76,7 @@ class Plan:
     arena_bytes: int
     arena_part: int
     arena_lower_bound: int
+    fusions: Mapping[tuple[int, ...], bool] = field(default_factory=dict)
 
     @property
     def constant_bytes(self) -> int:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.kernels.access import Access, access
-from tflgpu.kernels.architecture import fuse_nodes, lower_node
+from tflgpu.kernels.architecture import lower_node
+from tflgpu.kernels.chosen_fusions import fuse_nodes
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.ops.epilogue_ops import FUNCTIONS
@@ -33,15 +34,16 @@ def make_plan(
 ) -> Plan:
     """Choose storage, kernels and memory for an optimized graph.
 
-    chooser: of kernels' tile configurations. group_sizes: most work-items of a group of the kernels that compute some
-    tensors, where those are fewer than the device's limit. fuse: whether a kernel may compute several nodes, of which
-    it does not store all results.
+    chooser: of kernels' tile configurations, and of fusions. group_sizes: most work-items of a group of the kernels
+    that compute some tensors, where those are fewer than the device's limit. fuse: whether a kernel may compute several
+    nodes, of which it does not store all results.
     """
     sizes = group_sizes or {}
     fusing = target.with_groups(min(sizes.values())) if sizes else target  # a fused node cannot be taken apart again
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
-    graph = make_numbers_whole(fuse_nodes(graph, storage, fusing) if fuse else graph, storage, target)
+    graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
+    graph = make_numbers_whole(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
@@ -56,7 +58,8 @@ def make_plan(
     part = part_bytes(lifetimes, target.limits.allocation_bytes)
     offsets, arena_bytes = place(lifetimes, part)
     placed = {t: offsets[shared.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if shared.get(r, r) in offsets}
-    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, part, lower_bound(lifetimes))
+    least = lower_bound(lifetimes)
+    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, part, least, fusions)
 
 
 def _plan_node(

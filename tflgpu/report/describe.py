@@ -16,7 +16,7 @@ from tflgpu.model.quantization import QUANTIZED_TYPES, is_quantized
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.plan import Plan
 from tflgpu.report.advice import advise
-from tflgpu.report.report import ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
+from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
 
 
 @internal_faults("describing what became of the model")
@@ -45,6 +45,7 @@ def make_report(
         arena_bytes=sum(p.arena_bytes for p in plans),
         arena_lower_bound=sum(p.arena_lower_bound for p in plans),
         constant_bytes=sum(p.constant_bytes for p in plans),
+        fusions=tuple(FusionReport(*choice) for p in plans for choice in p.fusions.items()),
     )
 
 

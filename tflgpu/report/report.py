@@ -73,6 +73,18 @@ class OperatorReport:
 
 
 @dataclass(frozen=True)
+class FusionReport:
+    """Operators that were measured as one kernel and as several. fused: whether the one was faster."""
+
+    operators: tuple[int, ...]
+    fused: bool
+
+    def __str__(self) -> str:
+        found = "one kernel was" if self.fused else "kernels of their own were"
+        return f"tuned: for operators {', '.join(map(str, self.operators))} {found} measured to be faster"
+
+
+@dataclass(frozen=True)
 class Advice:
     """What the author of a model could change, and what that would gain.
 
@@ -94,7 +106,7 @@ class Report:
         arena_lower_bound: the largest sum of activations that are alive at once; no arena can be smaller.
         constant_bytes: weights as the device stores them.
     mixed: with ``Options(tolerance=)``, which tensors stay in float, and why.
-    mixed: with ``Options(tolerance=)``, what stays in float.
+    fusions: with ``Options(tuning=)``, what was measured to be faster than what the cost model had chosen.
     """
 
     model: ModelInfo
@@ -107,6 +119,7 @@ class Report:
     arena_lower_bound: int | None = None
     constant_bytes: int | None = None
     mixed: MixedPrecision | None = None
+    fusions: tuple[FusionReport, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -160,6 +173,7 @@ class Report:
         if self.mixed is not None:
             lines.append(self.mixed.summary)
             lines += (str(kept) for kept in self.mixed.kept)
+        lines += map(str, self.fusions)
         return "\n".join((*lines, *(f"advice: {a.text}" for a in self.advice)))
 
 
