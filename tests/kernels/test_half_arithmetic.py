@@ -21,8 +21,8 @@ from tflgpu.target import Target
 
 FAMILIES = ("cpu", "gpu")
 FAST = tflgpu.Options(precision="fp16_fast", cache="off", fallback="forbid")
-# Its factors are outputs of the time before, which local memory holds in float.
-IN_FLOAT = {"portable/lstm"}
+# Factors of the one are outputs of the time before, which local memory holds in float; the other reads a model's input.
+IN_FLOAT = {"portable/lstm", "cpu/convolution"}
 
 # Sixteen products of these fill a half: the next one would be an infinity.
 FACTOR, WEIGHT = 62.5, 64.0

@@ -31,6 +31,7 @@ class Limits:
     shares_memory: whether host and device have the same memory.
     opencl_c: version of the language, as (3, 0).
     registers: of 32 bits, as far as known; with more values a work-item has the compiler keeps some in memory.
+    vector_width: floats of a vector register: 4, 8 or 16. Kernels for CPUs fill the registers by it.
     subgroup_width: work-items of a sub-group with broadcasts and reductions (``cl_khr_subgroups`` and its relatives),
         the least where it depends on the kernel; 0 where there are none, or OpenCL C is older than 2.0.
     loop_turns: greatest number of turns of loops of a work-item, all together. OpenCL knows no such limit.
@@ -46,6 +47,7 @@ class Limits:
     shares_memory: bool = False
     opencl_c: tuple[int, int] = (1, 2)
     registers: int = 256
+    vector_width: int = 16
     subgroup_width: int = 0
     loop_turns: int = 1 << 62
     images: bool = False

@@ -1,63 +1,103 @@
-"""Convolutions on CPUs: register blocks of pixels by output channels."""
+"""Convolutions on CPUs: blocks of pixels by output channels, whose sums stay in registers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import (
     bias_argument,
     convolution_macs,
+    is_vector_product,
     packed_weights,
 )
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.packing import RUNTIME_BLOCK
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import most_per_tile, tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.target import Target
 
-# Pixels of a block by its vectors of output channels: the accumulators and the weights of one input channel stay in
-# registers, of which AVX-512 has 32. The first are good, and quick to compile; the others are for tuning.
-PIXELS = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
+# By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
+REGISTERS = {16: 32, 8: 16, 4: 32}
+MOST_SLICES = 8  # of a block of output channels; more would leave room for few pixels
+
+# Of an image in the host's order: pixels of a block by its vectors of output channels. The first are good, and quick to
+# compile; the others are for tuning.
+PIXELS: Mapping[int, tuple[int, ...]] = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
+PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 
 # Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 400_000
 TILES_PER_CORE = 12
 
 
-@CPU.lowering("convolution")
-def convolution(request: Request) -> Kernel:
+def _reads_slices(request: Request) -> bool:
+    """Whether the image is in PHWC4, and a fully connected layer will not do."""
+    return not request.input(0).linear and not is_vector_product(request)
+
+
+@CPU.lowering("convolution", when=_reads_slices)
+def convolution_of_slices(request: Request) -> Kernel:
+    """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
-    src, g, window = request.input(0), request.output.geometry, attributes.window
-    runtime = request.value(1) is None
-    vectors = 2 if attributes.groups == 1 and g.channels % (2 * VECTOR) == 0 and not runtime else 1
+    g, window = request.output.geometry, attributes.window
     # Where output pixels read just their own place, the image is one long row.
-    flat = window.is_pointwise and not src.linear
-    height, width = (1, g.plane) if flat else (g.height, g.width)
-    widths = dict.fromkeys(pixels_per_block(width, wanted) for wanted in PIXELS[vectors])
-    (pixels,) = request.choose([(n,) for n in widths])
-    block = vectors * VECTOR
+    height, width = (1, g.plane) if window.is_pointwise else (g.height, g.width)
+    vectors = _vectors_in_registers(request.target)
+    most = min(MOST_SLICES, vectors - 2, g.slices)
+    # Few slices are left over in the last block.
+    slices = min(range(most, most // 2, -1), key=lambda n: -g.slices % n)
+    if request.value(1) is None:
+        slices = RUNTIME_BLOCK // LANES
+    # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
+    row, most = tile_count(width, LANES), max(1, vectors // (slices + 2))
+    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
+    (quads,) = request.choose([(n,) for n in evenly])
+    parameters = {"slices_out": slices, "quads": quads}
+    return _kernel(request, "cpu/convolution_quads", (height, width), quads * LANES, slices * LANES, parameters)
+
+
+@CPU.lowering("convolution")
+def convolution(request: Request) -> Kernel:
+    """Of an image of few channels in the host's order: blocks of pixels by vectors of output channels."""
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, Convolution)
+    narrow = request.target.limits.vector_width < VECTOR
+    single = narrow or attributes.groups > 1 or g.channels % (2 * VECTOR) or request.value(1) is None
+    vectors = 1 if single else 2
+    wanted = PIXELS_OF_NARROW_VECTORS if narrow else PIXELS[vectors]
+    (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(g.width, n) for n in wanted)])
+    parameters = {"vectors": vectors, "pixels": pixels}
+    return _kernel(request, "cpu/convolution", (g.height, g.width), pixels, vectors * VECTOR, parameters)
+
+
+def _kernel(
+    request: Request, template: str, rows: tuple[int, int], pixels: int, block: int, parameters: Mapping[str, object]
+) -> Kernel:
+    """The kernel of blocks of ``pixels`` by ``block`` output channels, of an image of ``rows``: height and width."""
+    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
+    assert isinstance(attributes, Convolution)
     weights = packed_weights(request, block)
-    per_row = tile_count(width, pixels)
-    pixel_blocks = per_row * height
-    cost = 2 * pixels * block * prod(window.kernel) * weights.read.slices * LANES
+    pixel_blocks = tile_count(rows[1], pixels) * rows[0]
+    cost = 2 * pixels * block * prod(attributes.window.kernel) * weights.read.slices * LANES
     per_tile = _blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
-        "cpu/convolution",
+        template,
         {
-            "window": window,
-            "vectors": vectors,
-            "pixels": pixels,
+            **parameters,
+            "window": attributes.window,
             "slices": weights.read.slices,
             "first_slice": weights.read.expression,
             "groups": weights.groups,
             "out_blocks": weights.blocks,
             "chunks": chunks,
             "blocks_per_tile": per_tile,
-            "rows": {"height": height, "width": width},
+            "rows": {"height": rows[0], "width": rows[1]},
             "src": src,
             "weights_type": weights.argument.type,
             "factor_type": request.factor_type(src.type, weights.argument.type),
@@ -71,6 +111,12 @@ def convolution(request: Request) -> Kernel:
         local_size=1,
         macs=convolution_macs(request),
     )
+
+
+def _vectors_in_registers(target: Target) -> int:
+    """Vectors of 16 floats that the registers hold beside a vector of weights."""
+    width = target.limits.vector_width
+    return (REGISTERS[width] - 1) * width // VECTOR
 
 
 def pixels_per_block(width: int, wanted: int) -> int:

@@ -16,6 +16,7 @@ _WAVEFRONT = "cl_amd_device_attribute_query"
 _REGISTERS = frozenset((_WARP, _WAVEFRONT))  # whose devices have 256 registers for each work-item
 _SUBGROUPS = frozenset(("cl_khr_subgroups", "cl_intel_subgroups"))
 
+VECTOR_WIDTHS = (4, 8, 16)  # floats of a register
 
 ATOMICS = frozenset(("__opencl_c_atomic_order_acq_rel", "__opencl_c_atomic_scope_device"))
 
@@ -35,6 +36,7 @@ def limits_of(handle: cl.Device) -> Limits:
         opencl_c=language_of(handle),
         registers=_registers(handle, extensions),
         loop_turns=loop_turns(Driver.of(handle)),
+        vector_width=_vector_width(handle),
         subgroup_width=_subgroup_width(handle, extensions),
         images=bool(handle.image_support),
         half_arithmetic="cl_khr_fp16" in extensions,
@@ -64,6 +66,11 @@ def language_of_atomics(handle: cl.Device) -> int:
 def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:
     """OpenCL has no query. GPUs of phones and laptops have 64; a CPU's cache is as near as its registers."""
     return 256 if extensions & _REGISTERS or handle.type & cl.device_type.CPU else 64
+
+
+def _vector_width(handle: cl.Device) -> int:
+    """Of the widths that kernels are planned for, the greatest that the device has; the least if it has none."""
+    return max((n for n in VECTOR_WIDTHS if n <= handle.native_vector_width_float), default=min(VECTOR_WIDTHS))
 
 
 def _subgroup_width(handle: cl.Device, extensions: frozenset[str]) -> int:
