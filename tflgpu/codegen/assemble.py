@@ -18,7 +18,7 @@ def assemble(source: KernelSource, executable: Executable, target: Target) -> tu
     if target.executor == "launch" or not executable.launches:
         return source.text, executable
     if target.executor == "claiming":
-        if not can_claim(source, executable):
+        if not can_claim(executable):
             return source.text, executable
         text, claiming = render_claiming(source, executable)
         return text, replace(executable, claiming=claiming)

@@ -12,11 +12,9 @@ from tflgpu.codegen.render import KernelSource
 CLAIMING = "claiming"
 
 
-def can_claim(source: KernelSource, executable: Executable) -> bool:
-    """Whether it is worthwhile, and no kernel has several work-items or a workspace."""
-    return len(executable.launches) > 1 and not any(
-        (*(launch.local_size > 1 for launch in executable.launches), *(f.workspace for f in source.functions))
-    )
+def can_claim(executable: Executable) -> bool:
+    """Whether it is worthwhile, and all kernels are of one work-item: then none has barriers."""
+    return len(executable.launches) > 1 and all(launch.local_size == 1 for launch in executable.launches)
 
 
 def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, Claiming]:
@@ -30,6 +28,7 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
             function=CLAIMING,
             buffers=len(executable.buffers),
             bindings=binding_names(executable),
+            workspace=max(f.workspace for f in source.functions),
             header=CACHE_LINE,
             row=claiming.row,
             tiles=[executable.launches[number].groups for number in order],
