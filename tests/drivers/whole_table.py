@@ -8,7 +8,7 @@ is a part of a name.
 What is found is appended to FILE, a line of JSON for each program. Who runs it again goes on where it ended. The order
 is random, but the same each time, so that ``--most`` is a sample of the whole. A process that crashes, or takes ten
 minutes for a program, has failed there, and another one goes on. ``--counts`` runs nothing: it prints how many programs
-of FILE are right, and what is wrong with the others.
+of FILE are right, of how many, and what is wrong with the others.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,7 +64,7 @@ def work(name: str, file: Path, only: str, most: int) -> None:
     done = {tuple(result[key] for key in KEY) for result in results(file)}
     subjects = whole_table()
     random.Random(0).shuffle(subjects)
-    subjects = [subject for subject in subjects[:most] if only in subject.name]
+    subjects = [subject for subject in subjects[:most] if re.search(only, subject.name)]
     with opened(name) as (device, cache):
         for subject in subjects:
             for program in subject.programs(device):
@@ -106,15 +106,18 @@ def record(file: Path, result: dict[str, Any]) -> None:
 
 
 def counts(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """By device and way, how many programs are right of how many, and all failures."""
-    right: Counter[tuple[str, str]] = Counter()
-    of: Counter[tuple[str, str]] = Counter()
+    """How many programs are right, of how many that were tried and of how many in all; and what is wrong."""
+    subjects = whole_table()
+    in_half = sum(subject.in_half for subject in subjects)
+    devices: dict[str, dict[str, Any]] = {}
     for result in found:
-        way = result["device"], f"{result['kernels']} {result['precision']}"
-        of[way] += 1
-        right[way] += not result["failure"]
-    devices = {device: {w: f"{right[d, w]} of {of[d, w]}" for d, w in of if d == device} for device, _ in of}
-    return {"right": devices, "wrong": [result for result in found if result["failure"]]}
+        device = devices.setdefault(result["device"], {"driver": result["driver"], "programs": {}})
+        whole = in_half if result["precision"] == "fp16_fast" else len(subjects)
+        way = f"{result['kernels']} {result['precision']}"
+        numbers = device["programs"].setdefault(way, {"right": 0, "tried": 0, "whole": whole})
+        numbers["tried"] += 1
+        numbers["right"] += not result["failure"]
+    return {"devices": devices, "wrong": [result for result in found if result["failure"]]}
 
 
 def main() -> None:
@@ -122,7 +125,9 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("devices", nargs="*", default=[""])
     parser.add_argument("--drivers", type=Path, default=Path("/nowhere"))
-    parser.add_argument("--only", default="", help="rows, templates and models with this in their names")
+    parser.add_argument(
+        "--only", default="", help="a regular expression: rows, templates and models whose names it is found in"
+    )
     parser.add_argument("--most", type=int, default=10_000, help="so many rows, templates and models, the first ones")
     parser.add_argument("--counts", action="store_true")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
