@@ -125,9 +125,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("devices", nargs="*", default=[""])
     parser.add_argument("--drivers", type=Path, default=Path("/nowhere"))
-    parser.add_argument(
-        "--only", default="", help="a regular expression: rows, templates and models whose names it is found in"
-    )
+    parser.add_argument("--only", default="", help="a regular expression that names fit")
     parser.add_argument("--most", type=int, default=10_000, help="so many rows, templates and models, the first ones")
     parser.add_argument("--counts", action="store_true")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)

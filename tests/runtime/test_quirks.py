@@ -58,6 +58,7 @@ def device(
         max_compute_units=units,
         extensions="",
         opencl_c_version="OpenCL C 1.2",
+        opencl_c_features=[],
     )
 
 

@@ -149,7 +149,8 @@ QUIRKS: tuple[Quirk, ...] = (
         "65,535 turns of loops",
         lambda driver: driver.is_llvmpipe and driver.version < (25, 0),
         fault="a work-item leaves its loops, without an error, after 65,535 turns of all of them together",
-        remedy="tiles of the kernels for CPUs have so few pieces of work (tflgpu/kernels/tiling.py)",
+        remedy="tiles of the kernels for CPUs have so few pieces of work (tflgpu/kernels/tiling.py); a softmax of more "
+        "than 87,000 elements, or a sum of 262,000 products, is one piece of work, and stays wrong",
         source="Mesa 22.3.6 of Debian 12, not 25.0.7: face_landmark was 6% off with the kernels for CPUs",
         loop_turns=65535,
     ),
