@@ -1,6 +1,7 @@
 """Time to the first output, cold and warm, beside LiteRT's CPU interpreter, in one run, as rows of JSON.
 
     python -m benchmarks.startup MODEL... [--device D] [--precision fp32,fp16] [--threads 2] [--rounds 5] [--out FILE]
+        [--before CHECKOUT]
 
 A MODEL is a .tflite file or a name of benchmarks.zoo. Every start is a process of its own that compiles the model and
 runs it once. Its wall time is from before the process is made until it reports its first output. Rounds of all kinds of
@@ -9,8 +10,11 @@ of bytecode is on, as for installed packages.
 
 A cold start compiles into an empty cache directory, a warm one reads it. ``compile_ms`` is the sum of the stages of
 ``tflgpu.compile`` that the cache can save: without ``device`` and ``context`` (the drivers' own start), and without
-``store``. Peak memory is VmHWM. It counts the pages of shared libraries, and OpenCL drivers have many, so the peak of
-a process that only opens the device is given as well.
+``store``. With --before, cold starts of another checkout take their turns, and their times are divided by.
+
+Peak memory is VmHWM. It counts the pages of shared libraries, and OpenCL drivers have many. So the peaks of processes
+that only open the device, or open it and compile an empty kernel, are given as well. A row is within the bound on
+memory if tflgpu's peak is above that of the opened device by no more than LiteRT's whole peak and 60 MB.
 """
 
 from __future__ import annotations
@@ -89,8 +93,16 @@ from tflgpu.runtime.opencl.session import open_session
 session = open_session(choose(sys.argv[1]))
 facts = {}
 """
+EMPTY = OPENED.replace(
+    "facts = {}",
+    """from tflgpu.runtime.opencl.program import compile_program
+compile_program(session.context, "__kernel void empty() {}")
+facts = {}""",
+)
 # Stages of tflgpu.compile that the cache cannot save.
 NOT_THE_CACHES = ("device", "context", "store")
+# How far tflgpu's peak may be above LiteRT's, without what the opened device takes.
+MEMORY_MARGIN = 60_000_000
 
 
 class ChildError(Exception):
@@ -115,13 +127,14 @@ def environment(bytecode: Path) -> dict[str, str]:
     return own | CACHE_SWITCHES | {"PYTHONPYCACHEPREFIX": str(bytecode)}
 
 
-def start(bytecode: Path, program: str, *arguments: object) -> Start:
-    """Run one process. Raises ChildError with the last line that it wrote to stderr."""
+def start(bytecode: Path, program: str, *arguments: object, checkout: Path | None = None) -> Start:
+    """Run one process, by default of this checkout. Raises ChildError with the last line that it wrote to stderr."""
+    variables = environment(bytecode) | ({"PYTHONPATH": str(checkout)} if checkout else {})
     command = [sys.executable, "-c", program + REPORT, *map(str, arguments)]
     with TemporaryFile("w+") as errors:
         begin = time.perf_counter()
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment(bytecode)
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables, cwd=checkout
         ) as process:
             assert process.stdout is not None
             first = process.stdout.readline()
@@ -133,7 +146,9 @@ def start(bytecode: Path, program: str, *arguments: object) -> Start:
     return Start(wall, json.loads(rest))
 
 
-def row(model: str, device: str, precision: str, threads: int, rounds: int) -> dict[str, object]:
+def row(
+    model: str, device: str, precision: str, threads: int, rounds: int, before: Path | None = None
+) -> dict[str, object]:
     with TemporaryDirectory(prefix="tflgpu-startup-") as name:
         folder = Path(name)
         path, filled, bytecode = folder / f"{Path(model).stem}.tflite", folder / "filled", folder / "bytecode"
@@ -145,7 +160,12 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
             "litert": lambda: start(bytecode, LITERT_CPU, path, threads),
             "idle": lambda: start(bytecode, IDLE),
             "opened": lambda: start(bytecode, OPENED, device),
+            "empty": lambda: start(bytecode, EMPTY, device),
         }
+        if before:
+            kinds["before"] = lambda: start(
+                bytecode, TFLGPU, path, device, precision, next(empty), checkout=before.absolute()
+            )
         for once in kinds.values():  # fills the cache, and Python's cache of bytecode
             once()
         starts: dict[str, list[Start]] = {kind: [] for kind in kinds}
@@ -159,6 +179,7 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
     facts = starts["warm"][0].facts
     weights, arena = facts["weights_bytes"], facts["arena_bytes"]
     cold, warm = (median(s.compile for s in starts[kind]) for kind in ("cold", "warm"))
+    compared = [s.compile / b.compile for s, b in zip(starts["cold"], starts.get("before", ()), strict=False)]
     wall = {kind: median(s.wall for s in each) for kind, each in starts.items()}
     peak = {kind: median(s.facts["peak_bytes"] for s in each) for kind, each in starts.items()}
     return {
@@ -167,6 +188,7 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
         "cold_compile_ms": milliseconds(cold),
         "warm_compile_ms": milliseconds(warm),
         "warm_over_cold": round(warm / cold, 4),
+        "cold_over_before": round(median(compared), 3) if compared else None,
         "cold_stages_ms": stages(starts["cold"]),
         "warm_stages_ms": stages(starts["warm"]),
         "cold_first_output_ms": milliseconds(wall["cold"]),
@@ -179,6 +201,11 @@ def row(model: str, device: str, precision: str, threads: int, rounds: int) -> d
         "peak_bytes": peak,
         "warm_peak_above_idle_bytes": peak["warm"] - peak["idle"],
         "warm_peak_above_opened_device_bytes": peak["warm"] - peak["opened"],
+        "cold_peak_above_opened_device_bytes": peak["cold"] - peak["opened"],
+        "cold_peak_above_empty_kernel_bytes": peak["cold"] - peak["empty"],
+        "within_memory_bound": {
+            kind: peak[kind] - peak["opened"] <= peak["litert"] + MEMORY_MARGIN for kind in ("warm", "cold")
+        },
         "weights_bytes": weights,
         "arena_bytes": arena,
         "disk_bytes": disk,
@@ -204,10 +231,12 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1e3, 2)
 
 
-def rows(models: list[str], device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, Any]]:
+def rows(
+    models: list[str], device: str, precisions: list[str], threads: int, rounds: int, before: Path | None
+) -> Iterator[dict[str, Any]]:
     for model in models:
         for precision in precisions:
-            yield row(model, device, precision, threads, rounds)
+            yield row(model, device, precision, threads, rounds, before)
 
 
 def main() -> None:
@@ -218,10 +247,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--before", type=Path, help="checkout of an earlier version, to compare cold starts with")
     arguments = parser.parse_args()
     device = choose(arguments.device)
     found = rows(
-        arguments.models, arguments.device, arguments.precision.split(","), arguments.threads, arguments.rounds
+        arguments.models,
+        arguments.device,
+        arguments.precision.split(","),
+        arguments.threads,
+        arguments.rounds,
+        arguments.before,
     )
     publish(found, device, arguments.out, driver_caches_off=True, rounds=arguments.rounds)
 
