@@ -150,9 +150,9 @@ def grouped_convolution(net: Net) -> Tensor:
 
 
 def depthwise(net: Net) -> Tensor:
-    """The second with a convolution before it, which CPUs compute in one kernel."""
-    x = _depthwise(net, _image(net, 2, 6, 11, 7), Window((3, 3), (2, 2), padding="SAME"))
-    return _depthwise(net, _convolution(net, x, 18, Window((1, 1))), Window((3, 3), padding="SAME"))
+    """Before a convolution and behind one, which CPUs compute together."""
+    x = _convolution(net, _depthwise(net, _image(net, 2, 6, 11, 7), Window((3, 3), (2, 2))), 18, Window((1, 1)))
+    return _depthwise(net, _convolution(net, x, 7, Window((1, 1))), Window((3, 3), padding="SAME"))
 
 
 def depthwise_with_multiplier(net: Net) -> Tensor:

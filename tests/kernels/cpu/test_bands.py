@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.cpu import band_kernels, costs, fuse_bands
+from tflgpu.kernels.cpu import band_kernels, costs, depthwise_bands, fuse_bands
 from tflgpu.kernels.cpu.band_kernels import Band
 from tflgpu.kernels.cpu.costs import BandWork
 from tflgpu.kernels.kernel import Storage
@@ -43,6 +44,13 @@ CASES = {
     ),
     "one pixel": ((3, 1, 1, 20), 17, ONE, SAME, Band(1, 1)),
 }
+# Shape of the image; window of the depthwise convolution; channels of the pointwise one; vectors, rows of a band.
+DEPTHWISE_FIRST = {
+    "a last band of fewer rows": ((2, 11, 13, 10), SAME, 20, Band(1, 4)),
+    "stride 2": ((1, 16, 10, 33), HALF, 70, Band(2, 8)),
+    "few pixels": ((1, 5, 3, 8), Window((5, 5), padding="SAME"), 16, Band(1, 2)),
+    "no padding, dilation": ((1, 12, 17, 4), Window((3, 2), (1, 2), (2, 3)), 5, Band(1, 3)),
+}
 IN_HALF = ("rows that bands share", "the caller's image")
 SOME = ("rows that bands share", "a stride that skips rows")
 
@@ -60,10 +68,12 @@ def image(net: Net, *shape: int) -> Tensor:
 
 @pytest.mark.quick(when=lambda name, precision: name in SOME and precision == "fp32")
 @pytest.mark.parametrize(("name", "precision"), [(n, "fp32") for n in CASES] + [(n, "fp16") for n in IN_HALF])
-def test_bands_are_right(name: str, precision: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bands_are_right(
+    name: str, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With activations of both, and a residual that is added behind them."""
     shape, channels, first, second, band = CASES[name]
-    monkeypatch.setattr(band_kernels, "_bands", lambda _: iter([band]))
+    monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([band]))
     net = Net(pytest.fail, seed=len(name))
     x = image(net, *shape)
     y = depthwise(net, convolution(net, x, channels, first, "RELU6"), second, "RELU")
@@ -73,6 +83,27 @@ def test_bands_are_right(name: str, precision: str, device_name: str, monkeypatc
     options = tflgpu.Options(device=device_name, precision=precision, cache="off")
     with tflgpu.compile(case.model, options) as compiled:
         assert "cpu_band_convolution_depthwise" in compiled.source
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, precision, case.describe)
+
+
+@pytest.mark.quick(when=lambda name, precision: name == "stride 2" and precision == "fp32")
+@pytest.mark.parametrize(
+    ("name", "precision"), [*((n, "fp32") for n in DEPTHWISE_FIRST), ("a last band of fewer rows", "fp16")]
+)
+def test_bands_with_the_depthwise_one_first_are_right(
+    name: str, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape, window, channels, band = DEPTHWISE_FIRST[name]
+    monkeypatch.setattr(depthwise_bands, "bands", lambda *_: iter([band]))
+    net = Net(pytest.fail, seed=len(name))
+    y = convolution(net, depthwise(net, image(net, *shape), window, "RELU6"), channels, ONE, "NONE")
+    other = net.input(net.normal(y.shape))
+    net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
+    with tflgpu.compile(case.model, options) as compiled:
+        assert "cpu_band_depthwise_pointwise" in compiled.source
         (got,) = compiled.run(case.inputs).values()
     check(got, case.expected[0], case.tolerance, precision, case.describe)
 
@@ -96,6 +127,12 @@ def net() -> Net:
 
 def test_a_pair_is_one_kernel(net: Net) -> None:
     assert kinds(net, pair(net)[1]) == ["map", "convolution_depthwise"]
+
+
+def test_a_depthwise_convolution_joins_what_is_before_it_first(net: Net) -> None:
+    """What is before it is the larger."""
+    y = convolution(net, pair(net)[1], 8, ONE, "NONE")
+    assert kinds(net, y) == ["map", "convolution_depthwise", "convolution"]
 
 
 def test_what_is_read_again_is_stored(net: Net) -> None:

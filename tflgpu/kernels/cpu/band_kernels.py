@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -13,7 +13,7 @@ from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
-from tflgpu.kernels.cpu.costs import BandWork, band_cycles
+from tflgpu.kernels.cpu.costs import ROW_PRODUCTS, BandWork, band_cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
@@ -22,9 +22,11 @@ from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import Target
 
-# Vectors of a block of channels, and the pixels of a block of the convolution by them. All accumulators are registers.
-PIXELS = {2: 8, 1: 14}
-COLUMNS = 8  # pixels of the depthwise result that are computed together
+# Vectors of a block of channels, and the pixels of a block of the convolution by them. All sums are in registers, of
+# which narrow ones, of 4 or 8 floats, hold few vectors of 16.
+PIXELS: Mapping[int, int] = {2: 8, 1: 14}
+NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
+COLUMNS = 8  # pixels of the depthwise result that are computed together, at most
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,24 @@ def band_candidates(
     dst: the result of both.
     """
     found = ranked(
-        _bands(dst),
+        bands(dst, target),
         lambda band: band_work(band, attributes, src, dst),
-        lambda work: band_cycles(work, target),
+        lambda work: band_cycles(work, target, ROW_PRODUCTS),
     )
-    return [candidate for candidate in found if _is_possible(candidate.work, target)]
+    return [candidate for candidate in found if is_possible(candidate.work, target)]
 
 
-def _bands(dst: Geometry) -> Iterator[Band]:
+def bands(dst: Geometry, target: Target) -> Iterator[Band]:
+    """Those that divide the rows of ``dst`` among 1, 2, 4 and so on."""
     halvings = range(dst.height.bit_length())
-    for vectors in PIXELS:
+    for vectors in pixels_by_vectors(target):
         for rows in dict.fromkeys(tile_count(dst.height, 1 << n) for n in halvings):
             yield Band(vectors, rows)
+
+
+def pixels_by_vectors(target: Target) -> Mapping[int, int]:
+    """How many pixels of how many vectors of 16 channels the registers hold the sums of."""
+    return PIXELS if target.limits.vector_width >= VECTOR else NARROW_PIXELS
 
 
 def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry) -> BandWork:
@@ -98,7 +106,8 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
     )
 
 
-def _is_possible(work: BandWork, target: Target) -> bool:
+def is_possible(work: BandWork, target: Target) -> bool:
+    """Whether the device has room and time for the tiles."""
     turns = (work.convolution_products + work.depthwise_products) * VECTOR // LANES  # at most one for each vec4
     return work.workspace <= local_vec4s(target) and turns <= target.limits.loop_turns
 
@@ -119,10 +128,10 @@ def convolution_depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, ConvolutionDepthwise)
     best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))
     band, window = best.tile, attributes.depthwise
+    pixels = pixels_by_vectors(request.target)[band.vectors]
     height, width = image_size(attributes, src)
     block = band.vectors * VECTOR
     blocks = tile_count(dst.channels, block)
-    bands = tile_count(dst.height, band.rows)
     weights = pack_dense(request.constant(1), block, src.channels if src.linear else src.slices * LANES)
     return Kernel(
         "cpu/band_convolution_depthwise",
@@ -132,11 +141,11 @@ def convolution_depthwise(request: Request) -> Kernel:
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "image": {"height": height, "width": width},
             "vectors": band.vectors,
-            "pixels": pixels_per_block(width, PIXELS[band.vectors]),
-            "columns": pixels_per_block(dst.width, COLUMNS),
+            "pixels": pixels_per_block(width, pixels),
+            "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
-            "bands": bands,
+            "bands": tile_count(dst.height, band.rows),
             "out_blocks": blocks,
             "slices": src.slices,
             "groups": None,
