@@ -17,11 +17,14 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.executors import claiming_executor
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
+from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer
 
 SHAPE = (1, 24, 24, 16)
 
@@ -117,6 +120,34 @@ def test_a_profile_that_was_cut_short_leaves_no_trace(executors: Executors) -> N
     (expected,) = executors.launching.run([-X])
     np.testing.assert_array_equal(claiming.results()[0], expected)
     executors.check()
+
+
+def test_results_and_inputs_are_the_callers_alone(executors: Executors) -> None:
+    """Though host and device share the memory of both."""
+    x = X.copy()
+    (first,) = executors.claiming.run([x])
+    kept = first.copy()
+    executors.check(2 * X)
+    x[:] = 0
+    first[:] = 0
+    (again,) = executors.claiming.run([X])
+    np.testing.assert_array_equal(again, kept)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "copied"])
+def test_outputs_may_stay_on_the_device(device_name: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming_executor, "has_shared_memory", lambda _: shared)
+    executors = Executors(device_name, 2)
+    kind = SharedTransfer if shared else DirectTransfer
+    assert isinstance(executors.claiming._transfer, kind)
+    (expected,) = executors.launching.run([X])
+    session = executors.claiming.session
+    source = cl.Buffer(session.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=X)
+    target = DeviceMemory(cl.Buffer(session.context, cl.mem_flags.READ_WRITE, X.nbytes), 0, SHAPE, X.dtype)
+    for given in DeviceMemory(source, 0, SHAPE, X.dtype), X:
+        assert executors.claiming.run_on_device([given], {0: target}) == []
+        np.testing.assert_array_equal(target.read(session.queue), expected)
+        executors.check(-X)
 
 
 def test_models_run_at_once_in_threads(device_name: str) -> None:

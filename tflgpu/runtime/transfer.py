@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -68,6 +68,31 @@ class DirectTransfer(Transfer):
         array = np.empty(binding.shape, element)
         copy(self._queue, array, self._buffers[binding.buffer], src_offset=binding.offset)
         return array.astype(self._output_types[number], copy=False)
+
+
+class SharedTransfer(Transfer):
+    """Copies to and from memory that is the host's and the device's at once, without the queue."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        buffers: Sequence[cl.Buffer],
+        session: Session,
+        memory: Mapping[int, NDArray[np.uint8]],
+    ) -> None:
+        """memory: of the buffers with inputs and outputs, by number."""
+        super().__init__(executable, buffers, session)
+        self._inputs = [_view(memory[p.buffer], p) for p in executable.inputs]
+        self._outputs = [_view(memory[p.buffer], p) for p in executable.outputs]
+        self._queue.finish()  # which sets the memory to zero; writes do not wait for the queue
+
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        for number, given in inputs:
+            self._inputs[number][...] = given
+
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        self._queue.finish()
+        return [self._outputs[number].astype(self._output_types[number]) for number in numbers]
 
 
 class PinnedTransfer(Transfer):

@@ -6,17 +6,19 @@ from functools import cached_property
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import NDArray
 
 from tflgpu.artifact.executable import Claiming, Executable
 from tflgpu.runtime.executors.executor import Executor, Interval
 from tflgpu.runtime.opencl.clock import measure_launches
+from tflgpu.runtime.opencl.limit_queries import has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import Session, profiling_queue
-from tflgpu.runtime.transfer import DirectTransfer, Transfer
+from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer, Transfer
 
-# How often a work-group looks for the others before it leaves the rest to them. It takes a good deal less than a
-# millisecond; tiles take microseconds.
-PATIENCE = 1 << 18
+# How often a work-group looks for the others before it leaves the rest to them: for about a millisecond. Tiles take
+# microseconds.
+PATIENCE = 1 << 20
 
 
 class ClaimingExecutor(Executor):
@@ -25,10 +27,22 @@ class ClaimingExecutor(Executor):
     def __init__(self, executable: Executable, claiming: Claiming, program: cl.Program, session: Session) -> None:
         self._claiming, self._program = claiming, program
         most = max(launch.groups for launch in executable.launches)
+        self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
         self._size = (min(session.device.compute_units, most),), (1,)
         super().__init__(executable, program, session)
 
+    def _new_buffer(self, number: int, size: int) -> cl.Buffer:
+        device = self.session.device
+        bound = {binding.buffer for binding in self.executable.bindings}
+        if number not in bound or not has_shared_memory(device.handle):
+            return super()._new_buffer(number, size)
+        memory = self._shared[number] = cl.fsvm_empty(self.session.context, (size,), np.dtype(np.uint8))
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        return cl.Buffer(self.session.context, flags, hostbuf=memory)
+
     def _make_transfer(self) -> Transfer:
+        if self._shared:
+            return SharedTransfer(self.executable, self._buffers, self.session, self._shared)
         return DirectTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.executable import Array, Binding, DeviceBuffer, Executable
+from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Value
@@ -43,7 +43,7 @@ class Executor(ABC):
         # Of kernels' arguments. A device without 64-bit integers has no buffers that need them.
         self._offset_type = np.uint64 if session.device.int64 else np.uint32
         # Kept here because clSetKernelArg does not keep a buffer alive.
-        self._buffers = [self._allocate(b) for b in executable.buffers]
+        self._buffers = [self._allocate(number) for number in range(len(executable.buffers))]
         self._transfer = self._make_transfer()
         self._bindings = executable.bindings
         self._output_numbers = range(len(executable.outputs))
@@ -242,9 +242,10 @@ class Executor(ABC):
             if state.next is not None:
                 cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
 
-    def _allocate(self, wanted: DeviceBuffer) -> cl.Buffer:
+    def _allocate(self, number: int) -> cl.Buffer:
         """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input."""
         flags, context, device = cl.mem_flags, self.session.context, self.session.device
+        wanted = self.executable.buffers[number]
         what = "activations" if wanted.data is None else "weights"
         if wanted.bytes > device.limits.allocation_bytes:
             raise DeviceError(
@@ -254,8 +255,12 @@ class Executor(ABC):
         try:
             if wanted.data is not None:
                 return cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=wanted.data)
-            buffer = cl.Buffer(context, flags.READ_WRITE, wanted.bytes)
+            buffer = self._new_buffer(number, wanted.bytes)
             cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), wanted.bytes)
         except cl.Error as error:
             raise DeviceError(f"{device.name} has no {wanted.bytes} bytes left for {what}: {error}") from error
         return buffer
+
+    def _new_buffer(self, number: int, size: int) -> cl.Buffer:
+        """The buffer of this number, of so many bytes, that kernels write or callers do."""
+        return cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)

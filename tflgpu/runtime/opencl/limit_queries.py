@@ -63,6 +63,13 @@ def language_of_atomics(handle: cl.Device) -> int:
     return 2 if version == 2 else 0
 
 
+def has_shared_memory(handle: cl.Device) -> bool:
+    """Whether there is memory that host and kernels use in turns without mapping it (fine-grained buffer SVM)."""
+    with suppress(cl.Error):
+        return bool(handle.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER)
+    return False
+
+
 def _registers(handle: cl.Device, extensions: frozenset[str]) -> int:
     """OpenCL has no query. GPUs of phones and laptops have 64; a CPU's cache is as near as its registers."""
     return 256 if extensions & _REGISTERS or handle.type & cl.device_type.CPU else 64
