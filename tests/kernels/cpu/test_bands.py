@@ -51,7 +51,7 @@ DEPTHWISE_FIRST = {
     "few pixels": ((1, 5, 3, 8), Window((5, 5), padding="SAME"), 16, Band(1, 2)),
     "no padding, dilation": ((1, 12, 17, 4), Window((3, 2), (1, 2), (2, 3)), 5, Band(1, 3)),
 }
-IN_HALF = ("rows that bands share", "the caller's image")
+IN_HALF = ("rows that bands share", "a convolution of neighbours", "the caller's image")
 SOME = ("rows that bands share", "a stride that skips rows")
 
 
