@@ -25,7 +25,7 @@ from tflgpu.target import Limits, Target
 class Product:
     """A product of [*left_batch, rows, depth] and [*right_batch, depth, columns], and how kernels divide it.
 
-    tile: rows and slices of a work-item, and split-K.
+    tile: rows and slices of a work-item, and split-K; or the rows of a group that shares the depth.
     """
 
     left_batch: tuple[int, ...]
@@ -34,7 +34,7 @@ class Product:
     depth: int
     columns: int
     adjoint: tuple[bool, bool]
-    tile: tuple[int, int, int]
+    tile: tuple[int, ...]
 
     def network(self, net: Net) -> Tensor:
         left = net.normal((*self.left_batch, self.rows, self.depth))
@@ -63,6 +63,11 @@ PRODUCTS = (
     Product((2,), (), 43, 21, 22, (True, False), (6, 2, 1)),
     Product((), (2,), 9, 70, 14, (True, True), (1, 1, 4)),
     Product((), (), 13, 18, 11, (True, False), (2, 2, 1)),
+    Product((2,), (2,), 1, 300, 10, (False, False), (1,)),
+    Product((3, 1), (1, 2), 3, 130, 21, (False, False), (2,)),
+    Product((2,), (2,), 9, 70, 14, (True, False), (8,)),
+    Product((1,), (1,), 6, 31, 6, (True, False), (4,)),
+    Product((2, 3), (2, 1), 3, 33, 9, (True, False), (2,)),
 )
 
 

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig
+from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
 from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
+from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, tile_count
+from tflgpu.kernels.tiling import reduces_in_subgroups, tile_count
 from tflgpu.target import Target
-
-ROWS = (1, 2, 4, 8)
-
-
-@dataclass(frozen=True)
-class VectorTile:
-    """Rows of one slice, whose depth all work-items of a group share."""
-
-    rows: int
-
-    @property
-    def config(self) -> TileConfig:
-        return (self.rows,)
-
 
 Tile = VectorTile | MatrixTile
 
@@ -42,27 +29,10 @@ def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLo
 
     A single row leaves nothing to share but its depth, as long as local memory holds a sum of each work-item.
     """
-    found: list[Candidate[Tile, KLoopWork]] = []
-    shares_depth = fits_local(target, target.local_size)
-    if shares_depth:
-        for tile in (VectorTile(n) for n in ROWS if n < 2 * shape.rows):
-            work = _vector_work(shape, tile, target.local_size)
-            found.append(Candidate(tile, work, k_loop_cycles(work, target)))
-    if shape.rows > 1 or not shares_depth:
+    found: list[Candidate[Tile, KLoopWork]] = [*vector_candidates(shape, target)]
+    if shape.rows > 1 or not found:
         found += product_candidates(shape, target)
     return sorted(found, key=lambda candidate: candidate.cycles)
-
-
-def _vector_work(shape: MatrixProduct, tile: VectorTile, local_size: int) -> KLoopWork:
-    """A step is one element of the depth: a weight vec4 for all rows."""
-    return KLoopWork(
-        tiles=tile_count(shape.rows, tile.rows) * shape.slices,
-        k_steps=shape.depth,
-        loads=1 + tile.rows / LANES,
-        products=tile.rows / LANES,
-        accumulators=tile.rows,
-        split_k=local_size,
-    )
 
 
 @GPU.lowering("convolution", when=is_vector_product)

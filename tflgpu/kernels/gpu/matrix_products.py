@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
-from tflgpu.graph.layout import LANES, Geometry, Shape
-from tflgpu.kernels.access import Access, access
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
-from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
-from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.target import Target
 
 # Rows and output slices of a work-item. The first loads least: 14 vec4s for 12 products. Compilers for CPUs keep all of
@@ -173,34 +169,3 @@ def matrix_product(
         macs=g.pixels * g.channels * shape.depth,
         fills_vectors=True,
     )
-
-
-@GPU.lowering("matmul")
-def matmul(request: Request) -> Kernel:
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, MatMul)
-    left, right = request.operand("left", 0), request.operand("right", 1)
-    rows, depth = matrix_of(request.shape(0).shape, attributes.adjoint_left)
-    shape = MatrixProduct(
-        _side(left, request.shape(0), g.shape, attributes.adjoint_left),
-        _side(right, request.shape(1), g.shape, attributes.adjoint_right),
-        matrices=g.pixels // rows,
-        rows=rows,
-        depth=depth,
-        slices=g.slices,
-        rows_are_images=len(g.shape) == 2,
-    )
-    chosen, target = choose_with_group(request, partial(candidates, shape))
-    return matrix_product(request, target, shape, chosen.tile, (left, right), bias=False)
-
-
-def _side(argument: Argument, geometry: Geometry, output: Shape, adjoint: bool) -> Side:
-    return Side(adjoint, geometry.axis_strides[-1], geometry.plane, matrix_access(argument, geometry, output))
-
-
-def matrix_access(argument: Argument, geometry: Geometry, output: Shape) -> Access:
-    """Access to the first vec4 of the matrix that belongs to an output: batch axes of size 1 broadcast."""
-    rank = len(output)
-    padded = (1,) * (rank - len(geometry.shape)) + geometry.shape
-    still = {rank - 2, rank - 1, *(i for i in range(rank - 2) if padded[i] == 1)}
-    return access(argument.name, argument.type, geometry.shape, output, fixed=still)

@@ -1,0 +1,64 @@
+"""Products of two activations on GPUs: for few rows work-groups that share the depth, else blocks in registers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.access import Access, access
+from tflgpu.kernels.candidates import Candidate
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, candidates, matrix_product
+from tflgpu.kernels.gpu.tuned_groups import choose_with_group
+from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, vector_product
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
+from tflgpu.target import Target
+
+Tile = VectorTile | MatrixTile
+
+
+@GPU.lowering("matmul")
+def matmul(request: Request) -> Kernel:
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, MatMul)
+    left, right = request.operand("left", 0), request.operand("right", 1)
+    rows, depth = matrix_of(request.shape(0).shape, attributes.adjoint_left)
+    shape = MatrixProduct(
+        _side(left, request.shape(0), g.shape, attributes.adjoint_left),
+        _side(right, request.shape(1), g.shape, attributes.adjoint_right),
+        matrices=g.pixels // rows,
+        rows=rows,
+        depth=depth,
+        slices=g.slices,
+        rows_are_images=len(g.shape) == 2,
+    )
+    chosen, target = choose_with_group(request, partial(matmul_candidates, shape))
+    if isinstance(chosen.tile, VectorTile):
+        return vector_product(request, target, shape, chosen.tile, (left, right))
+    return matrix_product(request, target, shape, chosen.tile, (left, right), bias=False)
+
+
+def matmul_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLoopWork]]:
+    """The tiles of both kernels, the fastest first.
+
+    Groups share the depth only where their neighbours' vec4s of the right side are neighbours in memory.
+    """
+    found: list[Candidate[Tile, KLoopWork]] = [*candidates(shape, target)]
+    if not shape.rows_are_images and not shape.right.adjoint and shape.right.row_stride == 1:
+        found += vector_candidates(shape, target)
+    return sorted(found, key=lambda candidate: candidate.cycles)
+
+
+def _side(argument: Argument, geometry: Geometry, output: Shape, adjoint: bool) -> Side:
+    return Side(adjoint, geometry.axis_strides[-1], geometry.plane, matrix_access(argument, geometry, output))
+
+
+def matrix_access(argument: Argument, geometry: Geometry, output: Shape) -> Access:
+    """Access to the first vec4 of the matrix that belongs to an output: batch axes of size 1 broadcast."""
+    rank = len(output)
+    padded = (1,) * (rank - len(geometry.shape)) + geometry.shape
+    still = {rank - 2, rank - 1, *(i for i in range(rank - 2) if padded[i] == 1)}
+    return access(argument.name, argument.type, geometry.shape, output, fixed=still)

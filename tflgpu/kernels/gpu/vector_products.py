@@ -1,0 +1,73 @@
+"""Products of few rows on GPUs: the work-items of a group share the depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, tile_count
+from tflgpu.target import Target
+
+ROWS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class VectorTile:
+    """Rows of one slice, whose depth all work-items of a group share."""
+
+    rows: int
+
+    @property
+    def config(self) -> TileConfig:
+        return (self.rows,)
+
+
+def vector_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[VectorTile, KLoopWork]]:
+    """The tiles of a product, the fastest first; none if local memory does not hold a sum of each work-item."""
+    tiles = (VectorTile(n) for n in ROWS if n < 2 * shape.rows and fits_local(target, target.local_size))
+    return ranked(tiles, lambda tile: _work(shape, tile, target), lambda work: k_loop_cycles(work, target))
+
+
+def _work(shape: MatrixProduct, tile: VectorTile, target: Target) -> KLoopWork:
+    """A step is one element of the depth: a vec4 of the right side for all rows."""
+    return KLoopWork(
+        tiles=shape.matrices * tile_count(shape.rows, tile.rows) * shape.slices,
+        k_steps=shape.depth,
+        loads=1 + tile.rows / LANES,
+        products=tile.rows / LANES,
+        accumulators=tile.rows,
+        split_k=target.local_size,
+    )
+
+
+def vector_product(
+    request: Request, target: Target, shape: MatrixProduct, tile: VectorTile, factors: tuple[Argument, Argument]
+) -> Kernel:
+    """The kernel of a product of activations with this tile; rows are pixels, and the right side is not adjoint."""
+    g, (left, right) = request.output.geometry, factors
+    blocks = tile_count(shape.rows, tile.rows)
+    return Kernel(
+        "gpu/vector_product",
+        {
+            "left_side": shape.left,
+            "right_side": shape.right,
+            "row_count": shape.rows,
+            "depth": shape.depth,
+            "rows": tile.rows,
+            "row_blocks": blocks,
+            "left": left,
+            "right": right,
+            "factor_type": request.factor_type(left.type, right.type),
+            "subgroups": reduces_in_subgroups(target, target.local_size),
+        },
+        factors,
+        tiles=shape.matrices * blocks * shape.slices,
+        local_size=target.local_size,
+        workspace=target.local_size if target.local_size > 1 else 0,
+        macs=g.pixels * g.channels * shape.depth,
+    )
