@@ -24,7 +24,7 @@ TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2, "fp16_fast": 4e-2}
 
 @dataclass(frozen=True)
 class RealModel:
-    """A model of the shared folder. ``kernels`` is how many launches one inference takes: a lost fusion shows here.
+    """A model of the shared folder. ``kernels`` is how many an inference takes at most: a lost fusion shows here.
 
     pixels: the values that black and white become. amplifies: how much more than others it makes of rounding errors.
     """
@@ -47,18 +47,18 @@ class RealModel:
         return rgb[None] * np.float32((high - low) / 255) + np.float32(low)
 
 
-MOBILENET = RealModel("mobilenet_v1_0.25_224_1_default_1", "cat.png", 30, (224, 224))
-DEEPLAB = RealModel("deeplabv3_257_mv_gpu", "bird_segmentation.png", 59, (257, 257))
+MOBILENET = RealModel("mobilenet_v1_0.25_224_1_default_1", "cat.png", 19, (224, 224))
+DEEPLAB = RealModel("deeplabv3_257_mv_gpu", "bird_segmentation.png", 42, (257, 257))
 RESNET = RealModel("pretrainedResnet", "cat.png", 12, (32, 32), pixels=(0.0, 255.0))
-FACE_DETECTION = RealModel("face_detection_short_range", "face.jpg", 57, (128, 128))
+FACE_DETECTION = RealModel("face_detection_short_range", "face.jpg", 46, (128, 128))
 MODELS = (
     MOBILENET,
     DEEPLAB,
     RESNET,
     FACE_DETECTION,
-    RealModel("face_landmark", "face.jpg", 54, (192, 192)),
+    RealModel("face_landmark", "face.jpg", 44, (192, 192)),
     # The logits of its mask reach from -900 to 350: LiteRT's own kernels differ there as much from each other.
-    RealModel("pose_landmark_lite", "grace_hopper.png", 95, (256, 256), amplifies=8.0),
+    RealModel("pose_landmark_lite", "grace_hopper.png", 65, (256, 256), amplifies=8.0),
 )
 
 
@@ -91,7 +91,7 @@ def test_answers_as_litert_does(model: RealModel, precision: str, device_name: s
     assert got.keys() == expected.keys()
     errors = {name: error(got[name], expected[name]) for name in expected}
     assert max(errors.values()) <= TOLERANCE[precision] * model.amplifies, errors
-    assert compiled.report.kernels == model.kernels
+    assert compiled.report.kernels <= model.kernels
     assert all(o.device == "device" and not o.reasons for o in compiled.report.operators)
 
 
