@@ -45,7 +45,9 @@ SMALL_MODELS = (
 )
 LARGER_MODELS = ("face_detection_short_range", "selfie_segmenter", "trained_lstm", "yolox_nano_float16_quantize")
 # How much more than others they make of rounding errors.
-AMPLIFY = {"selfie_segmenter": 4.0, "yolox_nano_float16_quantize": 4.0, "kws_ref_model": 2.0}
+AMPLIFY = {"selfie_segmenter": 4.0, "yolox_nano_float16_quantize": 4.0}
+# With sums in half the small ones are off by up to 5.7% of the range, for pixels that they are not made for.
+OF_THE_RANGE = TOLERANCE | {"fp16_fast": 8e-2}
 # The 8-bit weights of a float model, for which LiteRT's CPU rounds activations, too.
 JUDGED_IN_DOUBLE = ("kws_ref_model_float32",)
 
@@ -153,7 +155,9 @@ def of_model(name: str) -> Subject:
         inputs = [some_values(tensor.shape, np.dtype(tensor.dtype)) for tensor in model.inputs]
         for got, expected in zip(model.run(inputs).values(), answers(path, inputs), strict=True):
             difference = error(got.astype(np.float64), expected.astype(np.float64))
-            assert difference <= TOLERANCE[precision] * AMPLIFY.get(name, 1.0), f"off by {difference:.2e} of the range"
+            assert difference <= OF_THE_RANGE[precision] * AMPLIFY.get(name, 1.0), (
+                f"off by {difference:.2e} of the range"
+            )
 
     path = SHARED / "models" / f"{name}.tflite"
     return Subject(f"model {name}", check_model, name in SMALL_MODELS)
