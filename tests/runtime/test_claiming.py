@@ -26,7 +26,7 @@ from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer
 
-SHAPE = (1, 24, 24, 16)
+SHAPE = (1, 32, 32, 16)
 
 
 def branches() -> bytes:
@@ -54,9 +54,9 @@ X = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
 
 
 class Executors:
-    """A model in both executors. groups: work-groups of the claiming one, whatever the number of cores is."""
+    """A model in both executors. groups: work-groups that the claiming one has for so many cores."""
 
-    def __init__(self, device_name: str, groups: int) -> None:
+    def __init__(self, device_name: str, groups: int, cores: int | None = None) -> None:
         options = tflgpu.Options(device=device_name, precision="fp32")
         device = choose(device_name)
         _, plan = plan_model(branches(), options, device.target(options))
@@ -64,9 +64,10 @@ class Executors:
         executable = link(plan, source.names)
         text, claiming = render_claiming(source, executable)
         session = open_session(device)
-        wide = replace(session, device=replace(device, compute_units=groups))
+        wide = replace(session, device=replace(device, compute_units=cores or groups))
         self.launching = LaunchExecutor(executable, build(source.text, session)[0], session)
         self.claiming = ClaimingExecutor(executable, claiming, build(text, session)[0], wide)
+        assert self.claiming._size == ((groups,), (1,))
 
     def check(self, x: np.ndarray = X) -> None:
         (expected,), (got,) = self.launching.run([x]), self.claiming.run([x])
@@ -175,6 +176,12 @@ def test_cpus_claim_whatever_has_several_kernels(device_name: str) -> None:
     x, y = builder.input(SHAPE), builder.tensor(SHAPE)
     builder.op("ADD", [x, x], [y], {})
     assert executor(builder.finish([y])) == "launch"
+
+
+def test_little_work_is_for_one_core(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming_executor, "WORTHWHILE", 1 << 40)
+    executors = Executors(device_name, 1, cores=2)
+    executors.check()
 
 
 def test_a_device_that_cannot_is_refused(device_name: str) -> None:
