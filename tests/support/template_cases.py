@@ -127,11 +127,11 @@ def resampled(net: Net) -> Tensor:
 def products(net: Net) -> Tensor:
     """Either side transposed or not; a batch axis that broadcasts; a depth that work-items share."""
     sides = ((1, 3, 6, 9), (2, 1, 6, 10)), ((3, 150), (5, 150)), ((2, 3, 5, 6), (1, 6, 7)), ((5, 6), (9, 5))
-    for i, (left, right) in enumerate(sides):
-        x, y, adjoint = _image(net, *left), net.constant(net.normal(right, 0.3)), (i in (0, 3), i in (1, 3))
+    others = ((1, 2, 300), (1, 300, 5)), ((2, 9, 6), (2, 6, 19)), ((2, 9, 6), (1, 11, 6))
+    for i, (left, right) in enumerate(sides + others):
+        x, y, adjoint = _image(net, *left), net.constant(net.normal(right, 0.3)), (i in (0, 3), i in (1, 3, 6))
         factors = [np.swapaxes(t.value, -1, -2) if swap else t.value for t, swap in zip((x, y), adjoint, strict=True)]
-        options = {"adj_x": adjoint[0], "adj_y": adjoint[1]}
-        result = net.op("BATCH_MATMUL", [x, y], np.matmul(*factors), options)
+        result = net.op("BATCH_MATMUL", [x, y], np.matmul(*factors), {"adj_x": adjoint[0], "adj_y": adjoint[1]})
         net.output(result)
     return _swish(net, result)
 

@@ -22,6 +22,7 @@ def test_convolutions_fill_the_registers_there_are(width: int, platform: str) ->
     for build in (template_cases.convolutions, template_cases.wide_convolution, template_cases.grouped_convolution):
         net.output(build(net))
     net.output(template_cases.runtime_weights(net))
+    net.output(template_cases.products(net))
     case, options = net.case(ARITHMETIC), tflgpu.Options(kernels="cpu", precision="fp32", cache="off")
     with limited(platform, Simulation({"vector_width": width})):
         model = tflgpu.compile(case.model, options)

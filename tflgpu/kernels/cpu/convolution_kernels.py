@@ -47,7 +47,7 @@ def convolution_of_slices(request: Request) -> Kernel:
     g, window = request.output.geometry, attributes.window
     # Where output pixels read just their own place, the image is one long row.
     height, width = (1, g.plane) if window.is_pointwise else (g.height, g.width)
-    vectors = _vectors_in_registers(request.target)
+    vectors = vectors_in_registers(request.target)
     most = min(MOST_SLICES, vectors - 2, g.slices)
     # Few slices are left over in the last block.
     slices = min(range(most, most // 2, -1), key=lambda n: -g.slices % n)
@@ -84,7 +84,7 @@ def _kernel(
     weights = packed_weights(request, block)
     pixel_blocks = tile_count(rows[1], pixels) * rows[0]
     cost = 2 * pixels * block * prod(attributes.window.kernel) * weights.read.slices * LANES
-    per_tile = _blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
+    per_tile = work_blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         template,
@@ -113,7 +113,7 @@ def _kernel(
     )
 
 
-def _vectors_in_registers(target: Target) -> int:
+def vectors_in_registers(target: Target) -> int:
     """Vectors of 16 floats that the registers hold beside a vector of weights."""
     width = target.limits.vector_width
     return (REGISTERS[width] - 1) * width // VECTOR
@@ -126,7 +126,7 @@ def pixels_per_block(width: int, wanted: int) -> int:
     return min(range(max(1, wanted - 2), wanted + 1), key=lambda n: (-width % n, -n))
 
 
-def _blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
+def work_blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
     """Pixel blocks of one tile: enough work to be worth starting, enough tiles to share out evenly."""
     enough = max(1, WORTHWHILE_OPERATIONS // cost)
     balanced = max(1, pixel_blocks * others // (target.compute_units * TILES_PER_CORE))

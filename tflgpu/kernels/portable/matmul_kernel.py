@@ -26,8 +26,8 @@ def matmul_kernel(request: Request) -> Kernel:
     return Kernel(
         "portable/matmul",
         {
-            "left": _reach(left, left_shape, g.shape, left_fixed),
-            "right": _reach(right, right_shape, g.shape, right_fixed),
+            "left": reach(left, left_shape, g.shape, left_fixed),
+            "right": reach(right, right_shape, g.shape, right_fixed),
             "left_stride": left_shape.axis_strides[-1],
             "right_stride": right_shape.axis_strides[-1],
             "left_plane": left_shape.plane,
@@ -46,7 +46,7 @@ def matmul_kernel(request: Request) -> Kernel:
     )
 
 
-def _reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]) -> Access:
+def reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]) -> Access:
     """Access that follows the output along the axes that are not ``fixed``, batch axes of size 1 broadcast."""
     padded = (1,) * (len(output) - len(geometry.shape)) + geometry.shape
     still = fixed | {i for i in range(len(output) - 2) if padded[i] == 1}
