@@ -4,7 +4,6 @@ registers."""
 from __future__ import annotations
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.access import coordinates
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.convolution_kernels import MOST_SLICES, vectors_in_registers, work_blocks_per_tile
 from tflgpu.kernels.kernel import Kernel
@@ -32,7 +31,6 @@ def matmul_of_quads(request: Request) -> Kernel:
     left_shape, right_shape = request.shape(0), request.shape(1)
     _, depth = matrix_of(left_shape.shape, attributes.adjoint_left)
     row_axis, last_axis = len(g.shape) - 2, len(g.shape) - 1
-    assert coordinates(g.shape)[row_axis].kind == "x"
     vectors = vectors_in_registers(request.target)
     slices = min(MOST_SLICES, vectors - 2, g.slices)
     # Four columns of an adjoint side stay in registers, too, while their elements come first in turn.
