@@ -54,9 +54,7 @@ def convolution_of_slices(request: Request) -> Kernel:
     if request.value(1) is None:
         slices = RUNTIME_BLOCK // LANES
     # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
-    row, most = tile_count(width, LANES), max(1, vectors // (slices + 2))
-    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
-    (quads,) = request.choose([(n,) for n in evenly])
+    quads = choose_quads(request, width, max(1, vectors // (slices + 2)))
     parameters = {"slices_out": slices, "quads": quads}
     return _kernel(request, "cpu/convolution_quads", (height, width), quads * LANES, slices * LANES, parameters)
 
@@ -84,7 +82,7 @@ def _kernel(
     weights = packed_weights(request, block)
     pixel_blocks = tile_count(rows[1], pixels) * rows[0]
     cost = 2 * pixels * block * prod(attributes.window.kernel) * weights.read.slices * LANES
-    per_tile = work_blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
+    per_tile = blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         template,
@@ -113,6 +111,14 @@ def _kernel(
     )
 
 
+def choose_quads(request: Request, pixels: int, most: int) -> int:
+    """Quads of a block, at most so many, that divide a row of ``pixels`` evenly."""
+    row = tile_count(pixels, LANES)
+    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
+    (quads,) = request.choose([(n,) for n in evenly])
+    return quads
+
+
 def vectors_in_registers(target: Target) -> int:
     """Vectors of 16 floats that the registers hold beside a vector of weights."""
     width = target.limits.vector_width
@@ -126,7 +132,7 @@ def pixels_per_block(width: int, wanted: int) -> int:
     return min(range(max(1, wanted - 2), wanted + 1), key=lambda n: (-width % n, -n))
 
 
-def work_blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
+def blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
     """Pixel blocks of one tile: enough work to be worth starting, enough tiles to share out evenly."""
     enough = max(1, WORTHWHILE_OPERATIONS // cost)
     balanced = max(1, pixel_blocks * others // (target.compute_units * TILES_PER_CORE))

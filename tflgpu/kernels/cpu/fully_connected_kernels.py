@@ -5,7 +5,7 @@ from __future__ import annotations
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.convolution_kernels import vectors_in_registers, work_blocks_per_tile
+from tflgpu.kernels.cpu.convolution_kernels import blocks_per_tile, vectors_in_registers
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
@@ -26,7 +26,7 @@ def fully_connected(request: Request) -> Kernel:
     most = max(1, (vectors_in_registers(request.target) - vectors) // vectors)
     rows = tile_count(g.batch, tile_count(g.batch, min(most, MOST_ROWS)))
     row_blocks = tile_count(g.batch, rows)
-    per_tile = work_blocks_per_tile(row_blocks, blocks, 2 * rows * vectors * VECTOR * depth, request.target)
+    per_tile = blocks_per_tile(row_blocks, blocks, 2 * rows * vectors * VECTOR * depth, request.target)
     chunks = tile_count(row_blocks, per_tile)
     packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
     return Kernel(

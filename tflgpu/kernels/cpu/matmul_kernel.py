@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.cpu import CPU
-from tflgpu.kernels.cpu.convolution_kernels import MOST_SLICES, vectors_in_registers, work_blocks_per_tile
+from tflgpu.kernels.cpu.convolution_kernels import MOST_SLICES, blocks_per_tile, choose_quads, vectors_in_registers
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.portable.matmul_kernel import reach
 from tflgpu.kernels.request import Request
@@ -35,14 +35,12 @@ def matmul_of_quads(request: Request) -> Kernel:
     slices = min(MOST_SLICES, vectors - 2, g.slices)
     # Four columns of an adjoint side stay in registers, too, while their elements come first in turn.
     most = max(1, (vectors - (slices if attributes.adjoint_right else 0)) // (slices + 2))
-    row = tile_count(g.width, LANES)
-    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
-    (quads,) = request.choose([(n,) for n in evenly])
+    quads = choose_quads(request, g.width, most)
     column_blocks = tile_count(g.slices, slices)
     row_blocks = tile_count(g.width, quads * LANES)
     others = g.batch * g.height * column_blocks
     cost = 2 * quads * slices * LANES**2 * depth
-    per_tile = work_blocks_per_tile(row_blocks * others, 1, cost, request.target)
+    per_tile = blocks_per_tile(row_blocks * others, 1, cost, request.target)
     return Kernel(
         "cpu/matmul_quads",
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tflgpu.graph.layout import Geometry, Shape
-from tflgpu.kernels.access import Access, access
+from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
@@ -13,6 +13,7 @@ from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, 
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.portable.matmul_kernel import reach
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.target import Target
@@ -59,6 +60,4 @@ def _side(argument: Argument, geometry: Geometry, output: Shape, adjoint: bool) 
 def matrix_access(argument: Argument, geometry: Geometry, output: Shape) -> Access:
     """Access to the first vec4 of the matrix that belongs to an output: batch axes of size 1 broadcast."""
     rank = len(output)
-    padded = (1,) * (rank - len(geometry.shape)) + geometry.shape
-    still = {rank - 2, rank - 1, *(i for i in range(rank - 2) if padded[i] == 1)}
-    return access(argument.name, argument.type, geometry.shape, output, fixed=still)
+    return reach(argument, geometry, output, {rank - 2, rank - 1})
