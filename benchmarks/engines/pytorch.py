@@ -10,7 +10,12 @@ from benchmarks.contest.contender import Contender, Skipped, timed
 
 NAME = "torch"
 METRIC = "launch"
-TIMM = {"mobilenet_v1": "mobilenetv1_100", "mobilenet_v2": "mobilenetv2_100", "resnet50": "resnet50"}
+TIMM = {
+    "mobilenet_v1": "mobilenetv1_100",
+    "mobilenet_v2": "mobilenetv2_100",
+    "resnet50": "resnet50",
+    "efficientnet_b0": "efficientnet_b0",
+}
 
 
 def covers(case: Case) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.zoo.audio import fir_chain
+from benchmarks.zoo.efficientnet import efficientnet_b0
 from benchmarks.zoo.mobilenet import mobilenet_v1, mobilenet_v2
 from benchmarks.zoo.resnet import resnet50
 
@@ -16,9 +18,11 @@ MODELS: dict[str, Callable[..., bytes]] = {
     "mobilenet_v1": mobilenet_v1,
     "mobilenet_v2": mobilenet_v2,
     "resnet50": resnet50,
+    "efficientnet_b0": efficientnet_b0,
+    "fir_chain": fir_chain,
 }
 
-__all__ = ["MODELS", "load", "mobilenet_v1", "mobilenet_v2", "resnet50"]
+__all__ = ["MODELS", "efficientnet_b0", "fir_chain", "load", "mobilenet_v1", "mobilenet_v2", "resnet50"]
 
 
 def load(model: str) -> bytes:

@@ -12,10 +12,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
     parser.add_argument("model", choices=sorted(MODELS))
     parser.add_argument("path", type=Path, help="the .tflite file to write")
-    parser.add_argument("--size", type=int, default=224, help="height and width of the input in pixels")
+    parser.add_argument("--size", type=int, help="height and width of an image in pixels, or samples of a sound")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights")
     arguments = parser.parse_args()
-    arguments.path.write_bytes(MODELS[arguments.model](size=arguments.size, seed=arguments.seed))
+    size = {} if arguments.size is None else {"size": arguments.size}
+    arguments.path.write_bytes(MODELS[arguments.model](**size, seed=arguments.seed))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from benchmarks import models, table
+from benchmarks import models, table, zoo
 from benchmarks.contest import comparison
 from benchmarks.contest.case import Case
 from benchmarks.contest.ceilings import Ceilings
@@ -131,6 +133,20 @@ def test_the_table_has_a_line_for_each_case() -> None:
     assert "CUDA graph" in head
     assert lines[0] == "| net | 1 | fp32 | 0.040 | 0.050 | 0.200 | 0.50 |  | 5% | 1e-06 |"
     assert [line.split("|")[3].strip() for line in lines] == ["fp32", "fp16"]
+
+
+@pytest.mark.parametrize("model", [zoo.efficientnet_b0(size=128), zoo.fir_chain(layers=2)], ids=["images", "sound"])
+def test_outputs_of_the_zoo_depend_on_their_inputs(model: bytes) -> None:
+    interpreter = Interpreter(model_content=model)
+    interpreter.allocate_tensors()
+    (source,), (target,) = interpreter.get_input_details(), interpreter.get_output_details()
+    found = []
+    for seed in range(2):
+        x = np.random.default_rng(seed).uniform(-1, 1, source["shape"]).astype(np.float32)
+        interpreter.set_tensor(source["index"], x)
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(target["index"]))
+    assert np.abs(found[0] - found[1]).max() > 0.05 * np.abs(found[0]).max()
 
 
 def test_precisions_are_compared_with_the_exact_one() -> None:
