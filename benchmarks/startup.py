@@ -3,14 +3,15 @@
     python -m benchmarks.startup MODEL... [--device D] [--precision fp32,fp16] [--threads 2] [--rounds 5] [--out FILE]
         [--before CHECKOUT]
 
-A MODEL is a .tflite file or a name of benchmarks.zoo. Every start is a process of its own that compiles the model and
-runs it once. Its wall time is from before the process is made until it reports its first output. Rounds of all kinds of
-start alternate, and medians are compared. The caches of drivers and of pyopencl are off in all of them; Python's cache
-of bytecode is on, as for installed packages.
+A MODEL is a .tflite file or a name of benchmarks.zoo; with ``:64`` behind it, at batch 64. Every start is a process of
+its own that compiles the model and runs it once. Its wall time is from before the process is made until it reports its
+first output. Rounds of all kinds of start alternate, and medians are compared. The caches of drivers and of pyopencl
+are off in all of them; Python's cache of bytecode is on, as for installed packages.
 
 A cold start compiles into an empty cache directory, a warm one reads it. ``compile_ms`` is the sum of the stages of
 ``tflgpu.compile`` that the cache can save: without ``device`` and ``context`` (the drivers' own start), and without
-``store``. With --before, cold starts of another checkout take their turns, and their times are divided by.
+``store``. With --before, cold starts of another checkout take their turns, and their times are divided by, without
+``store`` and with it.
 
 Peak memory is VmHWM. It counts the pages of shared libraries, and OpenCL drivers have many. So the peaks of processes
 that only open the device, or open it and compile an empty kernel, are given as well. A row is within the bound on
@@ -51,8 +52,9 @@ TFLGPU = """
 import sys
 import numpy as np
 import tflgpu
-path, device, precision, cache = sys.argv[1:]
-model = tflgpu.compile(path, tflgpu.Options(device=device, precision=precision, cache_dir=cache))
+path, batch, device, precision, cache = sys.argv[1:]
+batch = int(batch) if batch != "1" else None
+model = tflgpu.compile(path, tflgpu.Options(device=device, precision=precision, batch=batch, cache_dir=cache))
 model.run([np.zeros(i.shape, i.dtype) for i in model.inputs])
 facts = {
     "stages": model.seconds, "weights_bytes": model.report.constant_bytes, "arena_bytes": model.report.arena_bytes
@@ -62,8 +64,11 @@ LITERT_CPU = """
 import sys
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
-path, threads = sys.argv[1:]
+path, batch, threads = sys.argv[1:]
 model = Interpreter(model_path=path, num_threads=int(threads))
+if batch != "1":
+    for detail in model.get_input_details():
+        model.resize_tensor_input(detail["index"], (int(batch), *detail["shape"][1:]))
 model.allocate_tensors()
 for detail in model.get_input_details():
     model.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
@@ -120,6 +125,10 @@ class Start:
     def compile(self) -> float:
         return sum(s for stage, s in self.facts["stages"].items() if stage not in NOT_THE_CACHES)
 
+    @property
+    def compile_and_store(self) -> float:
+        return self.compile + float(self.facts["stages"].get("store", 0.0))
+
 
 def environment(bytecode: Path) -> dict[str, str]:
     """The environment of all processes: no driver caches, and a separate folder for Python's bytecode."""
@@ -149,22 +158,24 @@ def start(bytecode: Path, program: str, *arguments: object, checkout: Path | Non
 def row(
     model: str, device: str, precision: str, threads: int, rounds: int, before: Path | None = None
 ) -> dict[str, object]:
+    model, _, batch = model.partition(":")
+    batch = batch or "1"
     with TemporaryDirectory(prefix="tflgpu-startup-") as name:
         folder = Path(name)
         path, filled, bytecode = folder / f"{Path(model).stem}.tflite", folder / "filled", folder / "bytecode"
         path.write_bytes(load(model))
         empty = (folder / f"cold-{i}" for i in count())
         kinds: dict[str, Callable[[], Start]] = {
-            "cold": lambda: start(bytecode, TFLGPU, path, device, precision, next(empty)),
-            "warm": lambda: start(bytecode, TFLGPU, path, device, precision, filled),
-            "litert": lambda: start(bytecode, LITERT_CPU, path, threads),
+            "cold": lambda: start(bytecode, TFLGPU, path, batch, device, precision, next(empty)),
+            "warm": lambda: start(bytecode, TFLGPU, path, batch, device, precision, filled),
+            "litert": lambda: start(bytecode, LITERT_CPU, path, batch, threads),
             "idle": lambda: start(bytecode, IDLE),
             "opened": lambda: start(bytecode, OPENED, device),
             "empty": lambda: start(bytecode, EMPTY, device),
         }
         if before:
             kinds["before"] = lambda: start(
-                bytecode, TFLGPU, path, device, precision, next(empty), checkout=before.absolute()
+                bytecode, TFLGPU, path, batch, device, precision, next(empty), checkout=before.absolute()
             )
         for once in kinds.values():  # fills the cache, and Python's cache of bytecode
             once()
@@ -175,20 +186,24 @@ def row(
         (artifact,) = (filled / "v1" / "models").iterdir()
         disk = artifact.stat().st_size
         is_gpu = choose(device).type == "gpu"
-        gpu = litert_gpu(bytecode, path, rounds) if is_gpu else "skipped: the device is no GPU"
+        gpu = litert_gpu(bytecode, path, rounds) if is_gpu and batch == "1" else "skipped: no GPU, or a batch"
     facts = starts["warm"][0].facts
     weights, arena = facts["weights_bytes"], facts["arena_bytes"]
     cold, warm = (median(s.compile for s in starts[kind]) for kind in ("cold", "warm"))
-    compared = [s.compile / b.compile for s, b in zip(starts["cold"], starts.get("before", ()), strict=False)]
+    pairs = list(zip(starts["cold"], starts.get("before", ()), strict=False))
+    compared = [s.compile / b.compile for s, b in pairs]
+    stored = [s.compile_and_store / b.compile_and_store for s, b in pairs]
     wall = {kind: median(s.wall for s in each) for kind, each in starts.items()}
     peak = {kind: median(s.facts["peak_bytes"] for s in each) for kind, each in starts.items()}
     return {
         "model": Path(model).stem,
+        "batch": int(batch),
         "precision": precision,
         "cold_compile_ms": milliseconds(cold),
         "warm_compile_ms": milliseconds(warm),
         "warm_over_cold": round(warm / cold, 4),
         "cold_over_before": round(median(compared), 3) if compared else None,
+        "cold_with_store_over_before": round(median(stored), 3) if stored else None,
         "cold_stages_ms": stages(starts["cold"]),
         "warm_stages_ms": stages(starts["warm"]),
         "cold_first_output_ms": milliseconds(wall["cold"]),
