@@ -10,6 +10,7 @@ from tests.graph.model import IMAGE, WINDOW, Model, apply, assert_same_results, 
 from tflgpu.graph.ir import Graph, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
+from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
@@ -54,6 +55,7 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 
 def test_every_pass_is_tested() -> None:
     assert set(PASSES.values()) <= {
+        find_layer_norms,  # tests/kernels/rows/test_rows.py
         fold_constants,
         simplify,
         sink_transposes,

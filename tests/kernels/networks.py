@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from tests.ops import windows
 from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
@@ -27,3 +31,79 @@ def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
 def options(w: Window) -> dict[str, object]:
     strides = {"padding": w.padding, "stride_h": w.stride[0], "stride_w": w.stride[1]}
     return strides | {"dilation_h_factor": w.dilation[0], "dilation_w_factor": w.dilation[1]}
+
+
+EPSILON = 1e-3
+
+
+def binary(net: Net, code: str, x: Tensor, y: Tensor) -> Tensor:
+    functions = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "DIV": np.divide}
+    value = functions[code](x.value, y.value) if code in functions else np.square(x.value - y.value)
+    return net.op(code, [x, y], value, activation=None if code == "SQUARED_DIFFERENCE" else "NONE")
+
+
+def number(net: Net, value: float) -> Tensor:
+    return net.constant(np.array(value, np.float32))
+
+
+def channel_mean(net: Net, x: Tensor) -> Tensor:
+    axes, options = net.integers([len(x.shape) - 1]), {"keep_dims": True}
+    return net.op("MEAN", [x, axes], x.value.mean(-1, keepdims=True), options, terms=x.shape[-1])
+
+
+def _root(net: Net, code: str, variance: Tensor) -> Tensor:
+    shifted = binary(net, "ADD", variance, number(net, EPSILON))
+    return net.op(code, [shifted], np.sqrt(shifted.value) if code == "SQRT" else 1 / np.sqrt(shifted.value))
+
+
+def layer_norm_of_batch_norms(net: Net, x: Tensor) -> Tensor:
+    """As TensorFlow writes it: ``x * scale + (beta - mean * scale)``."""
+    mean = channel_mean(net, x)
+    scale = _root(net, "RSQRT", channel_mean(net, binary(net, "SQUARED_DIFFERENCE", x, mean)))
+    scale = binary(net, "MUL", scale, net.constant(net.factors(x.shape[-1:])))
+    offset = binary(net, "SUB", net.constant(net.normal(x.shape[-1:])), binary(net, "MUL", mean, scale))
+    return binary(net, "ADD", binary(net, "MUL", x, scale), offset)
+
+
+def layer_norm_of_quotients(net: Net, x: Tensor) -> Tensor:
+    """By its definition, with factor and offset behind it."""
+    centered = binary(net, "SUB", x, channel_mean(net, x))
+    squares = net.op("SQUARE", [centered], np.square(centered.value))
+    y = binary(net, "DIV", centered, _root(net, "SQRT", channel_mean(net, squares)))
+    y = binary(net, "MUL", y, net.constant(net.factors(x.shape[-1:])))
+    return binary(net, "ADD", y, net.constant(net.normal(x.shape[-1:])))
+
+
+def layer_norm_of_products(net: Net, x: Tensor) -> Tensor:
+    """Of a difference that is multiplied with itself, and no factor."""
+    centered = binary(net, "SUB", x, channel_mean(net, x))
+    variance = channel_mean(net, binary(net, "MUL", centered, centered))
+    return binary(net, "MUL", _root(net, "RSQRT", variance), centered)
+
+
+def layer_norm_of_rows(net: Net, x: Tensor) -> Tensor:
+    """As PyTorch's converters write it: the rows of one image, whose means lose their axes in between."""
+    rows = x.value.reshape(1, -1, x.shape[-1])
+    y = _reshaped(net, x, rows.shape)
+    means = []
+    for _ in range(2):
+        source = y if not means else binary(net, "SQUARED_DIFFERENCE", y, means[0])
+        mean = net.op("MEAN", [source, net.integers([0, 2])], source.value.mean((0, 2)), terms=x.shape[-1])
+        means.append(_reshaped(net, mean, (1, rows.shape[1], 1)))
+    scale = _root(net, "RSQRT", _reshaped(net, means[1], (rows.shape[1],)))
+    mean = _reshaped(net, means[0], (rows.shape[1],))
+    offset = binary(net, "SUB", number(net, 0), binary(net, "MUL", mean, scale))
+    y = binary(net, "MUL", y, _reshaped(net, scale, (1, rows.shape[1], 1)))
+    return _reshaped(net, binary(net, "ADD", y, _reshaped(net, offset, (1, rows.shape[1], 1))), x.shape)
+
+
+def _reshaped(net: Net, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return net.op("RESHAPE", [x, net.integers(shape)], x.value.reshape(shape), {"new_shape": list(shape)})
+
+
+LAYER_NORMS: tuple[Callable[[Net, Tensor], Tensor], ...] = (
+    layer_norm_of_batch_norms,
+    layer_norm_of_quotients,
+    layer_norm_of_products,
+    layer_norm_of_rows,
+)

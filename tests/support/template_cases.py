@@ -12,6 +12,7 @@ from tests.ops.case import Net, Tensor, largest
 from tests.ops.rows import recurrent
 from tests.ops.rows.quantized import tabulate
 from tests.ops.windows import Window
+from tests.support import row_cases
 
 
 def image_and_gates(net: Net, shape: Sequence[int], hidden: int) -> tuple[Tensor, Tensor]:
@@ -195,14 +196,6 @@ def resize(net: Net) -> Tensor:
     return net.op("RESIZE_BILINEAR", [x, net.integers([7, 3])], value, {"half_pixel_centers": True}, version=3)
 
 
-def softmaxes(net: Net) -> Tensor:
-    """Few channels, and more than a work-group's work-items."""
-    x = net.input(net.normal((1, 3, 2, 6)))
-    net.output(net.op("SOFTMAX", [x], reference.softmax(x.value), {"beta": 1.0}))
-    y = net.input(net.normal((2, 1025)))
-    return net.op("SOFTMAX", [y], reference.softmax(y.value), {"beta": 1.0})
-
-
 def means(net: Net) -> Tensor:
     """Of one axis, of all the pixels that a work-group shares, and over channels."""
     x = _image(net, 2, 12, 13, 6)
@@ -287,7 +280,8 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     fully_connected,
     pools,
     resize,
-    softmaxes,
+    row_cases.softmaxes,
+    row_cases.layer_norms,
     means,
     rearrangements,
     reshape,

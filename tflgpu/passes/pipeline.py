@@ -8,6 +8,7 @@ import numpy as np
 
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
+from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
@@ -28,6 +29,7 @@ PASSES: Mapping[str, Pass] = {
     "shorten_lookups": shorten_lookups,
     "simplify": simplify,
     "sink_transposes": sink_transposes,
+    "find_layer_norms": find_layer_norms,
     "merge_padding": merge_padding,
     "fold_affine": fold_affine,
     "inline_shared_source": inline_shared_source,

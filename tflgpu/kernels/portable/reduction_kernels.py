@@ -11,6 +11,7 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, items_per_tile, reduces_in_subgroups, split_workspace, tile_count
+from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 
 
@@ -127,14 +128,26 @@ def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
 
 @PORTABLE.lowering("softmax")
 def softmax_kernel(request: Request) -> Kernel:
-    attributes, g = request.node.attributes, request.output.geometry
+    attributes = request.node.attributes
     assert isinstance(attributes, Softmax)
+    return _row_kernel(request, "portable/softmax", {"beta": attributes.beta, "log": attributes.log})
+
+
+@PORTABLE.lowering("layer_norm")
+def layer_norm_kernel(request: Request) -> Kernel:
+    attributes = request.node.attributes
+    assert isinstance(attributes, LayerNorm)
+    return _row_kernel(request, "rows/layer_norm", {"epsilon": attributes.epsilon})
+
+
+def _row_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
+    """A kernel whose work-items share the channels of a pixel."""
+    g = request.output.geometry
     sharers, tiles, per_tile = _share(request, g.pixels, g.slices)
     return Kernel(
-        "portable/softmax",
+        template,
         {
-            "beta": attributes.beta,
-            "log": attributes.log,
+            **parameters,
             "dirty": True,
             "sharers": sharers,
             "subgroups": reduces_in_subgroups(request.target, sharers),

@@ -1,0 +1,150 @@
+"""Softmax and layer normalization, one kernel each, however long the rows and wherever the channels of a pixel lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.networks import LAYER_NORMS, binary, channel_mean, layer_norm_of_products, number
+from tests.ops import reference
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.quick import on_first_runtime
+from tests.support.limited_devices import Simulation, limited
+from tflgpu.compiler import plan_model
+from tflgpu.target import Target
+
+Family = Literal["cpu", "gpu"]
+
+# Of 1 to 4 axes; pixels and channels in whole vectors and not, many short rows and few long ones.
+SHAPES = (
+    (5,),
+    (7, 21),
+    (2, 1000),
+    (3, 5, 64),
+    (1, 150, 20),
+    (2, 3, 3, 37),
+    (1, 4, 8, 6),
+    (2, 1, 1, 130),
+    (1, 100_000),
+    (1, 6, 4099),
+)
+
+
+def assert_right(net: Net, device_name: str, family: Family, template: str) -> None:
+    case = net.case(ARITHMETIC)
+    for precision in ("fp32", "fp16"):
+        options = tflgpu.Options(device=device_name, kernels=family, precision=precision, cache="off")
+        with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
+            assert template in compiled.source
+            (got,) = compiled.run(case.inputs).values()
+        check(got, case.expected[0], case.tolerance, precision, case.describe)
+
+
+def is_quick(shape: tuple[int, ...], device_name: str) -> bool:
+    return shape in ((7, 21), (2, 3, 3, 37)) and on_first_runtime(device_name)
+
+
+@pytest.mark.quick(when=is_quick)
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_softmax_is_right(shape: tuple[int, ...], family: Family, device_name: str) -> None:
+    """Of large numbers, behind and before elementwise functions."""
+    net = Net(pytest.fail, seed=len(shape))
+    x = binary(net, "MUL", net.input(net.normal(shape, 30)), number(net, 2))
+    y = net.op("SOFTMAX", [x], reference.softmax(x.value, 0.5), {"beta": 0.5})
+    net.output(binary(net, "SUB", net.constant(net.normal(shape[-1:])), y))
+    assert_right(net, device_name, family, "softmax")
+
+
+@pytest.mark.quick(when=is_quick)
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_layer_norm_is_right(shape: tuple[int, ...], family: Family, device_name: str) -> None:
+    """Of numbers far from zero, before an elementwise function."""
+    net = Net(pytest.fail, seed=len(shape))
+    x = net.input(net.normal(shape) + np.float32(3))
+    y = LAYER_NORMS[len(shape) % 4](net, x)
+    net.output(binary(net, "MUL", y, net.input(net.normal(shape))))
+    assert_right(net, device_name, family, "layer_norm")
+
+
+@pytest.mark.parametrize("build", LAYER_NORMS, ids=lambda build: build.__name__)
+def test_every_way_to_write_it_becomes_one_kernel(build: Callable[[Net, Tensor], Tensor], device_name: str) -> None:
+    net = Net(pytest.fail, seed=1)
+    net.output(build(net, net.input(net.normal((3, 5, 12)))))
+    assert_right(net, device_name, "cpu", "layer_norm")
+    kinds = [template for template in templates(net) if "reshape" not in template and "map" not in template]
+    assert kinds == ["rows/layer_norm_vectors"]
+
+
+def over_another_axis(net: Net, x: Tensor) -> Tensor:
+    mean = net.op("MEAN", [x, net.integers([1])], x.value.mean(1, keepdims=True), {"keep_dims": True})
+    centered = binary(net, "SUB", x, mean)
+    variance = channel_mean(net, binary(net, "MUL", centered, centered))
+    return binary(net, "MUL", centered, root(net, variance))
+
+
+def around_another_mean(net: Net, x: Tensor) -> Tensor:
+    other = binary(net, "ADD", x, net.input(net.normal(x.shape)))
+    centered = binary(net, "SUB", x, channel_mean(net, other))
+    variance = channel_mean(net, binary(net, "MUL", centered, centered))
+    return binary(net, "MUL", centered, root(net, variance))
+
+
+def of_another_tensor(net: Net, x: Tensor) -> Tensor:
+    other = binary(net, "ADD", x, net.input(net.normal(x.shape)))
+    difference = binary(net, "SQUARED_DIFFERENCE", x, channel_mean(net, x))
+    return binary(
+        net, "MUL", binary(net, "SUB", other, channel_mean(net, other)), root(net, channel_mean(net, difference))
+    )
+
+
+def with_an_epsilon_for_each_row(net: Net, x: Tensor) -> Tensor:
+    centered = binary(net, "SUB", x, channel_mean(net, x))
+    variance = channel_mean(net, binary(net, "MUL", centered, centered))
+    epsilons = net.constant(np.abs(net.factors((*x.shape[:-1], 1))))
+    return binary(net, "MUL", centered, root(net, binary(net, "ADD", variance, epsilons)))
+
+
+def with_rows_for_columns(net: Net, x: Tensor) -> Tensor:
+    """The number of a row multiplies a channel: there are as many of each."""
+    centered = binary(net, "SUB", x, channel_mean(net, x))
+    scale = root(net, channel_mean(net, binary(net, "MUL", centered, centered)))
+    turned = net.op("RESHAPE", [scale, net.integers([1, 1, 8])], scale.value.reshape(1, 1, 8), {"new_shape": [1, 1, 8]})
+    return binary(net, "MUL", centered, turned)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [over_another_axis, around_another_mean, of_another_tensor, with_an_epsilon_for_each_row, with_rows_for_columns],
+    ids=lambda build: build.__name__,
+)
+def test_nothing_else_becomes_one(build: Callable[[Net, Tensor], Tensor], device_name: str) -> None:
+    net = Net(pytest.fail, seed=1)
+    net.output(build(net, net.input(net.normal((1, 8, 8)) + np.float32(1))))
+    assert not any("layer_norm" in template for template in templates(net))
+    assert_right(net, device_name, "cpu", "reduce")
+
+
+def test_a_normalization_may_follow_another(device_name: str) -> None:
+    """And the first one's parts may have other readers."""
+    net = Net(pytest.fail, seed=1)
+    first = layer_norm_of_products(net, net.input(net.normal((2, 6, 12))))
+    net.output(layer_norm_of_products(net, binary(net, "ADD", first, channel_mean(net, first))))
+    assert_right(net, device_name, "cpu", "layer_norm")
+
+
+def root(net: Net, variance: Tensor) -> Tensor:
+    shifted = binary(net, "ADD", variance, number(net, 0.01))
+    return net.op("RSQRT", [shifted], 1 / np.sqrt(shifted.value))
+
+
+def templates(net: Net) -> list[str]:
+    target = Target(family="cpu", compute_units=2, storage="float")
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+    return [k.kernel.template for k in plan.kernels]

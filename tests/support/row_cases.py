@@ -1,0 +1,31 @@
+"""Small models of kernels that normalize rows, for ``template_cases.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tests.kernels.networks import binary, layer_norm_of_products, layer_norm_of_quotients
+from tests.ops import reference
+from tests.ops.case import Net, Tensor
+
+
+def computed(net: Net, shape: Sequence[int]) -> Tensor:
+    """A tensor that kernels read in PHWC4, not as the host gives it."""
+    x = net.input(net.normal(shape))
+    return binary(net, "MUL", x, x)
+
+
+def softmaxes(net: Net) -> Tensor:
+    """Of pixels one by one and in fours, with channels to spare, and of more than a work-group's work-items."""
+    for shape in ((3, 2, 6), (1, 3, 3, 7), (5, 21), (2, 1025)):
+        x = computed(net, shape)
+        net.output(net.op("SOFTMAX", [x], reference.softmax(x.value), {"beta": 1.0}))
+    return net.op("LOG_SOFTMAX", [x], np.log(reference.softmax(x.value)))
+
+
+def layer_norms(net: Net) -> Tensor:
+    for shape in ((3, 21), (1, 2, 7, 6)):
+        net.output(layer_norm_of_quotients(net, computed(net, shape)))
+    return layer_norm_of_products(net, computed(net, (2, 530)))

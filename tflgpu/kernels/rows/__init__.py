@@ -1,0 +1,1 @@
+"""Kernels of what is normalized along the last axis: softmax and layer normalization."""

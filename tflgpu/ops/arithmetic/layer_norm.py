@@ -1,0 +1,12 @@
+"""Layer normalization. TFLite has no operator for it: a pass finds it in means and elementwise functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """``(x - mean) / sqrt(variance + epsilon)``, with mean and variance of the last axis."""
+
+    epsilon: float
