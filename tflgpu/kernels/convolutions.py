@@ -18,7 +18,7 @@ from tflgpu.kernels.packing import (
     padded_bias,
 )
 from tflgpu.kernels.request import Request
-from tflgpu.ops.image.convolution import Convolution, Depthwise
+from tflgpu.ops.image.convolution import Convolution, Depthwise, TransposeConvolution
 
 UNROLLED_TAPS = 25  # of a depthwise window; the weights of larger ones would not stay in registers
 
@@ -42,9 +42,9 @@ class PackedWeights:
 
 
 def packed_weights(request: Request, block: int) -> PackedWeights:
-    """The weights of a convolution node for blocks of ``block`` output channels."""
+    """The weights of a convolution node, transposed or not, for blocks of ``block`` output channels."""
     attributes, src, weights = request.node.attributes, request.input(0), request.value(1)
-    assert isinstance(attributes, Convolution)
+    assert isinstance(attributes, Convolution | TransposeConvolution)
     out = request.output.geometry.channels
     read = block_inputs(out, attributes.groups, block, src.geometry)
     mixed = mixed_groups(out, attributes.groups, block, read, src.geometry) if attributes.groups > 1 else None
@@ -68,16 +68,18 @@ def runtime_weights(request: Request) -> Argument:
 def is_vector_product(request: Request) -> bool:
     """Whether a convolution is a fully connected layer: every image is one pixel, and one pixel is all it reads."""
     attributes, src, dst = request.node.attributes, request.input(0), request.output
-    assert isinstance(attributes, Convolution)
+    if not isinstance(attributes, Convolution):
+        return False
     pointwise = attributes.window.is_pointwise and attributes.groups == 1 and request.value(1) is not None
     return pointwise and src.geometry.plane == dst.geometry.plane == 1 and not src.linear
 
 
 def convolution_macs(request: Request) -> int:
-    """Multiplications of a convolution node, those with padding included."""
-    attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Convolution)
-    return g.pixels * g.channels * prod(attributes.window.kernel) * request.input(0).channels // attributes.groups
+    """Multiplications of a convolution node, transposed or not; those with padding included."""
+    attributes, src, dst = request.node.attributes, request.input(0), request.output
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    windows = dst.pixels if isinstance(attributes, Convolution) else src.pixels
+    return windows * dst.channels * prod(attributes.window.kernel) * src.channels // attributes.groups
 
 
 def depthwise_arguments(request: Request) -> tuple[Argument, Argument, Argument]:

@@ -15,9 +15,10 @@ from tflgpu.kernels.convolutions import (
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import RUNTIME_BLOCK
+from tflgpu.kernels.phases import phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import most_per_tile, tile_count
-from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.target import Target
 
 # By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
@@ -39,14 +40,17 @@ def _reads_slices(request: Request) -> bool:
     return not request.input(0).linear and not is_vector_product(request)
 
 
+@CPU.lowering("transpose_convolution")
 @CPU.lowering("convolution", when=_reads_slices)
 def convolution_of_slices(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
     attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
-    g, window = request.output.geometry, attributes.window
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    g, phases = request.output.geometry, phases_of(request)
+    grid = phases or g
     # Where output pixels read just their own place, the image is one long row.
-    height, width = (1, g.plane) if window.is_pointwise else (g.height, g.width)
+    in_one_row = phases is None and attributes.window.is_pointwise
+    height, width = (1, g.plane) if in_one_row else (grid.height, grid.width)
     vectors = vectors_in_registers(request.target)
     most = min(MOST_SLICES, vectors - 2, g.slices)
     # Few slices are left over in the last block.
@@ -78,11 +82,13 @@ def _kernel(
 ) -> Kernel:
     """The kernel of blocks of ``pixels`` by ``block`` output channels, of an image of ``rows``: height and width."""
     attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, Convolution)
-    weights = packed_weights(request, block)
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    weights, phases = packed_weights(request, block), phases_of(request)
     pixel_blocks = tile_count(rows[1], pixels) * rows[0]
-    cost = 2 * pixels * block * prod(attributes.window.kernel) * weights.read.slices * LANES
-    per_tile = blocks_per_tile(pixel_blocks, weights.blocks * g.batch, cost, request.target)
+    taps = phases.taps if phases else prod(attributes.window.kernel)
+    cost = 2 * pixels * block * taps * weights.read.slices * LANES
+    others = weights.blocks * g.batch * (phases.count if phases else 1)
+    per_tile = blocks_per_tile(pixel_blocks, others, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         template,
@@ -96,6 +102,7 @@ def _kernel(
             "chunks": chunks,
             "blocks_per_tile": per_tile,
             "rows": {"height": rows[0], "width": rows[1]},
+            "phases": phases,
             "src": src,
             "weights_type": weights.argument.type,
             "factor_type": request.factor_type(src.type, weights.argument.type),
@@ -105,7 +112,7 @@ def _kernel(
             weights.argument,
             bias_argument(request, weights.blocks * block),
         ),
-        tiles=g.batch * chunks * weights.blocks,
+        tiles=chunks * others,
         local_size=1,
         macs=convolution_macs(request),
     )

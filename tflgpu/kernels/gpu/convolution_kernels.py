@@ -16,9 +16,10 @@ from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import RUNTIME_BLOCK, block_inputs
+from tflgpu.kernels.phases import phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
-from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.target import Target
 
 # Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
@@ -61,12 +62,14 @@ def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:
 
 def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
     attributes, g = request.node.attributes, request.output.geometry
-    assert isinstance(attributes, Convolution)
-    read = block_inputs(g.channels, attributes.groups, tile.slices * LANES, request.input(0).geometry)
-    items = g.batch * len(read.first) * tile_count(g.plane, tile.pixels)
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    read, phases = (
+        block_inputs(g.channels, attributes.groups, tile.slices * LANES, request.input(0).geometry),
+        phases_of(request),
+    )
     return KLoopWork(
-        tiles=tile_count(items * tile.split_k, target.local_size),
-        k_steps=prod(attributes.window.kernel) * read.slices,
+        tiles=tile_count(_items(request, tile, len(read.first)) * tile.split_k, target.local_size),
+        k_steps=(phases.taps if phases else prod(attributes.window.kernel)) * read.slices,
         loads=tile.pixels + tile.slices,
         products=tile.accumulators,
         accumulators=tile.accumulators,
@@ -75,14 +78,22 @@ def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
     )
 
 
+def _items(request: Request, tile: ConvolutionTile, blocks: int) -> int:
+    """How many work-items the tile takes, or groups of them that split K; ``blocks`` are those of output channels."""
+    g, phases = request.output.geometry, phases_of(request)
+    grids, plane = (phases.count, phases.plane) if phases else (1, g.plane)
+    return g.batch * grids * blocks * tile_count(plane, tile.pixels)
+
+
+@GPU.lowering("transpose_convolution")
 @GPU.lowering("convolution")
 def convolution(request: Request) -> Kernel:
-    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
-    assert isinstance(attributes, Convolution)
+    attributes, src = request.node.attributes, request.input(0)
+    assert isinstance(attributes, Convolution | TransposeConvolution)
     chosen, target = choose_with_group(request, partial(candidates, request))
     tile = chosen.tile
     weights = packed_weights(request, tile.slices * LANES)
-    items = g.batch * weights.blocks * tile_count(g.plane, tile.pixels)
+    items = _items(request, tile, weights.blocks)
     per_tile = target.local_size // tile.split_k
     return Kernel(
         "gpu/convolution",
@@ -96,6 +107,7 @@ def convolution(request: Request) -> Kernel:
             "first_slice": weights.read.expression,
             "groups": weights.groups,
             "out_blocks": weights.blocks,
+            "phases": phases_of(request),
             "per_tile": per_tile,
             "src": src,
             "weights_type": weights.argument.type,

@@ -1,4 +1,4 @@
-"""Depthwise and transposed convolutions of any window."""
+"""Depthwise convolutions of any window."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.convolutions import bias_argument, depthwise_arguments, runtime_weights
+from tflgpu.kernels.convolutions import depthwise_arguments
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.packing import RUNTIME_BLOCK, pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
-from tflgpu.ops.image.convolution import Depthwise, TransposeConvolution
+from tflgpu.ops.image.convolution import Depthwise
 
 
 @PORTABLE.lowering("depthwise")
@@ -33,40 +32,3 @@ def depthwise(request: Request) -> Kernel:
     tiles = tile_count(g.vec4s, per_tile)
     macs = taps * g.pixels * g.channels
     return Kernel("portable/depthwise", parameters, arguments, tiles, target.local_size, macs=macs)
-
-
-@PORTABLE.lowering("transpose_convolution")
-def transpose_convolution(request: Request) -> Kernel:
-    attributes, constant, target = request.node.attributes, request.value(1), request.target
-    assert isinstance(attributes, TransposeConvolution)
-    g, source = request.output.geometry, request.input(0).geometry
-    slices_out = min(4 if target.family == "cpu" else 2, g.slices) if constant is not None else RUNTIME_BLOCK // LANES
-    blocks = tile_count(g.slices, slices_out)
-    block = slices_out * LANES
-    if constant is None:
-        weights = runtime_weights(request)
-    else:
-        weights = request.weights("weights", pack_dense(constant, block, source.slices * LANES))
-    macs = source.pixels * g.channels * prod(attributes.window.kernel) * source.channels
-    items = g.batch * blocks * g.plane
-    per_tile = items_per_tile(items, target, 2 * macs // items)
-    return Kernel(
-        "portable/transpose_convolution",
-        {
-            "window": attributes.window,
-            "slices_out": slices_out,
-            "out_blocks": blocks,
-            "per_tile": per_tile,
-            "src": request.input(0),
-            "weights_type": weights.type,
-            "factor_type": request.factor_type(request.input(0).type, weights.type),
-        },
-        (
-            request.activation("src", 0),
-            weights,
-            bias_argument(request, blocks * block),
-        ),
-        tiles=tile_count(items, per_tile),
-        local_size=target.local_size,
-        macs=macs,
-    )

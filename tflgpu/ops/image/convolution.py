@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from tflgpu.graph.ir import EpilogueOp, Input, Node, Tensor, Value
 from tflgpu.graph.layout import Shape
@@ -40,10 +41,11 @@ class Depthwise:
 class TransposeConvolution:
     """Inputs: image NHWC, weights [out, kh, kw, in], optionally bias [out].
 
-    ``window`` is that of the convolution from the output back to the input.
+    ``window`` is that of the convolution from the output back to the input. There is one group.
     """
 
     window: Window
+    groups: ClassVar[int] = 1
 
 
 def output_channel_axis(node: Node) -> int | None:

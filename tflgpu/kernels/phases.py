@@ -1,0 +1,67 @@
+"""Transposed convolutions as ordinary ones of stride 1, one for each phase of the output.
+
+With stride s, the output pixels whose row is s * y + phase for some y see every s-th row of the window, and no other:
+row ky = (phase + top) % s + s * j of the window meets row y + (phase + top) // s - j of the image. So the phases share
+out the taps, and no product is of a zero that stands for a pixel between those of the image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.image.convolution import TransposeConvolution
+from tflgpu.ops.image.window import Window
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What kernels and templates read of a transposed convolution that they compute phase by phase.
+
+    batch, height, width: pixels of one phase, some of which may be past the last row or column of the output.
+    leaves_image: whether a tap may be outside of the image, above or below, and left or right.
+    """
+
+    window: Window
+    batch: int
+    height: int
+    width: int
+    leaves_image: tuple[bool, bool]
+
+    @property
+    def count(self) -> int:
+        return prod(self.window.stride)
+
+    @property
+    def plane(self) -> int:
+        return self.height * self.width
+
+    @property
+    def taps(self) -> int:
+        """Of the phase that has the most."""
+        return prod(tile_count(k, s) for k, s in zip(self.window.kernel, self.window.stride, strict=True))
+
+
+def phases_of(request: Request) -> Phases | None:
+    """Those of a transposed convolution; None for an ordinary one."""
+    attributes, src, dst = request.node.attributes, request.input(0).geometry, request.output.geometry
+    if not isinstance(attributes, TransposeConvolution):
+        return None
+    window = attributes.window
+    height, width = tile_count(dst.height, window.stride[0]), tile_count(dst.width, window.stride[1])
+    leaves_image = _leaves_image(window, 0, height, src), _leaves_image(window, 1, width, src)
+    return Phases(window, dst.batch, height, width, leaves_image)
+
+
+def _leaves_image(window: Window, axis: int, size: int, src: Geometry) -> bool:
+    """Whether one of the ``size`` places of a phase along an axis has a tap outside of the image."""
+    stride, before = window.stride[axis], window.padding[2 * axis]
+    distances = [
+        (phase + before - tap) // stride
+        for phase in range(stride)
+        for tap in range((phase + before) % stride, window.kernel[axis], stride)
+    ]
+    return bool(distances) and (min(distances) < 0 or max(distances) + size > (src.height, src.width)[axis])
