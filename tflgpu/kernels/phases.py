@@ -8,13 +8,17 @@ out the taps, and no product is of a zero that stands for a pixel between those 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
+import numpy as np
+
+from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import TransposeConvolution
-from tflgpu.ops.image.window import Window
+from tflgpu.ops.image.window import Padding, Window
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,49 @@ class Phases:
     leaves_image: tuple[bool, bool]
 
     @property
+    def stride(self) -> tuple[int, int]:
+        """Pixels of the output from one pixel of a phase to the next, and how many phases there are along each axis."""
+        return self.window.stride
+
+    @property
+    def before(self) -> tuple[int, int]:
+        """Rows above the output that windows reach, and columns left of it."""
+        return self.window.padding.top, self.window.padding.left
+
+    @property
     def count(self) -> int:
-        return prod(self.window.stride)
+        return prod(self.stride)
 
     @property
     def plane(self) -> int:
         return self.height * self.width
 
     @property
-    def taps(self) -> int:
-        """Of the phase that has the most."""
-        return prod(tile_count(k, s) for k, s in zip(self.window.kernel, self.window.stride, strict=True))
+    def window_of_phase(self) -> Window:
+        """That of the phase which has the most taps. It reaches up and to the left, from a pixel that phases tell."""
+        rows, columns = (tile_count(k, s) for k, s in zip(self.window.kernel, self.stride, strict=True))
+        return Window((rows, columns), (1, 1), (-1, -1), Padding(0, 0, 0, 0))
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether some taps of ``window_of_phase`` are outside of the image, or missing in some phase."""
+        uneven = any(k % s for k, s in zip(self.window.kernel, self.stride, strict=True))
+        return uneven or any(self.leaves_image)
+
+    def geometry(self, channels: int) -> Geometry:
+        """Of one phase of an output of ``channels``."""
+        return Geometry((self.batch, self.height, self.width, channels))
+
+    def weights(self, weights: Array) -> list[Array]:
+        """Those of each phase, with zeros for taps that it does not have; ``weights``: [out, kh, kw, in]."""
+        found, shape = [], (len(weights), *self.window_of_phase.kernel, weights.shape[3])
+        for phase in product(*map(range, self.stride)):
+            first_y, first_x = ((p + b) % s for p, b, s in zip(phase, self.before, self.stride, strict=True))
+            own = weights[:, first_y :: self.stride[0], first_x :: self.stride[1]]
+            padded = np.zeros(shape, np.float32)
+            padded[:, : own.shape[1], : own.shape[2]] = own
+            found.append(padded)
+        return found
 
 
 def phases_of(request: Request) -> Phases | None:

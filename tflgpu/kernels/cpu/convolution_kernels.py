@@ -85,7 +85,7 @@ def _kernel(
     assert isinstance(attributes, Convolution | TransposeConvolution)
     weights, phases = packed_weights(request, block), phases_of(request)
     pixel_blocks = tile_count(rows[1], pixels) * rows[0]
-    taps = phases.taps if phases else prod(attributes.window.kernel)
+    taps = prod((phases.window_of_phase if phases else attributes.window).kernel)
     cost = 2 * pixels * block * taps * weights.read.slices * LANES
     others = weights.blocks * g.batch * (phases.count if phases else 1)
     per_tile = blocks_per_tile(pixel_blocks, others, cost, request.target)

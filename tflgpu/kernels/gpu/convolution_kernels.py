@@ -69,7 +69,7 @@ def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
     )
     return KLoopWork(
         tiles=tile_count(_items(request, tile, len(read.first)) * tile.split_k, target.local_size),
-        k_steps=(phases.taps if phases else prod(attributes.window.kernel)) * read.slices,
+        k_steps=(prod((phases.window_of_phase if phases else attributes.window).kernel)) * read.slices,
         loads=tile.pixels + tile.slices,
         products=tile.accumulators,
         accumulators=tile.accumulators,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage
+from tflgpu.kernels.mma.costs import GemmWork
+from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType
+from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
-from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import Target
 
@@ -58,7 +63,7 @@ def _are_numbers(request: Request) -> bool:
 def _is_dense(request: Request) -> bool:
     """Whether a convolution has one group, and a window that is small enough; of floats, whether that is faster."""
     attributes = request.node.attributes
-    assert isinstance(attributes, Convolution)
+    assert isinstance(attributes, Convolution | TransposeConvolution)
     if not _are_numbers(request) or attributes.groups > 1 or max(attributes.window.kernel) > MASK_BITS:
         return False
     operands = _operands(request)
@@ -66,9 +71,28 @@ def _is_dense(request: Request) -> bool:
         return True
     if is_vector_product(request):
         return _has_rows(request)
-    shapes = operands, attributes.window, request.input(0), request.output, request.target
     by_work_items = plain_candidates(request, request.target)[0].cycles
-    return convolution_candidates(*shapes)[0].cycles < FLOATS_PAY * by_work_items
+    return _least_cycles(request, operands) < FLOATS_PAY * by_work_items
+
+
+def _least_cycles(request: Request, operands: Operands) -> float:
+    """Of a convolution on matrix units."""
+    attributes, phases = request.node.attributes, phases_of(request)
+    if phases:
+        return _candidates_of_phases(request, operands, phases)[0].cycles
+    assert isinstance(attributes, Convolution)
+    shapes = operands, attributes.window, request.input(0), request.output, request.target
+    return convolution_candidates(*shapes)[0].cycles
+
+
+def _candidates_of_phases(
+    request: Request, operands: Operands, phases: Phases
+) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+    """The tiles of a transposed convolution, whose phases are convolutions side by side."""
+    dst = replace(request.output, geometry=phases.geometry(request.output.channels))
+    return implicit_gemm.candidates(
+        operands, phases.window_of_phase, request.input(0), dst, request.target, phases.count
+    )
 
 
 def _has_rows(request: Request) -> bool:
@@ -84,6 +108,15 @@ def convolution(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
     return _kernel(request, attributes.window, request.constant(1))
+
+
+@MMA.lowering("transpose_convolution", when=_is_dense)
+def transpose_convolution(request: Request) -> Kernel:
+    operands, phases = _operands(request), phases_of(request)
+    assert phases
+    chosen = request.choose_candidate(_candidates_of_phases(request, operands, phases))
+    weights, bias = phases.weights(request.constant(1)), request.optional_constant(2)
+    return implicit_gemm.implicit_gemm(request, operands.image, chosen, phases.window_of_phase, weights, bias)
 
 
 @MMA.lowering("fully_connected", when=_has_rows)
@@ -102,4 +135,4 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
         if staged.tile.config == config:
             return implicit_gemm_multistage.implicit_gemm_multistage(request, staged, window, weights, bias)
     direct = next(c for c in implicit_gemm.candidates(*shapes) if c.tile.config == config)
-    return implicit_gemm.implicit_gemm(request, operands.image, direct, window, weights, bias)
+    return implicit_gemm.implicit_gemm(request, operands.image, direct, window, [weights], bias)

@@ -5,7 +5,7 @@ Operands come from the caches; each warp computes a tile of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -20,6 +20,7 @@ from tflgpu.kernels.mma.costs import GemmWork, implicit_gemm_cycles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.phases import phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
 from tflgpu.ops.image.window import Window
@@ -55,12 +56,15 @@ class ImplicitGemmTile:
 
 
 def candidates(
-    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int = 1
 ) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first."""
+    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first.
+
+    Of a transposed convolution, ``window`` and ``dst`` are those of one of its ``phases``.
+    """
     return ranked(
         _tiles(target),
-        lambda tile: _work(tile, operands, window, src, dst, target),
+        lambda tile: _work(tile, operands, window, src, dst, target, phases),
         lambda work: implicit_gemm_cycles(work, target),
     )
 
@@ -73,7 +77,7 @@ def _tiles(target: Target) -> Iterator[ImplicitGemmTile]:
 
 
 def _work(
-    tile: ImplicitGemmTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+    tile: ImplicitGemmTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int
 ) -> GemmWork:
     warps = target.local_size // UNIT.lanes
     row_blocks = tile_count(dst.geometry.pixels, UNIT.side)
@@ -81,7 +85,7 @@ def _work(
     row_tiles = tile_count(row_blocks, tile.row_blocks * (warps // tile.split_k))
     return GemmWork(
         operands=operands,
-        tiles=row_tiles * tile_count(column_blocks, tile.column_blocks),
+        tiles=row_tiles * phases * tile_count(column_blocks, tile.column_blocks),
         k_steps=k_steps_of(window, src),
         row_blocks=tile.row_blocks,
         column_blocks=tile.column_blocks,
@@ -119,18 +123,23 @@ def implicit_gemm(
     image: OperandType,
     chosen: Candidate[ImplicitGemmTile, GemmWork],
     window: Window,
-    weights: Array,
+    weights: Sequence[Array],
     bias: Array | None,
 ) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in]. image: as products take it."""
+    """The kernel of a convolution with ``weights`` [out, kh, kw, in]; of a transposed one, those of each phase.
+
+    image: as products take it.
+    """
     src, dst, target, tile = request.input(0), request.output, request.target, chosen.tile
+    phases = phases_of(request)
+    positions, taps = (src.pixels, phases.window.kernel) if phases else (dst.pixels, window.kernel)
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
         template, input_blocks = "mma/implicit_gemm_few_channels", chosen.work.k_steps
-        weights = taps_as_channels(weights)
+        weights = [taps_as_channels(own) for own in weights]
     else:
         template, input_blocks = "mma/implicit_gemm", UNIT.blocks(src.slices)
-    packed = UNIT.pack_right(weights, tile.column_blocks, input_blocks)
+    packed = np.concatenate([UNIT.pack_right(own, tile.column_blocks, input_blocks) for own in weights])
     operands = Operands(image, type_of_constant(request, packed))
     double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
     blocks = tile.row_blocks, tile.column_blocks
@@ -148,15 +157,16 @@ def implicit_gemm(
             "double_buffered": double_buffered,
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
+            "phases": phases,
             "src": src,
         },
         (
             request.activation("src", 0),
             Argument("weights", operands.weights, None, packed),
-            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.side)),
+            Argument("bias", "float", None, padded_bias(bias, len(packed) // len(weights) * UNIT.side)),
         ),
         tiles=chosen.work.tiles,
         local_size=target.local_size,
         workspace=split_workspace(target, tile.split_k, tile.accumulators),
-        macs=dst.geometry.pixels * dst.channels * prod(window.kernel) * src.channels,
+        macs=positions * prod(taps) * dst.channels * src.channels,
     )
