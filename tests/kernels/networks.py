@@ -21,6 +21,14 @@ def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) 
     return net.op("CONV_2D", [x, filters, bias], value, options(window), activation=activation, terms=terms)
 
 
+def transpose_convolution(net: Net, x: Tensor, out: int, window: Window, size: tuple[int, int]) -> Tensor:
+    """``size``: height and width of the result."""
+    filters = net.constant(net.normal((out, *window.kernel, x.shape[3]), x.shape[3] ** -0.5))
+    value = windows.transpose_conv(x.value, filters.value, np.zeros(1), window, size)
+    strides = {"padding": window.padding, "stride_h": window.stride[0], "stride_w": window.stride[1]}
+    return net.op("TRANSPOSE_CONV", [net.integers([x.shape[0], *size, out]), filters, x], value, strides)
+
+
 def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
     filters = net.constant(net.normal((1, *window.kernel, x.shape[3]), 0.3))
     bias = net.constant(net.normal((x.shape[3],)))

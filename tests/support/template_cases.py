@@ -169,9 +169,10 @@ def runtime_weights(net: Net) -> Tensor:
 
 
 def transpose_convolution(net: Net, x: Tensor | None = None, runtime: bool = False) -> Tensor:
-    x, w = x or _image(net, 1, 4, 3, 6), Window((3, 3), (2, 2), padding="SAME")
-    filters = (net.input if runtime else net.constant)(net.normal((5, 3, 3, x.shape[3]), 0.3))
-    size = 2 * x.shape[1], 2 * x.shape[2]
+    """Some phases have fewer rows or columns than others, and fewer taps."""
+    x, w = x or _image(net, 1, 4, 3, 6), Window((3, 2), (2, 3), padding="SAME")
+    filters = (net.input if runtime else net.constant)(net.normal((5, 3, 2, x.shape[3]), 0.3))
+    size = 2 * x.shape[1] - 1, 3 * x.shape[2] - 1
     value = windows.transpose_conv(x.value, filters.value, np.zeros(1), w, size)
     return net.op("TRANSPOSE_CONV", [net.integers([1, *size, 5]), filters, x], value, _options(w), activation="NONE")
 

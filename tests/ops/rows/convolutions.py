@@ -65,8 +65,8 @@ def depthwise_conv_2d(net: Net, runtime: bool = False) -> Tensor:
 
 def transpose_conv(net: Net, activation: st.SearchStrategy[str] = ACTIVATION, runtime: bool = False) -> Tensor:
     x = feature_map(net)
-    kernel = net.draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
-    stride = net.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    kernel = net.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    stride = net.draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
     w = Window(kernel, stride, padding=net.draw(PADDING))
     size = _transposed_size(net, x.shape[1], w, 0), _transposed_size(net, x.shape[2], w, 1)
     outputs = net.draw(CHANNELS)
