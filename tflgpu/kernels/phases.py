@@ -25,11 +25,13 @@ from tflgpu.ops.image.window import Padding, Window
 class Phases:
     """What kernels and templates read of a transposed convolution that they compute phase by phase.
 
+    counts: phases along each axis, as many as the stride is, but not more than there are rows or columns.
     batch, height, width: pixels of one phase, some of which may be past the last row or column of the output.
     leaves_image: whether a tap may be outside of the image, above or below, and left or right.
     """
 
     window: Window
+    counts: tuple[int, int]
     batch: int
     height: int
     width: int
@@ -37,7 +39,7 @@ class Phases:
 
     @property
     def stride(self) -> tuple[int, int]:
-        """Pixels of the output from one pixel of a phase to the next, and how many phases there are along each axis."""
+        """Pixels of the output from one pixel of a phase to the next."""
         return self.window.stride
 
     @property
@@ -47,7 +49,7 @@ class Phases:
 
     @property
     def count(self) -> int:
-        return prod(self.stride)
+        return prod(self.counts)
 
     @property
     def plane(self) -> int:
@@ -72,7 +74,7 @@ class Phases:
     def weights(self, weights: Array) -> list[Array]:
         """Those of each phase, with zeros for taps that it does not have; ``weights``: [out, kh, kw, in]."""
         found, shape = [], (len(weights), *self.window_of_phase.kernel, weights.shape[3])
-        for phase in product(*map(range, self.stride)):
+        for phase in product(*map(range, self.counts)):
             first_y, first_x = ((p + b) % s for p, b, s in zip(phase, self.before, self.stride, strict=True))
             own = weights[:, first_y :: self.stride[0], first_x :: self.stride[1]]
             padded = np.zeros(shape, np.float32)
@@ -86,18 +88,19 @@ def phases_of(request: Request) -> Phases | None:
     attributes, src, dst = request.node.attributes, request.input(0).geometry, request.output.geometry
     if not isinstance(attributes, TransposeConvolution):
         return None
-    window = attributes.window
-    height, width = tile_count(dst.height, window.stride[0]), tile_count(dst.width, window.stride[1])
-    leaves_image = _leaves_image(window, 0, height, src), _leaves_image(window, 1, width, src)
-    return Phases(window, dst.batch, height, width, leaves_image)
+    window, rows, columns = attributes.window, dst.height, dst.width
+    counts = min(window.stride[0], rows), min(window.stride[1], columns)
+    height, width = tile_count(rows, window.stride[0]), tile_count(columns, window.stride[1])
+    leaves_image = _leaves_image(window, 0, counts[0], height, src), _leaves_image(window, 1, counts[1], width, src)
+    return Phases(window, counts, dst.batch, height, width, leaves_image)
 
 
-def _leaves_image(window: Window, axis: int, size: int, src: Geometry) -> bool:
+def _leaves_image(window: Window, axis: int, phases: int, size: int, src: Geometry) -> bool:
     """Whether one of the ``size`` places of a phase along an axis has a tap outside of the image."""
     stride, before = window.stride[axis], window.padding[2 * axis]
     distances = [
         (phase + before - tap) // stride
-        for phase in range(stride)
+        for phase in range(phases)
         for tap in range((phase + before) % stride, window.kernel[axis], stride)
     ]
     return bool(distances) and (min(distances) < 0 or max(distances) + size > (src.height, src.width)[axis])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
@@ -24,6 +25,9 @@ from tflgpu.target import Target
 # they are. On an H200 fourteen convolutions took 0.3 to 1.1 times as long, by the model 0.4 to 2.0; one of 8 channels
 # that gives 1 took 2.2 times as long, by the model 4.2.
 FLOATS_PAY = 2.5
+# How many times as many taps the phases of a transposed convolution may have as its window, those that they multiply by
+# zeros included. A window of 3 x 3 and a stride of 2 give 16 / 9.
+PADDED_TAPS = 4
 MASK_BITS = 32  # rows and columns of a window: a kernel keeps in a bit each whether they are in the image
 
 
@@ -65,6 +69,9 @@ def _is_dense(request: Request) -> bool:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution | TransposeConvolution)
     if not _are_numbers(request) or attributes.groups > 1 or max(attributes.window.kernel) > MASK_BITS:
+        return False
+    phases = phases_of(request)
+    if phases and phases.count * prod(phases.window_of_phase.kernel) > PADDED_TAPS * prod(phases.window.kernel):
         return False
     operands = _operands(request)
     if operands.are_halves:
