@@ -102,8 +102,8 @@ def both(monkeypatch: pytest.MonkeyPatch, device_name: str) -> str:
     """The name of a device on which only measuring can tell, which a CPU is not."""
     found = [replace(d, executor="auto") for d in devices.devices()]
     monkeypatch.setattr(devices, "devices", lambda: found)
-    monkeypatch.setattr(executor_heuristics, "SHORT", 0.0)
-    monkeypatch.setattr(executor_heuristics, "LONG", np.inf)
+    monkeypatch.setattr(executor_heuristics, "FEW", 0.0)
+    monkeypatch.setattr(executor_heuristics, "MANY", np.inf)
     return device_name
 
 

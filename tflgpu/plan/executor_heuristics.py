@@ -9,11 +9,11 @@ from typing import Literal
 from tflgpu.kernels.tiling import waves
 from tflgpu.plan.plan import Plan
 
-# Latencies of the waves of a kernel, on average, over that of a launch. Below SHORT a launch costs more than a kernel.
-# Above LONG kernels take so long that launches gain more, by having several work-groups on each compute unit. Seen on
-# an H200 (fp16), where they are 2 and 8 waves, time of launches over persistent: 1.6 to 4 for five networks of 1.0 to
-# 1.3 waves, 1.3 at 2.5 waves, 0.7 to 0.8 for three of 10 to 16.
-SHORT, LONG = 0.75, 3.0
+# Waves of a kernel, on average. Up to FEW a launch costs more than what it launches. From MANY on, kernels take so long
+# that launches gain more, by having several work-groups on each compute unit. Seen on an H200 (fp16), time of launches
+# over persistent: 1.6 to 4 for five networks of 1.0 to 1.3 waves, 1.25 at 2.1 waves, 0.90 to 1.10 for three of 2.9 to
+# 4.3, 0.92 at 6.4, 0.82 at 7.9, 0.7 to 0.8 for three of 10 to 16.
+FEW, MANY = 3.0, 6.0
 
 
 def clear_choice(plans: Sequence[Plan]) -> Literal["launch", "persistent"] | None:
@@ -23,10 +23,7 @@ def clear_choice(plans: Sequence[Plan]) -> Literal["launch", "persistent"] | Non
     *waves*. A launch has as many work-groups on each compute unit as fit.
     """
     found = [waves(planned.kernel.tiles, plan.target) for plan in plans for planned in plan.kernels]
-    if not found:
+    average = fmean(found) if found else 0.0
+    if average < FEW:
         return "persistent"
-    costs = plans[0].target.cost_model
-    share = fmean(found) * costs.tile_latency / costs.launch_latency
-    if share < SHORT:
-        return "persistent"
-    return "launch" if share > LONG else None
+    return "launch" if average > MANY else None

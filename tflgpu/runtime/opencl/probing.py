@@ -1,6 +1,6 @@
 """Short probes of a device: how fast it multiplies, how fast its memories are, and what waiting costs.
 
-Times are the host's, of as many steps or launches as take :data:`ENOUGH`: not every driver has a clock of the device
+Times are the host's, of as many steps or launches as take long enough: not every driver has a clock of the device
 that can be trusted.
 """
 
@@ -18,7 +18,10 @@ from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 
-ENOUGH = 2e-3  # seconds of what is measured, beside which a launch is short
+# What is measured takes as long as so many round trips of a launch, beside which one of them is short, or as many
+# seconds, whichever is less.
+ROUND_TRIPS = 50
+ENOUGH = 2e-3
 DEADLINE = 1.0  # seconds from the first probe on; behind it none is measured again
 ROUNDS = 4  # the best of them counts: other work only adds to a time
 GROWTH = 4
@@ -61,6 +64,7 @@ class _Bench:
         self._items = program.group * GROUPS * device.compute_units
         largest = min(COPY_BYTES[device.type], device.limits.allocation_bytes, device.memory // 8)
         self._bytes = 1 << largest.bit_length() - 1
+        self._enough = ENOUGH
         flags = cl.mem_flags.READ_WRITE
         self._source, self._target = (cl.Buffer(session.context, flags, self._bytes) for _ in range(2))
         for buffer in (self._source, self._target):
@@ -71,6 +75,7 @@ class _Bench:
         device, sizes, probes = self._session.device, self._sizes, self._probes()
         for probe in probes.values():  # some drivers compile a kernel at its first launch
             self._time(probe)
+        self._enough = min(ENOUGH, ROUND_TRIPS * min(self._time(probes["round_trip"]) for _ in range(ROUNDS)))
         end = perf_counter() + DEADLINE
         for probe in probes.values():
             self._find_steps(probe)
@@ -178,7 +183,7 @@ class _Bench:
 
     def _find_steps(self, probe: _Probe) -> None:
         """As many as take long enough."""
-        while min(self._time(probe), self._time(probe)) < ENOUGH and probe.steps < MOST_STEPS:
+        while min(self._time(probe), self._time(probe)) < self._enough and probe.steps < MOST_STEPS:
             probe.steps *= GROWTH
             probe.seconds = inf
 
