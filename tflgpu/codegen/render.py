@@ -127,13 +127,15 @@ def _made_of(planned: PlannedKernel) -> str:
     kernel = planned.kernel
     launch = kernel.template, kernel.local_size, kernel.workspace, kernel.value_type, kernel.fills_vectors
     arguments = [(a.name, _pointer(a)) for a in planned.arguments]
+    shares = (kernel.shares, kernel.tiles) if kernel.shares > 1 else ()
     with np.printoptions(threshold=sys.maxsize):
-        return repr((launch, kernel.parameters, arguments, planned.destination, planned.epilogue))
+        return repr((launch, shares, kernel.parameters, arguments, planned.destination, planned.epilogue))
 
 
 def _render_body(planned: PlannedKernel) -> str:
     """What computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
+    share = storage.share(kernel.shares)
     body = (
         environment()
         .get_template(f"{kernel.template}.cl.j2")
@@ -141,7 +143,7 @@ def _render_body(planned: PlannedKernel) -> str:
             **literals(kernel.parameters),
             local_size=kernel.local_size,
             value_type=kernel.value_type,
-            dst=_Destination(storage, planned.destination.dirty),
+            dst=_Destination(share, planned.destination.dirty),
             epilogue=[
                 {
                     "index": op.index,
@@ -156,6 +158,9 @@ def _render_body(planned: PlannedKernel) -> str:
             ],
         )
     )
+    if kernel.shares > 1:
+        tiles = kernel.tiles // kernel.shares
+        body = f"const int share = tile / {tiles};\ntile %= {tiles};\ndst += share * {share.elements};\n{body}"
     return "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
 
 

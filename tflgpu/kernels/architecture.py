@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.target import VEC4_BYTES, Target
 
 Lower = Callable[[Request], Kernel]
+Best = Callable[[Request], Candidate[Tile, Work] | None]
 Fuse = Callable[[Graph, Mapping[TensorId, Storage], Target], Graph]
 
 
@@ -46,11 +48,16 @@ class Architecture:
         insort(ARCHITECTURES, self, key=lambda architecture: architecture.depth)
         return self
 
-    def lowering(self, kind: str, when: Callable[[Request], bool] | None = None) -> Callable[[Lower], Lower]:
-        """Register the decorated function for nodes of ``kind``. when: what must be true of a request as well."""
+    def lowering(
+        self, kind: str, when: Callable[[Request], bool] | None = None, best: Best | None = None
+    ) -> Callable[[Lower], Lower]:
+        """Register the decorated function for nodes of ``kind``.
+
+        when: what must be true of a request as well. best: see :class:`Lowering`.
+        """
 
         def register(lower: Lower) -> Lower:
-            insort(LOWERINGS, Lowering(kind, self, when, lower), key=Lowering.precedence)
+            insort(LOWERINGS, Lowering(kind, self, when, lower, best), key=Lowering.precedence)
             return lower
 
         return register
@@ -66,12 +73,17 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Lowering:
-    """How nodes of one kind become kernels, on one architecture. when: what else must be true; None for nothing."""
+    """How nodes of one kind become kernels, on one architecture.
+
+    when: what else must be true; None for nothing. best: the fastest tile of the kernel by the cost model; None where
+    it cannot compute as many shares of sums. A lowering without it computes no shares.
+    """
 
     kind: str
     architecture: Architecture
     when: Callable[[Request], bool] | None
     lower: Lower
+    best: Best | None = None
 
     def precedence(self) -> tuple[int, bool]:
         """Refining architectures before refined ones, conditions before none."""
@@ -89,9 +101,19 @@ FUSIONS: list[tuple[Architecture, Fuse]] = []  # in the order in which they run
 PORTABLE = Architecture("portable", lambda _: True).register()
 
 
+def lowering_of(request: Request) -> Lowering:
+    """The first lowering that applies."""
+    return next(lowering for lowering in LOWERINGS if lowering.applies(request))
+
+
+def sharing_lowering(request: Request) -> Lowering:
+    """The first lowering that applies of those that can compute shares of sums."""
+    return next(lowering for lowering in LOWERINGS if lowering.best is not None and lowering.applies(request))
+
+
 def lower_node(request: Request) -> Kernel:
     """The kernel of a node, by the first lowering that applies. Raises ValueError if the device cannot run it."""
-    kernel = next(lowering for lowering in LOWERINGS if lowering.applies(request)).lower(request)
+    kernel = lowering_of(request).lower(request)
     items, local_bytes, limits = kernel.local_size, kernel.workspace * VEC4_BYTES, request.target.limits
     if items > limits.work_group_size or local_bytes > limits.local_bytes:
         raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from tflgpu.graph.ir import Array, TensorId
@@ -29,6 +29,13 @@ class Storage:
     @property
     def vector(self) -> VectorType:
         return vector_type(self.type)
+
+    def share(self, shares: int) -> Storage:
+        """One of ``shares`` results that lie one behind the other along the first axis."""
+        if shares == 1:
+            return self
+        first, *others = self.geometry.shape
+        return replace(self, geometry=Geometry((first // shares, *others)))
 
     @property
     def bytes(self) -> int:
@@ -69,6 +76,8 @@ class Kernel:
     template: its path below ``templates/``, without the suffix. parameters: what the template sees besides epilogue and
     destination. tiles: work-groups of a launch. local_size: work-items of a work-group. workspace: float4 elements of
     local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of the kernel's own result.
+    shares: into how many shares a sum is divided. The kernel computes all of them, one result behind the other; its
+        template, for which there is one result, finds the number of its own in the C variable `share`.
     fills_vectors: whether to tell compilers that each work-item computes with vectors already. One for CPUs that makes
         vectors of several work-items instead gathers all operands (10 times slower).
     """
@@ -81,4 +90,5 @@ class Kernel:
     workspace: int = 0
     macs: int = 0
     value_type: VectorType = "float"
+    shares: int = 1
     fills_vectors: bool = False

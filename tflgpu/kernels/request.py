@@ -37,7 +37,8 @@ class Request:
     """A node to be lowered to a kernel, and all that a lowering may ask about it.
 
     chooser: what chooses among tile configurations, see :meth:`choose`. parts: the nodes that ``node`` takes the place
-    of, where the question is whether it is to do so; else none.
+    of, where the question is whether it is to do so; else none. shares: of the sum that the kernel is to compute, see
+    :mod:`tflgpu.kernels.shared_sums`.
     """
 
     node: Node
@@ -46,6 +47,7 @@ class Request:
     target: Target
     chooser: Callable[[Request, Sequence[TileConfig]], TileConfig] = first_ranked
     parts: tuple[Node, ...] = ()
+    shares: int = 1
 
     def choose(self, ranked: Sequence[TileConfig]) -> TileConfig:
         """One of several tile configurations, of which ``ranked`` has the one that seems the fastest first.
@@ -70,7 +72,8 @@ class Request:
         epilogue = [(s.function, s.operands) for s in self.node.epilogue]
         limits = self.target.limits.work_group_size, self.target.limits.local_bytes
         parts = tuple(part.kind for part in self.parts)
-        return repr((self.node.kind, self.node.attributes, inputs, self.output, epilogue, self.target, limits, parts))
+        kind = self.node.kind, self.node.attributes, self.shares
+        return repr((kind, inputs, self.output, epilogue, self.target, limits, parts))
 
     @property
     def output(self) -> Storage:

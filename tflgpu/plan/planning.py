@@ -12,6 +12,7 @@ from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Chooser, Request, first_ranked
+from tflgpu.kernels.shared_sums import share_sums
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
 from tflgpu.plan.boundary import add_conversions, roots, storages
@@ -43,7 +44,7 @@ def make_plan(
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
-    graph = make_numbers_whole(graph, storage, target)
+    graph, storage = share_sums(make_numbers_whole(graph, storage, target), storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)

@@ -24,6 +24,7 @@ from tflgpu.target import Target
 
 # Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
 TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
+LEAST_STEPS = 16  # of a work-item that shares the input slices of all taps, not those of each tap
 RUNTIME_TILES = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
 
 
@@ -52,11 +53,15 @@ def candidates(request: Request, target: Target) -> list[Candidate[ConvolutionTi
 
 
 def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:
-    src, dst = request.input(0), request.output
+    attributes, src, dst = request.node.attributes, request.input(0), request.output
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    phases = phases_of(request)
+    k_steps = prod(attributes.window.kernel) * src.slices
     shapes = RUNTIME_TILES if request.value(1) is None else [tile for tile in TILES if tile[1] <= dst.slices]
     for (pixels, slices), split_k in product(shapes, SPLIT_K):
         fits = pixels == 1 or fits_registers(target, pixels * slices)
-        if fits and split_k <= src.slices and can_split(target, split_k, pixels * slices):
+        has_steps = split_k <= src.slices or (not phases and LEAST_STEPS * split_k <= k_steps)
+        if fits and has_steps and can_split(target, split_k, pixels * slices):
             yield ConvolutionTile(pixels, slices, split_k)
 
 
@@ -68,8 +73,10 @@ def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
         phases_of(request),
     )
     return KLoopWork(
-        tiles=tile_count(_items(request, tile, len(read.first)) * tile.split_k, target.local_size),
-        k_steps=(prod((phases.window_of_phase if phases else attributes.window).kernel)) * read.slices,
+        tiles=request.shares * tile_count(_items(request, tile, len(read.first)) * tile.split_k, target.local_size),
+        k_steps=tile_count(
+            prod((phases.window_of_phase if phases else attributes.window).kernel) * read.slices, request.shares
+        ),
         loads=tile.pixels + tile.slices,
         products=tile.accumulators,
         accumulators=tile.accumulators,
@@ -86,7 +93,7 @@ def _items(request: Request, tile: ConvolutionTile, blocks: int) -> int:
 
 
 @GPU.lowering("transpose_convolution")
-@GPU.lowering("convolution")
+@GPU.lowering("convolution", best=lambda request: candidates(request, request.target)[0])
 def convolution(request: Request) -> Kernel:
     attributes, src = request.node.attributes, request.input(0)
     assert isinstance(attributes, Convolution | TransposeConvolution)
@@ -95,15 +102,20 @@ def convolution(request: Request) -> Kernel:
     weights = packed_weights(request, tile.slices * LANES)
     items = _items(request, tile, weights.blocks)
     per_tile = target.local_size // tile.split_k
+    slices = weights.read.slices
+    steps = prod(attributes.window.kernel) * slices
+    by_steps = request.shares > 1 or tile.split_k > slices
     return Kernel(
         "gpu/convolution",
         {
             "window": attributes.window,
             "pixels": tile.pixels,
             "slices_out": tile.slices,
-            "slices": weights.read.slices,
+            "slices": slices,
             "split_k": tile.split_k,
-            "slices_per_split": tile_count(weights.read.slices, tile.split_k),
+            "shares": request.shares,
+            "by_steps": by_steps,
+            "per_split": tile_count(steps if by_steps else slices, request.shares * tile.split_k),
             "first_slice": weights.read.expression,
             "groups": weights.groups,
             "out_blocks": weights.blocks,

@@ -35,20 +35,35 @@ def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLo
     return sorted(found, key=lambda candidate: candidate.cycles)
 
 
-@GPU.lowering("convolution", when=is_vector_product)
-@GPU.lowering("fully_connected")
-def fully_connected(request: Request) -> Kernel:
+def _best(request: Request) -> Candidate[Tile, KLoopWork] | None:
+    """The fastest tile; None for shares, where work-groups cannot share a depth."""
+    shape = _product(request)
+    if request.shares == 1:
+        return candidates(shape, request.target)[0]
+    return next(iter(vector_candidates(shape, request.target, request.shares)), None)
+
+
+def _product(request: Request) -> MatrixProduct:
+    """A layer as a matrix product whose right side, the weights, lies as the output does."""
     src, dst = request.input(0), request.output
-    weights = request.constant(1).reshape(dst.channels, -1)
-    depth = weights.shape[1]
     left, right = Side(False, src.slices, slice_stride=1), Side(False, dst.slices, slice_stride=1)
-    shape = MatrixProduct(left, right, 1, dst.batch, depth, dst.slices, rows_are_images=True)
+    depth = request.constant(1).size // dst.channels
+    return MatrixProduct(left, right, 1, dst.batch, depth, dst.slices, rows_are_images=True)
+
+
+@GPU.lowering("convolution", when=is_vector_product, best=_best)
+@GPU.lowering("fully_connected", best=_best)
+def fully_connected(request: Request) -> Kernel:
+    shape, weights = _product(request), request.constant(1).reshape(request.output.channels, -1)
+    if request.shares > 1:
+        shared = request.choose_candidate(vector_candidates(shape, request.target, request.shares))
+        return _vector_kernel(request, request.target, weights, shared.tile.rows)
     chosen, target = choose_with_group(request, partial(candidates, shape))
     tile = chosen.tile
     if isinstance(tile, VectorTile):
         return _vector_kernel(request, target, weights, tile.rows)
     panel = order(shape, tile).neighbours * tile.slices
-    packed = request.weights("right", pack_dense(weights[:, None, None, :], panel * LANES, depth))
+    packed = request.weights("right", pack_dense(weights[:, None, None, :], panel * LANES, shape.depth))
     in_panels = replace(shape, right=Side(False, panel, slice_stride=1, in_panels=True))
     return matrix_product(request, target, in_panels, tile, (request.activation("left", 0), packed), bias=True)
 
@@ -61,6 +76,8 @@ def _vector_kernel(request: Request, target: Target, weights: Array, rows: int) 
         "gpu/fully_connected",
         {
             "rows": rows,
+            "shares": request.shares,
+            "inputs_of_share": tile_count(src.slices * LANES, request.shares),
             "src": src,
             "weights_type": target.storage,
             "factor_type": request.factor_type(src.type, target.storage),

@@ -27,17 +27,20 @@ class VectorTile:
         return (self.rows,)
 
 
-def vector_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[VectorTile, KLoopWork]]:
-    """The tiles of a product, the fastest first; none if local memory does not hold a sum of each work-item."""
+def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> list[Candidate[VectorTile, KLoopWork]]:
+    """The tiles of a product, or of shares of it, the fastest first.
+
+    None if local memory does not hold a sum of each work-item.
+    """
     tiles = (VectorTile(n) for n in ROWS if n < 2 * shape.rows and fits_local(target, target.local_size))
-    return ranked(tiles, lambda tile: _work(shape, tile, target), lambda work: k_loop_cycles(work, target))
+    return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: k_loop_cycles(work, target))
 
 
-def _work(shape: MatrixProduct, tile: VectorTile, target: Target) -> KLoopWork:
+def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -> KLoopWork:
     """A step is one element of the depth: a vec4 of the right side for all rows."""
     return KLoopWork(
-        tiles=shape.matrices * tile_count(shape.rows, tile.rows) * shape.slices,
-        k_steps=shape.depth,
+        tiles=shares * shape.matrices * tile_count(shape.rows, tile.rows) * shape.slices,
+        k_steps=tile_count(shape.depth, shares),
         loads=1 + tile.rows / LANES,
         products=tile.rows / LANES,
         accumulators=tile.rows,

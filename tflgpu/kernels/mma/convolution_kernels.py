@@ -28,14 +28,19 @@ FLOATS_PAY = 2.5
 # How many times as many taps the phases of a transposed convolution may have as its window, those that they multiply by
 # zeros included. A window of 3 x 3 and a stride of 2 give 16 / 9.
 PADDED_TAPS = 4
-MASK_BITS = 32  # rows and columns of a window: a kernel keeps in a bit each whether they are in the image
+MASK_BITS = 32  # rows and columns of a phase's window: a kernel keeps in a bit each whether they are there
 
 
 def convolution_candidates(
-    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, shares: int = 1
 ) -> list[Candidate[Tile, Work]]:
-    """The tiles of both kernels for a convolution of ``src`` that gives ``dst``, the fastest first."""
+    """The tiles of both kernels for a convolution of ``src`` that gives ``dst``, the fastest first.
+
+    Only one of them can compute ``shares`` of it.
+    """
     shapes = operands, window, src, dst, target
+    if shares > 1:
+        return [*implicit_gemm.candidates(*shapes, shares)]
     found: list[Candidate[Tile, Work]] = [
         *implicit_gemm.candidates(*shapes),
         *implicit_gemm_multistage.candidates(*shapes),
@@ -65,12 +70,14 @@ def _are_numbers(request: Request) -> bool:
 
 
 def _is_dense(request: Request) -> bool:
-    """Whether a convolution has one group, and a window that is small enough; of floats, whether that is faster."""
+    """Whether a convolution has one group; of floats, whether matrix units are faster."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution | TransposeConvolution)
-    if not _are_numbers(request) or attributes.groups > 1 or max(attributes.window.kernel) > MASK_BITS:
+    if not _are_numbers(request) or attributes.groups > 1:
         return False
     phases = phases_of(request)
+    if phases and max(phases.window.kernel) > MASK_BITS:
+        return False
     if phases and phases.count * prod(phases.window_of_phase.kernel) > PADDED_TAPS * prod(phases.window.kernel):
         return False
     operands = _operands(request)
@@ -84,12 +91,10 @@ def _is_dense(request: Request) -> bool:
 
 def _least_cycles(request: Request, operands: Operands) -> float:
     """Of a convolution on matrix units."""
-    attributes, phases = request.node.attributes, phases_of(request)
+    phases = phases_of(request)
     if phases:
         return _candidates_of_phases(request, operands, phases)[0].cycles
-    assert isinstance(attributes, Convolution)
-    shapes = operands, attributes.window, request.input(0), request.output, request.target
-    return convolution_candidates(*shapes)[0].cycles
+    return _best(request).cycles
 
 
 def _candidates_of_phases(
@@ -110,7 +115,15 @@ def _has_rows(request: Request) -> bool:
     return _are_numbers(request) and (_operands(request).are_halves or request.output.geometry.pixels > UNIT.side)
 
 
-@MMA.lowering("convolution", when=_is_dense)
+def _best(request: Request) -> Candidate[Tile, Work]:
+    """The fastest tile of a convolution or a fully connected layer."""
+    attributes = request.node.attributes
+    window = attributes.window if isinstance(attributes, Convolution) else POINTWISE
+    shapes = _operands(request), window, request.input(0), request.output, request.target
+    return convolution_candidates(*shapes, request.shares)[0]
+
+
+@MMA.lowering("convolution", when=_is_dense, best=_best)
 def convolution(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
@@ -126,7 +139,7 @@ def transpose_convolution(request: Request) -> Kernel:
     return implicit_gemm.implicit_gemm(request, operands.image, chosen, phases.window_of_phase, weights, bias)
 
 
-@MMA.lowering("fully_connected", when=_has_rows)
+@MMA.lowering("fully_connected", when=_has_rows, best=_best)
 def fully_connected(request: Request) -> Kernel:
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     return _kernel(request, POINTWISE, weights)
@@ -137,9 +150,9 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     operands = _operands(request)
     shapes = operands, window, request.input(0), request.output, request.target
     bias = request.optional_constant(2)
-    config = request.choose([candidate.tile.config for candidate in convolution_candidates(*shapes)])
+    config = request.choose([c.tile.config for c in convolution_candidates(*shapes, request.shares)])
     for staged in implicit_gemm_multistage.candidates(*shapes):
         if staged.tile.config == config:
             return implicit_gemm_multistage.implicit_gemm_multistage(request, staged, window, weights, bias)
-    direct = next(c for c in implicit_gemm.candidates(*shapes) if c.tile.config == config)
+    direct = next(c for c in implicit_gemm.candidates(*shapes, shares=request.shares) if c.tile.config == config)
     return implicit_gemm.implicit_gemm(request, operands.image, direct, window, [weights], bias)

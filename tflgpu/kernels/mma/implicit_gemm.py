@@ -56,15 +56,15 @@ class ImplicitGemmTile:
 
 
 def candidates(
-    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int = 1
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int = 1, shares: int = 1
 ) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first.
+    """The tiles of a convolution of ``src`` that gives ``dst``, or so many shares of it, the fastest first.
 
     Of a transposed convolution, ``window`` and ``dst`` are those of one of its ``phases``.
     """
     return ranked(
         _tiles(target),
-        lambda tile: _work(tile, operands, window, src, dst, target, phases),
+        lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
         lambda work: implicit_gemm_cycles(work, target),
     )
 
@@ -77,7 +77,14 @@ def _tiles(target: Target) -> Iterator[ImplicitGemmTile]:
 
 
 def _work(
-    tile: ImplicitGemmTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int
+    tile: ImplicitGemmTile,
+    operands: Operands,
+    window: Window,
+    src: Storage,
+    dst: Storage,
+    target: Target,
+    phases: int,
+    shares: int,
 ) -> GemmWork:
     warps = target.local_size // UNIT.lanes
     row_blocks = tile_count(dst.geometry.pixels, UNIT.side)
@@ -85,8 +92,8 @@ def _work(
     row_tiles = tile_count(row_blocks, tile.row_blocks * (warps // tile.split_k))
     return GemmWork(
         operands=operands,
-        tiles=row_tiles * phases * tile_count(column_blocks, tile.column_blocks),
-        k_steps=k_steps_of(window, src),
+        tiles=shares * row_tiles * phases * tile_count(column_blocks, tile.column_blocks),
+        k_steps=tile_count(k_steps_of(window, src), shares),
         row_blocks=tile.row_blocks,
         column_blocks=tile.column_blocks,
         split_k=tile.split_k,
@@ -126,16 +133,16 @@ def implicit_gemm(
     weights: Sequence[Array],
     bias: Array | None,
 ) -> Kernel:
-    """The kernel of a convolution with ``weights`` [out, kh, kw, in]; of a transposed one, those of each phase.
+    """The kernel of a convolution, or of shares of it.
 
-    image: as products take it.
+    image: as products take it. weights: [out, kh, kw, in]; of a transposed convolution, those of each phase.
     """
     src, dst, target, tile = request.input(0), request.output, request.target, chosen.tile
     phases = phases_of(request)
     positions, taps = (src.pixels, phases.window.kernel) if phases else (dst.pixels, window.kernel)
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
-        template, input_blocks = "mma/implicit_gemm_few_channels", chosen.work.k_steps
+        template, input_blocks = "mma/implicit_gemm_few_channels", k_steps_of(window, src)
         weights = [taps_as_channels(own) for own in weights]
     else:
         template, input_blocks = "mma/implicit_gemm", UNIT.blocks(src.slices)
@@ -152,6 +159,7 @@ def implicit_gemm(
             "row_blocks": tile.row_blocks,
             "column_blocks": tile.column_blocks,
             "split_k": tile.split_k,
+            "shares": request.shares,
             "k_steps_per_split": k_steps_per_split,
             "prefetch_depth": depth,
             "double_buffered": double_buffered,
@@ -165,7 +173,7 @@ def implicit_gemm(
             Argument("weights", operands.weights, None, packed),
             Argument("bias", "float", None, padded_bias(bias, len(packed) // len(weights) * UNIT.side)),
         ),
-        tiles=chosen.work.tiles,
+        tiles=chosen.work.tiles // request.shares,
         local_size=target.local_size,
         workspace=split_workspace(target, tile.split_k, tile.accumulators),
         macs=positions * prod(taps) * dst.channels * src.channels,

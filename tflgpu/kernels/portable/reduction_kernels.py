@@ -8,9 +8,19 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import access
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, fits_local, items_per_tile, reduces_in_subgroups, split_workspace, tile_count
+from tflgpu.kernels.shared_sums import Join
+from tflgpu.kernels.tiling import (
+    SPLIT_K,
+    fits_local,
+    items_per_tile,
+    reduces_in_subgroups,
+    split_workspace,
+    tile_count,
+    waves,
+)
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
 
@@ -42,7 +52,37 @@ COMBINATIONS = {
 }
 
 
-@PORTABLE.lowering("reduce")
+@dataclass(frozen=True)
+class Sharing:
+    """How many work-items share one result; tiles of all results, and results of a tile."""
+
+    sharers: int
+    tiles: int
+    per_tile: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.sharers, self.per_tile
+
+
+def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
+    """The only candidate."""
+    results, count = request.output.geometry.vec4s, tile_count(_reduced_vec4s(request), request.shares)
+    sharing, target = _share(request, results, count), request.target
+    loop = target.cost_model.k_loop(tile_count(count, sharing.sharers), busy=0)
+    reduction = target.cost_model.reduction(split_workspace(target, sharing.sharers, 1))
+    cycles = target.cost_model.kernel(waves(request.shares * sharing.tiles, target), loop + reduction)
+    return Candidate(sharing, sharing, cycles)
+
+
+def _reduced_vec4s(request: Request) -> int:
+    """Of one result."""
+    attributes, source = request.node.attributes, request.input(0).geometry
+    assert isinstance(attributes, Reduce)
+    return prod(source.slices if axis == len(source.shape) - 1 else source.shape[axis] for axis in attributes.axes)
+
+
+@PORTABLE.lowering("reduce", best=_best_reduction)
 def reduce_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, Reduce)
@@ -51,33 +91,62 @@ def reduce_kernel(request: Request) -> Kernel:
     loops = [(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1]
     if channels:
         loops.append((source.slices, source.plane))
-    count = prod(extent for extent, _ in loops)
     kept = access("src", request.input(0).type, source.shape, g.shape, fixed=attributes.axes)
-    combination, source_type = COMBINATIONS[attributes.function], request.input(0).vector
-    neutral = combination.neutral[_REDUCED.index(source_type)]
+    neutral = COMBINATIONS[attributes.function].neutral[_REDUCED.index(request.input(0).vector)]
     unused = channels and neutral != "0" and source.channels % LANES
-    sharers, tiles, per_tile = _share(request, g.vec4s, count)
+    return _reduction(
+        request,
+        _best_reduction(request).tile,
+        attributes.function,
+        kept=kept,
+        loops=loops,
+        count=_reduced_vec4s(request),
+        channels=channels,
+        past_last=[-(lane >= source.channels % LANES) for lane in range(LANES)] if unused else [],
+        divided_by=prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
+    )
+
+
+@PORTABLE.lowering("join")
+def join_kernel(request: Request) -> Kernel:
+    """The reduction of shares of sums along the axis on which they lie one behind the other."""
+    join, g = request.node.attributes, request.output.geometry
+    assert isinstance(join, Join)
+    return _reduction(
+        request,
+        _share(request, g.vec4s, join.count),
+        join.function,
+        kept=access("src", request.input(0).type, g.shape, g.shape),
+        loops=[(join.count, g.vec4s)],
+        count=join.count,
+        channels=False,
+        past_last=[],
+        divided_by=join.divided_by,
+    )
+
+
+def _reduction(request: Request, sharing: Sharing, function: str, *, count: int, **parameters: object) -> Kernel:
+    """The kernel of results of ``count`` vec4s each. parameters: what else the template wants."""
+    combination, source_type = COMBINATIONS[function], request.input(0).vector
     return Kernel(
         "portable/reduce",
         {
-            "kept": kept,
-            "loops": loops,
+            **parameters,
             "count": count,
-            "channels": channels,
+            "shares": request.shares,
+            "count_of_share": tile_count(count, request.shares),
             "combination": combination.expression,
-            "neutral": neutral,
-            "past_last": [-(lane >= source.channels % LANES) for lane in range(LANES)] if unused else [],
-            "squares": attributes.function == "sum_of_squares",
-            "divided_by": prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
-            "sharers": sharers,
-            "subgroups": reduces_in_subgroups(request.target, sharers),
-            "per_tile": per_tile,
+            "neutral": combination.neutral[_REDUCED.index(source_type)],
+            "squares": function == "sum_of_squares",
+            "sharers": sharing.sharers,
+            "subgroups": reduces_in_subgroups(request.target, sharing.sharers),
+            "per_tile": sharing.per_tile,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
-        tiles=tiles,
+        tiles=sharing.tiles,
         local_size=request.target.local_size,
-        workspace=split_workspace(request.target, sharers, 1),
+        workspace=split_workspace(request.target, sharing.sharers, 1),
         value_type=source_type,
     )
 
@@ -107,23 +176,23 @@ def arg_extreme_kernel(request: Request) -> Kernel:
     )
 
 
-def _share(request: Request, items: int, length: int) -> tuple[int, int, int]:
-    """How many work-items share one result of ``length`` elements; the number of tiles; results of a tile.
+def _share(request: Request, items: int, length: int) -> Sharing:
+    """How work-items share results of ``length`` elements each.
 
     Work-items share a long reduction, and a short one where there are few results: as many as leave one tile for each
     compute unit. Those of 64 bits are not shared: local memory is laid out for vec4s of 32 bits.
-    items: the number of results.
+    items: the number of results, in each share of sums.
     """
     target = request.target
-    size, least = target.local_size, target.cost_model.lockstep
-    idle = tile_count(items, size) < target.compute_units
+    size, least, units = target.local_size, target.cost_model.lockstep, target.compute_units
+    idle = request.shares * tile_count(items, size) < units
     able = target.family == "gpu" and request.input(0).vector != "long" and size >= least and fits_local(target, size)
     if able and (length >= size or (length >= least and idle)):
         counts = (size // n for n in SPLIT_K if size // n >= least)
-        sharers = next((n for n in counts if tile_count(items, size // n) <= target.compute_units), least)
-        return sharers, tile_count(items, size // sharers), size // sharers
+        sharers = next((n for n in counts if request.shares * tile_count(items, size // n) <= units), least)
+        return Sharing(sharers, tile_count(items, size // sharers), size // sharers)
     per_tile = items_per_tile(items, target, 4 * length)
-    return 1, tile_count(items, per_tile), per_tile
+    return Sharing(1, tile_count(items, per_tile), per_tile)
 
 
 @PORTABLE.lowering("softmax")
@@ -143,19 +212,19 @@ def layer_norm_kernel(request: Request) -> Kernel:
 def _row_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
     """A kernel whose work-items share the channels of a pixel."""
     g = request.output.geometry
-    sharers, tiles, per_tile = _share(request, g.pixels, g.slices)
+    sharing = _share(request, g.pixels, g.slices)
     return Kernel(
         template,
         {
             **parameters,
             "dirty": True,
-            "sharers": sharers,
-            "subgroups": reduces_in_subgroups(request.target, sharers),
-            "per_tile": per_tile,
+            "sharers": sharing.sharers,
+            "subgroups": reduces_in_subgroups(request.target, sharing.sharers),
+            "per_tile": sharing.per_tile,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
-        tiles=tiles,
+        tiles=sharing.tiles,
         local_size=request.target.local_size,
-        workspace=split_workspace(request.target, sharers, 1),
+        workspace=split_workspace(request.target, sharing.sharers, 1),
     )

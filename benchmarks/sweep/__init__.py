@@ -1,0 +1,1 @@
+"""Operators of drawn shapes beside their rooflines."""

@@ -1,0 +1,23 @@
+"""The kernel of shares of sums: that of the sums, which computes all shares one behind the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.architecture import sharing_lowering
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.shared_sums import Shares
+
+
+@GPU.lowering("shares")
+def shares_kernel(request: Request) -> Kernel:
+    shares = request.node.attributes
+    assert isinstance(shares, Shares)
+    result = Storage(Geometry(request.graph[shares.node.output].shape), "float")
+    storage = {**request.storage, shares.node.output: result}
+    whole = replace(request, node=shares.node, storage=storage, shares=shares.count)
+    kernel = sharing_lowering(whole).lower(whole)
+    return replace(kernel, tiles=kernel.tiles * shares.count, shares=shares.count)

@@ -1,0 +1,111 @@
+"""Long sums of few results, in two kernels: the first computes shares of each sum, the second adds them up.
+
+The work-groups of one kernel cannot wait for each other, so a sum that several of them are to compute needs a second
+one. That is worth its launch where a single kernel would leave most compute units idle while the others walk through
+thousands of steps: a convolution of a long window or of few pixels, a layer of one row, the mean of a large tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.architecture import lowering_of, sharing_lowering
+from tflgpu.kernels.fusing import kernel_inputs
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.request import Request
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.target import Target
+
+COUNTS = (2, 4, 8, 16, 32, 64)
+
+LITTLE = 1.1  # times the least cycles, for which fewer shares are taken
+
+ELEMENTS = 1 << 20  # of all shares of a result: they are written and read again
+
+
+@dataclass(frozen=True)
+class Shares:
+    """``count`` shares of what ``node`` computes, which has no epilogue, one behind the other along the first axis."""
+
+    node: Node
+    count: int
+
+
+@dataclass(frozen=True)
+class Join:
+    """``count`` shares as one, by a function of :class:`Reduce`, and that divided by a number."""
+
+    count: int
+    function: str = "sum"
+    divided_by: int = 1
+
+
+def share_sums(
+    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
+) -> tuple[Graph, dict[TensorId, Storage]]:
+    """The graph with two nodes for one wherever they are faster, and the storage of its activations."""
+    nodes: list[Node] = []
+    tensors: list[Tensor] = []
+    fresh, known = graph.fresh_ids(), dict(storage)
+    for node in graph.nodes:
+        count = _count(Request(node, graph, storage, target)) if target.family == "gpu" else 1
+        if count == 1:
+            nodes.append(node)
+            continue
+        first, *others = graph[node.output].shape
+        tensors.append(Tensor(next(fresh), "", (count * first, *others), precise=graph[node.output].precise))
+        known[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
+        nodes += _shares_and_join(graph, node, tensors[-1].id, count)
+    return graph.with_nodes(nodes, tensors), known
+
+
+def _count(request: Request) -> int:
+    """The number of shares that takes the least time by the cost model; 1 for a single kernel."""
+    node, target, model = request.node, request.target, request.target.cost_model
+    if node.kind == "view" or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
+        return 1
+    best = lowering_of(request).best
+    if best is None or request.input(0).vector != "float":
+        return 1
+    whole = best(request)
+    assert whole is not None
+    joining = model.next_kernel(target.executor) + model.kernel(waves=1, phases=model.batch_latency)
+    if whole.cycles < joining + model.tile_latency or whole.work.tiles >= target.compute_units:
+        return 1
+    cycles = {1: whole.cycles}
+    for count in COUNTS:
+        shared = replace(request, shares=count)
+        best = sharing_lowering(shared).best
+        fastest = best(shared) if best is not None else None
+        if fastest is not None and count * request.output.geometry.elements <= ELEMENTS:
+            cycles[count] = fastest.cycles + joining
+    least = min(cycles.values())
+    return next(count for count, estimate in cycles.items() if estimate < LITTLE * least)
+
+
+def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:
+    """The two nodes in the place of one. shares: what the first writes."""
+    known, attributes = kernel_inputs(node), node.attributes
+
+    def place(operand: Operand) -> Operand:
+        return Input(operand.index - known + 1) if isinstance(operand, Input) else operand
+
+    whole, join = replace(node, inputs=node.inputs[:known], epilogue=()), Join(count)
+    if isinstance(attributes, Reduce):
+        function = "sum" if attributes.function == "mean" else attributes.function
+        whole = replace(whole, attributes=replace(attributes, function=function))
+        elements = prod(graph[node.inputs[0]].shape[axis] for axis in attributes.axes)
+        join = Join(
+            count,
+            "sum" if function == "sum_of_squares" else function,
+            elements if attributes.function == "mean" else 1,
+        )
+    inputs = shares, *node.inputs[known:]
+    return (
+        Node("shares", whole.inputs, shares, Shares(whole, count), sources=node.sources),
+        Node("join", inputs, node.output, join, tuple(op.moved(place) for op in node.epilogue), node.sources),
+    )
