@@ -54,9 +54,16 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
     for family in FAMILIES:
         target = Target(family=family, compute_units=4, storage="half")
         kinds = {lowering.kind for lowering in unconditional if lowering.architecture.includes(target)}
-        # Fusions make these nodes, each for the architecture that has the kernel.
-        fused = {"excite", "convolution_depthwise", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
-        assert {lowering.kind for lowering in LOWERINGS} - kinds <= fused
+        # Planning makes these nodes, each for the architecture that has the kernel.
+        made = {
+            "excite",
+            "convolution_depthwise",
+            "pointwise_depthwise",
+            "depthwise_pointwise",
+            "pointwise_mean",
+            "shares",
+        }
+        assert {lowering.kind for lowering in LOWERINGS} - kinds <= made
 
 
 def test_lowerings_of_refining_architectures_come_first() -> None:

@@ -1,0 +1,119 @@
+"""Sums that are computed in shares, and when they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.conftest import missing
+from tests.kernels.networks import convolution
+from tests.ops.case import Case, Net, Tensor
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
+from tests.runtime.test_persistent import H200
+from tests.support import emulated_matrix_units as emulated
+from tflgpu.compiler import plan_model
+from tflgpu.kernels import shared_sums
+from tflgpu.kernels.architecture import lowering_of, sharing_lowering
+from tflgpu.kernels.request import Request
+from tflgpu.model.writer import ModelBuilder
+
+Storage = Literal["half", "float"]
+
+
+@pytest.fixture
+def in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five of every sum that can be, which divide nothing evenly."""
+
+    def five(request: Request) -> int:
+        if request.node.kind == "view" or lowering_of(request).best is None:
+            return 1
+        best = sharing_lowering(shared := replace(request, shares=5)).best
+        return 5 if best is not None and best(shared) is not None else 1
+
+    monkeypatch.setattr(shared_sums, "best_count", five)
+
+
+def reduced(net: Net, code: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    function = {"MEAN": np.mean, "SUM": np.sum, "REDUCE_MAX": np.max, "REDUCE_MIN": np.min}[code]
+    value = function(x.value, axes, keepdims=True)
+    return net.op(code, [x, net.integers(list(axes))], value, {"keep_dims": True})
+
+
+def layer(net: Net, x: Tensor, channels: int) -> Tensor:
+    depth = x.value.shape[1]
+    weights, bias = net.constant(net.normal((channels, depth), depth**-0.5)), net.constant(net.normal((channels,)))
+    value = x.value @ weights.value.T + bias.value
+    return net.op("FULLY_CONNECTED", [x, weights, bias], value, activation="RELU", terms=depth)
+
+
+def sums() -> Case:
+    """Convolutions of a long and of a large window, a residual, a layer of three rows, and reductions."""
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    sound = net.input(net.normal((1, 1, 60, 3)))
+    sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
+    net.output(convolution(net, sound, 5, Window((1, 50), padding="SAME"), "RELU"))
+    image = net.input(net.normal((2, 6, 5, 23)))
+    image = convolution(net, image, 9, Window((1, 1)), "NONE")
+    inner = convolution(net, image, 9, Window((3, 3), padding="SAME"), "NONE")
+    net.output(net.op("ADD", [inner, image], inner.value + image.value, activation="RELU"))
+    net.output(convolution(net, image, 7, Window((5, 2), (1, 2)), "NONE"))
+    for code, axes in (("MEAN", (1, 2)), ("SUM", (0, 3)), ("REDUCE_MAX", (1, 2, 3)), ("REDUCE_MIN", (3,))):
+        net.output(reduced(net, code, image, axes))
+    net.output(layer(net, net.input(net.normal((3, 150))), 6))
+    return net.case(ARITHMETIC)
+
+
+@pytest.mark.usefixtures("in_shares")
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_name: str) -> None:
+    case = sums()
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
+    with tflgpu.compile(case.model, options) as model:
+        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+            check(got, expected, case.tolerance, precision, case.describe)
+
+
+@pytest.mark.usefixtures("in_shares")
+@pytest.mark.parametrize("storage", ["half", "float"])
+def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
+    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+    case = sums()
+    _, plan = plan_model(case.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+    used = {k.kernel.template for k in plan.kernels if k.kernel.shares > 1}
+    assert used >= {"mma/implicit_gemm", "mma/implicit_gemm_few_channels", "portable/reduce"}
+    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
+        error = 2e-3 if storage == "half" else 1e-6
+        np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "channels", "shared"),
+    [
+        (1, 100_000, 1, True),
+        (1, 20_000, 30, True),
+        (1, 1024, 1000, False),
+        (1, 16, 4096, False),
+        (4096, 512, 64, False),
+    ],
+)
+@pytest.mark.parametrize("matrix_unit", [H200.matrix_unit, None])
+def test_long_sums_of_few_results_are_shared(
+    rows: int, depth: int, channels: int, shared: bool, matrix_unit: str | None
+) -> None:
+    """Where a second launch costs less than it saves."""
+    builder = ModelBuilder()
+    x, y = builder.input((rows, depth)), builder.tensor((rows, channels))
+    weights, bias = np.zeros((channels, depth), np.float32), np.zeros(channels, np.float32)
+    builder.op("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], [y])
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, matrix_unit=matrix_unit))
+    assert (
+        [k.node.kind for k in plan.kernels][-2:] == ["shares", "join"]
+        if shared
+        else not any(k.kernel.shares > 1 for k in plan.kernels)
+    )
