@@ -15,6 +15,7 @@ from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.keep_given_weights import keep_given_weights
+from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.shorten_lookups import shorten_lookups
@@ -61,6 +62,7 @@ def test_every_pass_is_tested() -> None:
         sink_transposes,
         slice_concatenations,
         shorten_lookups,
+        merge_movements,  # test_merge_movements.py
         merge_padding,
         fold_affine,
         keep_given_weights,

@@ -65,10 +65,8 @@ def test_a_transposed_output_is_written() -> None:
     back = m.transpose(x, CHANNELS_LAST)
     graph = apply(sink_transposes, m.graph(x, m.op("ABS", [back]), m.op("NEG", [m.op("EXP", [x])])))
     assert kinds(graph) == {"convolution": 1, "map": 3, "rearrange": 2}
-    assert kinds(apply(sink_transposes, m.graph(back, m.transpose(back, CHANNELS_FIRST)))) == {
-        "convolution": 1,
-        "rearrange": 2,
-    }
+    graph = apply(sink_transposes, m.graph(back, m.transpose(back, CHANNELS_FIRST)))
+    assert kinds(graph) == {"convolution": 1, "rearrange": 1, "reshape": 1}
 
 
 def moving_network(seed: int) -> Graph:

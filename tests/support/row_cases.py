@@ -29,3 +29,20 @@ def layer_norms(net: Net) -> Tensor:
     for shape in ((3, 21), (1, 2, 7, 6)):
         net.output(layer_norm_of_quotients(net, computed(net, shape)))
     return layer_norm_of_products(net, computed(net, (2, 530)))
+
+
+def movements(net: Net) -> Tensor:
+    """Reshapes, transposes and slices in a row, of elements, of vec4s and of whole pixels, and of the host's order."""
+    x = computed(net, (6, 4, 12))
+    for given, heads, order in (
+        (x, 3, (2, 1, 0, 3)),
+        (x, 4, (2, 0, 1, 3)),
+        (net.input(net.normal((6, 4, 8))), 2, (1, 2, 0, 3)),
+    ):
+        split = given.value.reshape(6, 4, heads, -1)
+        y = net.op("RESHAPE", [given, net.integers(split.shape)], split, {"new_shape": list(split.shape)})
+        y = net.op("TRANSPOSE", [y, net.integers(order)], split.transpose(order))
+        net.output(net.op("ABS", [y], np.abs(y.value)))
+    rows = x.value.reshape(24, 12)
+    y = net.op("RESHAPE", [x, net.integers(rows.shape)], rows, {"new_shape": list(rows.shape)})
+    return net.op("SLICE", [y, net.integers([3, 4]), net.integers([20, 8])], rows[3:23, 4:])

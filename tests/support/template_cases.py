@@ -283,6 +283,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     resize,
     row_cases.softmaxes,
     row_cases.layer_norms,
+    row_cases.movements,
     means,
     rearrangements,
     reshape,

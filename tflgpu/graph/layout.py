@@ -87,6 +87,13 @@ class Geometry:
         return (self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0)) or (self.channels == LANES)
 
 
+def keeps_bytes(old: Shape, new: Shape) -> bool:
+    """Whether a reshape leaves every element where it is in PHWC4."""
+    a, b = Geometry(old), Geometry(new)
+    same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)
+    return same_planes or (a.is_linear and b.is_linear)
+
+
 def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """The PHWC4 elements of a row-major array of any rank: flat, with zeros in lanes past C."""
     g = Geometry(tuple(array.shape))

@@ -14,6 +14,8 @@ from tflgpu.ops.movement.gather import Gather
 from tflgpu.ops.movement.gather import evaluate as gathered
 from tflgpu.ops.movement.shaping import Concatenate, Rearrange
 from tflgpu.ops.movement.shaping import evaluate as rearranged
+from tflgpu.ops.movement.strided import Strided
+from tflgpu.ops.movement.strided import evaluate as in_strides
 
 # A result larger than all inputs is folded only up to so many elements, because a constant takes memory.
 MAX_GROWTH_ELEMENTS = 1 << 20
@@ -29,6 +31,8 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
     match node.attributes:
         case Rearrange() as rearrange:
             base = rearranged(rearrange, arrays[0], output.shape)
+        case Strided() as strided:
+            base = in_strides(strided, arrays[0], output.shape)
         case Gather() as gather:
             base = gathered(gather, arrays, output.shape)
         case Concatenate(axis):

@@ -13,6 +13,7 @@ from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.keep_given_weights import keep_given_weights
+from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.shorten_lookups import shorten_lookups
@@ -30,6 +31,7 @@ PASSES: Mapping[str, Pass] = {
     "simplify": simplify,
     "sink_transposes": sink_transposes,
     "find_layer_norms": find_layer_norms,
+    "merge_movements": merge_movements,
     "merge_padding": merge_padding,
     "fold_affine": fold_affine,
     "inline_shared_source": inline_shared_source,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
-from tflgpu.graph.layout import Geometry
+from tflgpu.graph.layout import keeps_bytes
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
@@ -35,10 +35,3 @@ def _is_identity(graph: Graph, node: Node) -> bool:
         case Reduce("mean", axes):
             return all(graph[node.inputs[0]].shape[a] == 1 for a in axes)
     return node.kind in ("map", "reshape")
-
-
-def keeps_bytes(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-    """Whether a reshape leaves every element where it is in PHWC4."""
-    a, b = Geometry(old), Geometry(new)
-    same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)
-    return same_planes or (a.is_linear and b.is_linear)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.layout import Shape
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 
@@ -73,8 +74,11 @@ class _Sinking:
             return tensor
         if known.order == tuple(range(len(known.order))) and tensor not in self._graph.wanted:
             return known.source
-        axes = tuple(map(AxisMap, _inverse(known.order)))
-        self._nodes.append(Node("rearrange", (known.source,), tensor, Rearrange(axes), sources=known.sources))
+        if _moves_unit_axes(self._tensors[known.source].shape, known.order):
+            self._nodes.append(Node("reshape", (known.source,), tensor, sources=known.sources))
+        else:
+            axes = tuple(map(AxisMap, _inverse(known.order)))
+            self._nodes.append(Node("rearrange", (known.source,), tensor, Rearrange(axes), sources=known.sources))
         self._written.add(tensor)
         return tensor
 
@@ -84,6 +88,8 @@ class _Sinking:
         if len(orders) != 1:
             return None
         (order,) = orders
+        if node.kind in ("reshape", "view"):
+            return self._past_reshape(node, order)
         output, reordered = self._tensors[node.output], _reordered(node, order)
         if reordered is None or len(output.shape) != len(order):
             return None
@@ -95,6 +101,23 @@ class _Sinking:
         inner = replace(output, id=next(self._fresh), name="", shape=shape)
         self._tensors[inner.id] = inner
         return replace(reordered, inputs=known, output=inner.id), order
+
+    def _past_reshape(self, node: Node, order: Order) -> tuple[Node, Order] | None:
+        """The same as :meth:`_past` of a reshape that only adds or removes axes of size 1, which then come last."""
+        old, output = self._tensors[node.inputs[0]].shape, self._tensors[node.output]
+        axes = [
+            axis for axis, size in zip(order, old, strict=True) if size > 1
+        ]  # of the source, as the result has them
+        if node.epilogue or [size for size in old if size > 1] != [size for size in output.shape if size > 1]:
+            return None
+        places = {axis: place for place, axis in enumerate(sorted(axes))}
+        moved, added = iter(axes), iter(range(len(axes), len(output.shape)))
+        new = tuple(places[next(moved)] if size > 1 else next(added) for size in output.shape)
+        shape = tuple(output.shape[axis] for axis in _inverse(new))
+        inner = replace(output, id=next(self._fresh), name="", shape=shape)
+        self._tensors[inner.id] = inner
+        source = self._transposed[node.inputs[0]].source
+        return replace(node, kind="reshape", inputs=(source,), output=inner.id), new
 
     def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
         """The tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""
@@ -110,6 +133,12 @@ class _Sinking:
         constant = replace(value, id=next(self._fresh), shape=data.shape, data=data, scale=None)
         self._tensors[constant.id] = constant
         return constant.id
+
+
+def _moves_unit_axes(shape: Shape, order: Order) -> bool:
+    """Whether a transpose leaves all axes in their order but those of size 1."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    return axes == sorted(axes)
 
 
 def _inverse(order: Order) -> Order:

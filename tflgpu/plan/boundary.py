@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
-from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.graph.layout import LANES, Geometry, keeps_bytes
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
@@ -21,7 +21,9 @@ from tflgpu.target import DEVICE_ELEMENTS, Target
 CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
 
 # Kinds of nodes that move elements, or give what lies between neighbours.
-TAKE_ELEMENTS = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "unpool", "view"))
+TAKE_ELEMENTS = frozenset(
+    ("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool", "view")
+)
 
 
 def add_conversions(graph: Graph) -> Graph:
@@ -40,7 +42,10 @@ def add_conversions(graph: Graph) -> Graph:
     for tensor in graph.inputs:
         if graph.consumers.get(tensor) and not _readable(graph, tensor):
             renamed[tensor] = convert(tensor).id
-    nodes += [replace(n, inputs=tuple(renamed.get(i, i) for i in n.inputs)) for n in graph.nodes]
+    for node in graph.nodes:
+        if not _takes_hosts_order(graph, node):
+            node = replace(node, inputs=tuple(renamed.get(i, i) for i in node.inputs))
+        nodes.append(node)
     outputs: list[TensorId] = []
     for tensor in graph.outputs:
         outputs.append(tensor if _writable(graph, tensor) and tensor not in outputs else convert(tensor).id)
@@ -60,9 +65,17 @@ def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
         return False
     if node.kind == "map":
         return graph[tensor].shape == graph[node.output].shape
+    if node.kind in ("reshape", "strided") or _takes_hosts_order(graph, node):
+        return True
     if node.kind != "convolution" or not graph[node.inputs[1]].is_constant:  # else weights are packed for PHWC4
         return False
     return Geometry(graph[tensor].shape).channels <= LANES
+
+
+def _takes_hosts_order(graph: Graph, node: Node) -> bool:
+    """Whether a view of a graph input has in PHWC4 the bytes that the input has in the host's order."""
+    shapes = [graph[t].shape for t in (*node.inputs, node.output)]
+    return node.kind == "view" and node.inputs[0] in graph.inputs and not keeps_bytes(*shapes)
 
 
 def _writable(graph: Graph, tensor: TensorId) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels of reshapes, transposes, slices and padding."""
+"""Kernels of transposes, slices and padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Rearrange
 
 
-def _copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
+def copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
     """A kernel of one input, ``src``, whose work-items compute a vec4 of the output each."""
     g, target = request.output.geometry, request.target
     per_tile = items_per_tile(g.vec4s, target, 30)
@@ -25,11 +25,6 @@ def _copy_kernel(request: Request, template: str, parameters: dict[str, object])
         local_size=target.local_size,
         value_type=request.input(0).vector,
     )
-
-
-@PORTABLE.lowering("reshape")
-def reshape_kernel(request: Request) -> Kernel:
-    return _copy_kernel(request, "movement/reshape", {})
 
 
 @dataclass(frozen=True)
@@ -63,4 +58,4 @@ def rearrange_kernel(request: Request) -> Kernel:
         "whole_vec4s": whole_vec4s,
         "dirty": True,
     }
-    return _copy_kernel(request, "movement/rearrange", parameters)
+    return copy_kernel(request, "movement/rearrange", parameters)

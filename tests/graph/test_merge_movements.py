@@ -1,0 +1,147 @@
+"""Reshapes, transposes and slices in a row become one node or none, and no result changes."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from tests.graph.model import Model, apply, kinds, run
+from tflgpu.graph.ir import Graph
+from tflgpu.ops.evaluate import value_of
+from tflgpu.passes import optimize
+from tflgpu.passes.merge_movements import merge_movements
+
+
+class Chain(Model):
+    """A model whose operators move elements."""
+
+    def reshape(self, x: int, *shape: int) -> int:
+        return self.op("RESHAPE", [x], shape, new_shape=list(shape))
+
+    def cut(self, x: int, begin: tuple[int, ...], end: tuple[int, ...], step: tuple[int, ...]) -> int:
+        options = {"begin_mask": 0, "end_mask": 0}
+        shape = tuple(len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True))
+        return self.op("STRIDED_SLICE", [x, *map(self.integers, (begin, end, step))], shape, **options)
+
+    def layer(self, x: int, out: int) -> int:
+        rows, depth = self.shapes[x]
+        return self.op("FULLY_CONNECTED", [x, self.constant(out, depth), self.constant(out)], (rows, out))
+
+
+def random_chain(m: Chain, x: int, rng: np.random.Generator) -> int:
+    """Four to eight movements of any kind."""
+    for _ in range(rng.integers(4, 9)):
+        shape = m.shapes[x]
+        match rng.integers(3):
+            case 0:
+                x = m.reshape(x, *random_shape(prod(shape), rng))
+            case 1:
+                x = m.transpose(x, [int(axis) for axis in rng.permutation(len(shape))])
+            case _:
+                begin = tuple(int(rng.integers(0, size)) if rng.random() < 0.3 else 0 for size in shape)
+                x = m.cut(x, begin, shape, tuple(int(rng.choice([1, 1, 1, 2])) for _ in shape))
+    return x
+
+
+def random_shape(size: int, rng: np.random.Generator) -> list[int]:
+    """Up to five axes."""
+    shape = [size]
+    for _ in range(rng.integers(1, 5)):
+        divisors = [d for d in range(1, shape[-1] + 1) if shape[-1] % d == 0]
+        divisor = int(rng.choice(divisors))
+        shape[-1:] = [shape[-1] // divisor, divisor]
+    return shape
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_movements_in_a_row_become_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m = Chain()
+    x = m.conv(m.input(1, 6, 4, 7), out=8)
+    y = random_chain(m, x, rng)
+    graph = m.graph(m.op("EXP", [y]), random_chain(m, y, rng))
+    merged = apply(merge_movements, graph)
+    assert sum(node.kind in ("rearrange", "reshape", "strided") for node in merged.nodes) <= 6
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_strides_tell_what_moves(seed: int) -> None:
+    """By the values in numpy, of many more chains than run on a device."""
+    m = Chain()
+    graph = m.graph(random_chain(m, m.input(2, 3, 4, 5), np.random.default_rng(seed)))
+    x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    np.testing.assert_array_equal(moved(graph, x), moved(merge_movements(graph), x))
+
+
+def moved(graph: Graph, x: np.ndarray) -> np.ndarray:
+    values = {graph.inputs[0]: x}
+    for node in graph.nodes:
+        tensor = graph[node.inputs[0]]
+        given = type(tensor)(tensor.id, "", tensor.shape, data=values[tensor.id])
+        plain = node if node.kind != "view" else type(node)("reshape", node.inputs, node.output)
+        value = value_of(plain, [given], graph[node.output])
+        assert value is not None
+        values[node.output] = value
+    return values[graph.outputs[0]]
+
+
+def test_what_works_on_rows_works_on_those_of_the_matrix_before_it() -> None:
+    """Sums of two images of one matrix, whose reshapes would be two copies."""
+    m = Chain()
+    x = m.layer(m.input(60, 7), 12)
+    images = [m.reshape(m.op("EXP", [x]), 1, 60, 12), m.reshape(x, 1, 60, 12)]
+    y = m.op("SOFTMAX", [m.op("MUL", [m.op("ADD", images), m.constant(1, 1, 12)])], beta=1.0)
+    graph = m.graph(m.layer(m.reshape(y, 60, 12), 5))
+    assert kinds(apply(merge_movements, graph)) == {"fully_connected": 2, "map": 3, "softmax": 1}
+
+
+def test_a_number_for_each_row_goes_with_them() -> None:
+    m = Chain()
+    x, y = m.layer(m.input(30, 7), 8), m.layer(m.input(30, 3), 1)
+    z = m.op("MUL", [m.reshape(x, 3, 10, 8), m.reshape(y, 3, 10, 1)])
+    graph = apply(merge_movements, m.graph(m.layer(m.reshape(z, 30, 8), 4)))
+    assert kinds(graph) == {"fully_connected": 3, "map": 1}
+
+
+def test_a_convolution_of_pixels_that_are_rows_is_a_layer() -> None:
+    m = Chain()
+    x = m.layer(m.input(30, 7), 8)
+    y = m.conv(m.reshape(m.op("EXP", [x]), 1, 5, 6, 8), out=12)
+    graph = apply(merge_movements, m.graph(m.layer(m.reshape(y, 30, 12), 3)))
+    assert kinds(graph) == {"fully_connected": 3, "map": 1}
+
+
+def test_a_convolution_of_an_image_stays_one() -> None:
+    m = Chain()
+    x = m.conv(m.input(1, 5, 6, 7))
+    graph = m.graph(m.conv(m.transpose(m.reshape(x, 2, 3, 5, 7), (1, 0, 2, 3))))
+    assert kinds(merge_movements(graph))["convolution"] == 2
+
+
+def test_graph_inputs_and_outputs_are_matrices_in_the_hosts_order() -> None:
+    """Nothing converts them; other readers of the input, and of the output, see what they saw."""
+    m = Chain()
+    x = m.input(3, 5, 8)
+    y = m.reshape(m.layer(m.reshape(x, 15, 8), 8), 3, 5, 8)
+    graph = m.graph(m.reshape(m.layer(m.reshape(m.op("ADD", [x, y]), 15, 8), 12), 3, 5, 12))
+    merged = apply(merge_movements, graph)
+    assert kinds(merged)["reshape"] == 0
+    m = Chain()
+    x = m.input(3, 5, 8)
+    y = m.reshape(m.layer(m.reshape(x, 15, 8), 8), 3, 5, 8)
+    mean = m.op("MEAN", [x, m.integers([1])], (3, 8))
+    apply(merge_movements, m.graph(y, mean, m.op("MEAN", [y, m.integers([1])], (3, 8))))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_whole_pipeline_keeps_results(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    m = Chain()
+    x = m.layer(m.input(24, 7), 20)
+    y = m.op("EXP", [random_chain(m, m.reshape(x, 4, 6, 20), rng)])
+    z = m.reshape(x, 2, 12, 20)
+    graph = m.graph(random_chain(m, y, rng), m.op("ADD", [z, m.op("ABS", [z])]))
+    for expected, got in zip(run(graph), run(optimize(graph)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,106 @@
+"""Any sequence of reshapes, transposes and slices as one movement: by strides in row-major order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflgpu.graph.ir import Array
+from tflgpu.graph.layout import Shape
+from tflgpu.ops.movement.shaping import Rearrange
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A digit of the index of an output element, ``extent`` values, each ``stride`` input elements behind the last."""
+
+    extent: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Output element i, in row-major order, is an input element, in row-major order.
+
+    That is ``start`` plus each digit of i times its stride. Shapes do not matter: the digits are those of the factors,
+    the first of which is the most significant. No two neighbours could be one.
+    """
+
+    factors: tuple[Factor, ...]
+    start: int = 0
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it is a reshape, if there are as many outputs as inputs."""
+        return self.start == 0 and len(self.factors) <= 1 and all(f.stride == 1 for f in self.factors)
+
+
+def whole(size: int) -> Strided:
+    """All elements of a tensor in their order."""
+    return Strided(_joined([Factor(size, 1)]))
+
+
+def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape) -> Strided | None:
+    """A rearrangement to ``result`` of what ``view`` makes a tensor of ``shape``; None if strides cannot tell it."""
+    axes = _axes(view.factors, shape)
+    if axes is None or attributes.fill is not None:
+        return None
+    start, moved = view.start, list[tuple[Factor, ...]]([(Factor(extent, 0),) for extent in result])
+    followed = [m.axis for m in attributes.axes if m.axis is not None]
+    if len(set(followed)) < len(followed):
+        return None
+    for m, size, factors in zip(attributes.axes, shape, axes, strict=True):
+        extent = result[m.axis] if m.axis is not None else 1
+        if (m.start, m.step, extent) == (0, 1, size):
+            taken = factors
+        elif len(factors) <= 1:
+            stride = factors[0].stride if factors else 0
+            start, taken = start + m.start * stride, (Factor(extent, m.step * stride),)
+        else:
+            return None
+        if m.axis is not None:
+            moved[m.axis] = taken
+    return Strided(_joined([f for factors in moved for f in factors]), start)
+
+
+def _joined(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    """Without factors of one value; neighbours that are one."""
+    result: list[Factor] = []
+    for factor in factors:
+        if factor.extent == 1:
+            continue
+        if result and result[-1].stride == factor.stride * factor.extent:
+            factor = Factor(result.pop().extent * factor.extent, factor.stride)
+        result.append(factor)
+    return tuple(result)
+
+
+def _axes(factors: Sequence[Factor], shape: Shape) -> list[tuple[Factor, ...]] | None:
+    """The factors of each axis of ``shape``; None if one has part of a factor that is no digit of its own."""
+    rest, axes = list(factors), list[tuple[Factor, ...]]()
+    for size in reversed(shape):
+        taken: list[Factor] = []
+        while size > 1:
+            last = rest.pop()
+            if last.extent > size:
+                if last.extent % size:
+                    return None
+                rest.append(Factor(last.extent // size, last.stride * size))
+                last = Factor(size, last.stride)
+            elif size % last.extent:
+                return None
+            taken.insert(0, last)
+            size //= last.extent
+        axes.insert(0, tuple(taken))
+    return axes
+
+
+def evaluate(attributes: Strided, x: Array, shape: Shape) -> Array:
+    """The result of a ``strided`` node of ``shape``, in numpy."""
+    index = np.full(1, attributes.start)
+    for f in attributes.factors:
+        index = (index[:, None] + np.arange(f.extent) * f.stride).reshape(-1)
+    result: Array = x.reshape(-1)[index].reshape(shape)
+    return result

@@ -1,0 +1,210 @@
+"""Make one node, or none, of reshapes, transposes and slices in a row, and compute between them in one shape.
+
+What an elementwise function computes does not depend on how the axes before the last one are folded, nor does a
+normalization of rows or a fully connected layer. So these compute in the shape that their operand was computed in, and
+the reshapes in between meet and vanish. In PHWC4 most of them would move every byte. Rows of a matrix lie one behind
+the other: where such a node can choose, it computes a matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.layout import Geometry, Shape, keeps_bytes
+from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
+from tflgpu.ops.movement.shaping import Rearrange
+from tflgpu.ops.movement.strided import Strided, rearranged, whole
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor whose elements are elements of ``source``. sources: the model's operators that move them."""
+
+    source: TensorId
+    strided: Strided
+    sources: tuple[int, ...] = ()
+
+
+def merge_movements(graph: Graph) -> Graph:
+    """Move elements once where several nodes in a row did, and in a shape that takes fewer movements.
+
+    Returns ``graph`` itself if the result does not move less often.
+    """
+    merged = _Merging(graph).run()
+    return merged if _movements(merged) < _movements(graph) else graph
+
+
+def _movements(graph: Graph) -> int:
+    """How many nodes move elements and compute nothing."""
+    return sum(node.kind in ("rearrange", "reshape", "strided") for node in graph.nodes)
+
+
+class _Merging:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._tensors = dict(graph.tensors)
+        self._fresh = graph.fresh_ids()
+        self._nodes: list[Node] = []
+        self._views: dict[TensorId, View] = {}
+        self._moved: dict[TensorId, Node] = {}  # a single node that makes a view
+        self._written: set[TensorId] = set()  # the views that a node computes
+        self._folded: dict[tuple[TensorId, Shape], TensorId] = {}
+
+    def run(self) -> Graph:
+        for node in self._graph.nodes:
+            if (view := self._view(node)) is not None:
+                self._views[node.output] = view
+                if node.inputs[0] not in self._views and isinstance(node.attributes, Rearrange):
+                    self._moved[node.output] = node
+            elif not self._compute_folded(node):
+                self._nodes.append(replace(node, inputs=tuple(map(self._plain, node.inputs))))
+            if node.output in self._graph.wanted:
+                self._plain(node.output)
+        return self._graph.with_nodes(self._nodes, self._tensors.values())
+
+    def _view(self, node: Node) -> View | None:
+        """What a node that only moves elements makes of a tensor that is no view; None if it does more."""
+        movement = node.kind in ("rearrange", "reshape", "view") and not node.epilogue
+        if not movement or not self._tensors[node.output].size:
+            return None
+        tensor = node.inputs[0]
+        before = self._views.get(tensor) or View(tensor, whole(self._tensors[tensor].size))
+        shape, result = self._tensors[tensor].shape, self._tensors[node.output].shape
+        if isinstance(node.attributes, Rearrange):
+            strided = rearranged(before.strided, shape, node.attributes, result)
+        else:
+            strided = before.strided
+        return View(before.source, strided, (*before.sources, *node.sources)) if strided else None
+
+    def _plain(self, tensor: TensorId) -> TensorId:
+        """The tensor for a node that needs it as it is; adds the node that moves elements, if there is none yet."""
+        view = self._views.get(tensor)
+        if view is None or tensor in self._written:
+            return tensor
+        as_it_was = view.strided.keeps_order and self._tensors[view.source].shape == self._tensors[tensor].shape
+        if as_it_was and tensor not in self._graph.wanted:
+            return view.source
+        self._written.add(tensor)
+        self._nodes.append(self._moved.get(tensor) or self._movement(view, tensor))
+        return tensor
+
+    def _movement(self, view: View, tensor: TensorId) -> Node:
+        """The node that makes ``tensor`` of a view."""
+        sources = tuple(dict.fromkeys(view.sources))
+        if not view.strided.keeps_order:
+            return Node("strided", (view.source,), tensor, view.strided, sources=sources)
+        old, new = self._tensors[view.source].shape, self._tensors[tensor].shape
+        in_place = keeps_bytes(old, new) or self._stays_in_hosts_order(view.source, tensor)
+        return Node("view" if in_place else "reshape", (view.source,), tensor, sources=sources)
+
+    def _stays_in_hosts_order(self, source: TensorId, tensor: TensorId) -> bool:
+        """Whether a reshape leaves the bytes in place because the host's order is that of the other shape."""
+        if source in self._graph.inputs:
+            return Geometry(self._tensors[tensor].shape).is_linear and tensor not in self._graph.wanted
+        is_last = tensor in self._graph.outputs and tensor not in self._graph.consumers
+        return is_last and Geometry(self._tensors[source].shape).is_linear and source not in self._graph.wanted
+
+    def _compute_folded(self, node: Node) -> bool:
+        """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
+        shape = self._tensors[node.output].shape
+        is_layer = _is_layer(self._graph, node)
+        if not (is_layer or node.kind in ("map", "layer_norm", "softmax")) or not prod(shape):
+            return False
+        weights = set(range(1, kernel_inputs(node))) if is_layer else set()
+        full = {i for i, t in enumerate(node.inputs) if self._tensors[t].shape[:-1] == shape[:-1]} - weights
+        others = [self._tensors[t] for i, t in enumerate(node.inputs) if i not in full | weights]
+        leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node)
+        if leading in (None, shape[:-1]) or not all(map(_is_of_channels, others)):
+            return False
+        if is_layer:
+            if len(leading) != 1:
+                return False
+            node = replace(node, kind="fully_connected", attributes=None)
+        inputs = [
+            self._in_shape(t, (*leading, self._tensors[t].shape[-1])) if i in full else self._flat(t, node)
+            for i, t in enumerate(node.inputs)
+        ]
+        result = self._add_tensor(self._tensors[node.output], (*leading, shape[-1]))
+        self._nodes.append(replace(node, inputs=tuple(inputs), output=result))
+        self._views[node.output] = View(result, whole(prod(shape)))
+        return True
+
+    def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape | None:
+        """The axes before the last one in which a node of these operands takes no more movements than in its own."""
+        found: set[Shape] = set()
+        for tensor in operands:
+            view = self._views.get(tensor)
+            source = self._tensors[view.source].shape if view else ()
+            if view is not None and self._is_folded(view, tensor):
+                found.add(source[:-1])
+            if len(source) == 2 or self._leads_to_matrix(node):
+                found.add((prod(self._tensors[tensor].shape[:-1]),))
+        candidates = sorted(found, key=lambda axes: (len(axes), axes))
+        return next((axes for axes in candidates if all(self._is_free(t, axes) for t in operands)), None)
+
+    def _is_folded(self, view: View, tensor: TensorId) -> bool:
+        """Whether a view differs from its source only in how the axes before the last one are folded."""
+        return view.strided.keeps_order and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
+
+    def _leads_to_matrix(self, node: Node) -> bool:
+        """Whether something reads the rows of a node's result as those of a matrix."""
+        shape = self._tensors[node.output].shape
+        readers = [self._tensors[n.output].shape for n in self._graph.consumers.get(node.output, ()) if _folds(n)]
+        return any(len(read) == 2 and read[-1] == shape[-1] for read in readers)
+
+    def _is_free(self, tensor: TensorId, leading: Shape) -> bool:
+        """Whether an operand with other axes before the last one takes no movement that it does not take anyway."""
+        value, view = self._tensors[tensor], self._views.get(tensor)
+        shape = (*leading, value.shape[-1])
+        if value.is_constant or (view is not None and not view.strided.keeps_order):
+            return tensor not in self._written
+        source = view.source if view is not None else tensor
+        return self._tensors[source].shape == shape or (source in self._graph.inputs and Geometry(shape).is_linear)
+
+    def _in_shape(self, tensor: TensorId, shape: Shape) -> TensorId:
+        """An operand with other axes before the last one."""
+        if self._tensors[tensor].is_constant:
+            return self._constant(tensor, shape)
+        view = self._views.get(tensor) or View(tensor, whole(prod(shape)))
+        if view.strided.keeps_order and self._tensors[view.source].shape == shape:
+            return view.source
+        if (tensor, shape) not in self._folded:
+            result = self._folded[tensor, shape] = self._add_tensor(self._tensors[tensor], shape)
+            self._nodes.append(self._movement(view, result))
+        return self._folded[tensor, shape]
+
+    def _flat(self, tensor: TensorId, node: Node) -> TensorId:
+        """A constant for the same node on a matrix: the weights of a layer, a number for each channel, or one."""
+        shape = self._tensors[tensor].shape
+        is_weights = node.kind == "fully_connected" and tensor == node.inputs[1]
+        return self._constant(tensor, (shape[0], shape[-1]) if is_weights else shape[-1:])
+
+    def _constant(self, tensor: TensorId, shape: Shape) -> TensorId:
+        value = self._tensors[tensor]
+        if value.shape == shape or value.data is None:
+            return tensor
+        constant = replace(value, id=next(self._fresh), shape=shape, data=value.data.reshape(shape), scale=None)
+        self._tensors[constant.id] = constant
+        return constant.id
+
+    def _add_tensor(self, like: Tensor, shape: Shape) -> TensorId:
+        tensor = replace(like, id=next(self._fresh), name="", shape=shape)
+        self._tensors[tensor.id] = tensor
+        return tensor.id
+
+
+def _folds(node: Node) -> bool:
+    return node.kind in ("reshape", "view") and not node.epilogue
+
+
+def _is_of_channels(tensor: Tensor) -> bool:
+    """Whether a tensor is a constant with one number, or with one for each channel."""
+    return tensor.is_constant and (tensor.size == 1 or tensor.size == tensor.shape[-1])
+
+
+def _is_layer(graph: Graph, node: Node) -> bool:
+    """Whether a convolution is a fully connected layer of each pixel."""
+    return is_pointwise(node) and graph[node.inputs[1]].is_constant and graph[node.inputs[1]].scale is None
