@@ -113,10 +113,10 @@ def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Adv
     kernels: dict[int, str] = {}
     for graph in graphs:
         for node in graph.nodes:
-            code = codes[node.sources[0]] if node.sources else None
-            if node.kind in ("reshape", "rearrange") and code in MOVERS:
-                moved[code] += _traffic(graph, node)
-                kernels[node.sources[0]] = code
+            mover = next((i for i in node.sources if codes[i] in MOVERS), None)
+            if node.kind in ("reshape", "rearrange", "strided") and mover is not None:
+                moved[codes[mover]] += _traffic(graph, node)
+                kernels[mover] = codes[mover]
     share = moved.total() / max(1, sum(_traffic(g, n) for g in graphs for n in g.nodes))
     if share >= NOTABLE and moved.total() >= NOTABLE_ELEMENTS:
         counts = Counter(kernels.values())
@@ -233,7 +233,7 @@ def _touched(graph: Graph, node: Node) -> list[TensorId]:
 def _traffic(graph: Graph, node: Node) -> int:
     """Elements of activations that a node's kernel reads and writes."""
     stored = [_stored(graph, t) for t in _touched(graph, node)]
-    if node.kind == "rearrange":  # a slice does not read what it leaves out
+    if node.kind in ("rearrange", "strided"):  # a slice does not read what it leaves out
         stored[:-1] = [min(each, stored[-1]) for each in stored[:-1]]
     return sum(stored)
 
