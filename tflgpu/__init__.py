@@ -31,6 +31,7 @@ from tflgpu.options import Options
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
 from tflgpu.runtime.opencl.devices import Device, devices
+from tflgpu.runtime.submission import Submission
 from tflgpu.version import __version__
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ __all__ = [
     "PluginWarning",
     "Profile",
     "Report",
+    "Submission",
     "TensorInfo",
     "TflgpuError",
     "UnsupportedError",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal
@@ -25,19 +23,17 @@ from tflgpu.options import Options, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime.device_memory import DeviceArray, Queue, Value
-from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
+from tflgpu.runtime.device_memory import DeviceArray, Queue
+from tflgpu.runtime.input_check import Inputs
 from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.build import WideGroupsError
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
-from tflgpu.runtime.transfer import pinned_array
+from tflgpu.runtime.runner import Runner
+from tflgpu.runtime.submission import Submission
 
 LOGGER = logging.getLogger(__name__)
-
-# Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
-MAX_INSTANCES = 4
 
 
 def compile(model: ModelSource, options: Options | None = None, *, queue: Queue | None = None) -> CompiledModel:
@@ -75,8 +71,6 @@ class CompiledModel:
     def __init__(self, model: ModelContent, options: Options, queue: Queue | None = None) -> None:
         self._model, self.options = model, options
         self._own_queue = queue is None
-        self._lock = threading.Lock()
-        self._instances: OrderedDict[tuple[Shape, ...], Instance] = OrderedDict()
         clock = Stopwatch()
         given = None if queue is None else session_on(queue)
         self.device = given.device if given else choose(options.device)
@@ -93,9 +87,7 @@ class CompiledModel:
         self._artifact: Artifact = instance.artifact
         if not self._artifact.has_free_axes:
             model.release()
-        self._instances[tuple(i.shape for i in self.inputs)] = instance
-        self._inputs = InputCheck(self.inputs, self._session)
-        self._running = DeviceFailures(self.device, "running the model")
+        self._runner = Runner(self.inputs, self._session, instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
 
@@ -141,13 +133,28 @@ class CompiledModel:
         Raises TypeError or ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the
         device fails.
         """
-        with self._running:
-            values = self._inputs.values(inputs)
-        with self._lock, self._running:
-            instance = self._instance(values)
-            places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
-            names = [name for number, name in enumerate(instance.output_names) if number not in places]
-            return dict(zip(names, instance.run(values, places), strict=True))
+        return self._runner.run(inputs, outputs)
+
+    def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> Submission:
+        """Start :meth:`run` and return; the submission's ``wait`` has the result, and raises the errors of the device.
+
+        Inferences follow each other on the queue in the order of the calls, so that variables change as by runs.
+        Inputs on the host are copied before this returns. Arrays on the device are kept until the inference is over,
+        and read and written up to then. If 16 inferences are on their way, this waits for the first of them; of a model
+        of which operators run on the CPU, or in a loop or a branch that the host decides, it waits for the result.
+
+        Raises what :meth:`run` does.
+        """
+        return self._runner.enqueue(inputs, outputs)
+
+    def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, NDArray[Any]]]:
+        """The results of one inference after another, in order, while the next ones are on their way already.
+
+        Inputs are taken from ``many`` up to three inferences ahead, and copied at once: an array may be filled again.
+        An error of one inference, or of ``many``, is raised in its place, and ends the iteration. Whoever stops earlier
+        can go on to use the model.
+        """
+        return self._runner.run_many(many)
 
     def pinned_array(self, name: str) -> NDArray[Any]:
         """Zeros of an input's shape and element type in memory that a GPU reads by itself.
@@ -155,11 +162,7 @@ class CompiledModel:
         A run with this array as input, filled again and again, saves the copy to such memory. Raises ValueError for an
         unknown name.
         """
-        for info in self.inputs:
-            if info.name == name:
-                with self._running:
-                    return pinned_array(self._session, info.shape, info.dtype)
-        raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self.inputs]}")
+        return self._runner.pinned_array(name)
 
     def reset_state(self) -> None:
         """Put every variable of the model back to its first value, as if the model had not run yet.
@@ -168,9 +171,7 @@ class CompiledModel:
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
         Raises ValueError if the model is closed.
         """
-        with self._running, self._lock:
-            for instance in self._open_instances().values():
-                instance.reset_state()
+        self._runner.reset_state()
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
         """Device time of each kernel, the median of ``runs`` inferences on a queue of its own.
@@ -180,16 +181,21 @@ class CompiledModel:
         """
         runs = whole_number("runs", runs)
         codes = {o.index: o.code for o in self.report.operators}
-        with self._running:
-            values = self._inputs.values(inputs)
-        with self._lock, self._running:
-            pieces, cpu_seconds = self._instance(values).profile(values, runs)
+        pieces, cpu_seconds = self._runner.profile(inputs, runs)
         return Profile(tuple(kernel_times(pieces, codes)), tuple(cpu_seconds))
 
     def close(self) -> None:
-        """Release the device memory; running afterwards is an error, closing again is not."""
-        with self._lock:
-            self._instances.clear()
+        """Release the device memory; running afterwards is an error, closing again is not.
+
+        What was enqueued before runs to its end.
+        """
+        self._runner.close()
+
+    def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
+        """The instance for inputs of these shapes."""
+        names = (info.name for info in self.inputs)
+        options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
+        return self._instantiate(options, Stopwatch())
 
     def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
         """From the cache if it can be; else compiled, and kept there."""
@@ -249,26 +255,6 @@ class CompiledModel:
                 options.tolerance, options.calibration or (), self._session, cache, options.cpu_timeout
             )
         return compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
-
-    def _instance(self, values: Sequence[Value]) -> Instance:
-        """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
-        instances = self._open_instances()
-        shapes = tuple(v.shape for v in values)
-        instance = instances.get(shapes)
-        if instance is None:
-            names = (info.name for info in self.inputs)
-            options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
-            instance = instances[shapes] = self._instantiate(options, Stopwatch())
-            if len(instances) > MAX_INSTANCES:
-                instances.popitem(last=False)
-        instances.move_to_end(shapes)
-        return instance
-
-    def _open_instances(self) -> OrderedDict[tuple[Shape, ...], Instance]:
-        """Raises ValueError if the model is closed."""
-        if not self._instances:
-            raise ValueError("this model is closed; compile it again")
-        return self._instances
 
     def __enter__(self) -> CompiledModel:
         return self

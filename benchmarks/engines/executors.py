@@ -14,7 +14,7 @@ from benchmarks.contest.case import Case
 from benchmarks.contest.contender import Contender, timed
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.pinning import ArrayPins
+from tflgpu.runtime.transfer.pinning import ArrayPins
 
 OWN = NAME = "tflgpu"
 METRIC = "device"
@@ -74,7 +74,7 @@ class _Model:
     def executor(self) -> Executor:
         """The executor itself, to run kernels on inputs on the device: tflgpu's own interface always copies."""
         self.compiled.run(self.inputs)
-        (instance,) = self.compiled._instances.values()
+        (instance,) = self.compiled._runner.instances.values()
         (executor,) = instance._engines
         return executor
 

@@ -14,7 +14,7 @@ launches of one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,7 +33,7 @@ from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
 
-Start = Callable[[], None]
+Start = Callable[[], object]
 
 
 class Submitter(LaunchExecutor):
@@ -67,7 +67,7 @@ class Submitter(LaunchExecutor):
 
         return start
 
-    def _start(self) -> None:
+    def _start(self, ready: Sequence[cl.Event] = ()) -> None:
         begin = time.perf_counter()
         self.ways[self.way]()
         self.enqueue_seconds[self.way].append(time.perf_counter() - begin)

@@ -30,7 +30,9 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
-from tflgpu.runtime.transfer import DirectTransfer, Numbered, PinnedTransfer, Transfer
+from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
+from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
+from tflgpu.runtime.transfer.transfer import Numbered, Transfer
 from tflgpu.target import HOST_DTYPES
 
 ALL = cl.map_flags.READ | cl.map_flags.WRITE
@@ -46,7 +48,7 @@ def mapped(
     return array, array.base
 
 
-class MappedTransfer(Transfer):
+class MappedTransfer(DirectTransfer):
     """Copies on the host, from and to the model's buffers while they are mapped."""
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:

@@ -47,7 +47,7 @@ def test_free_rows_go_by_the_largest_batch(device_name: str) -> None:
     for count in (3, 5, 2):
         given = columns(count)
         check(predictor(given), given)
-    assert sorted(shapes[0][0] for shapes in predictor.model._instances) == [1, 3, 5]
+    assert sorted(shapes[0][0] for shapes in predictor.model._runner.instances) == [1, 3, 5]
 
 
 def test_other_columns_pass_through(device_name: str) -> None:

@@ -11,9 +11,9 @@ import tflgpu
 from tests.acceptance.test_models import MOBILENET
 from tests.quick import on_first_runtime
 from tests.support import litert
-from tflgpu.api import MAX_INSTANCES
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
+from tflgpu.runtime.runner import MAX_INSTANCES
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 
@@ -51,7 +51,7 @@ def test_only_the_latest_plans_are_kept(device_name: str) -> None:
     for height in (1, 2, 3, 5, 6, 7, 1):
         x = np.full((1, height, 6), 0.5, np.float32)
         np.testing.assert_allclose(model.run(x)["y"], expected_rows(x), atol=1e-6)
-    assert [shapes[0][1] for shapes in model._instances] == [5, 6, 7, 1][-MAX_INSTANCES:]
+    assert [shapes[0][1] for shapes in model._runner.instances] == [5, 6, 7, 1][-MAX_INSTANCES:]
 
 
 @pytest.mark.parametrize("options", [{"batch": 3}, {"input_shapes": {"image": (3, 8, 8, 1)}}], ids=["batch", "shapes"])

@@ -24,7 +24,7 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer
+from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 
 SHAPE = (1, 32, 32, 16)
 

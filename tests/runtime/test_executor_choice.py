@@ -156,7 +156,7 @@ def test_a_barrier_that_gives_up_shows_while_warming_up(device_name: str, monkey
     monkeypatch.setattr("tflgpu.runtime.executors.persistent_executor.PATIENCE", 0)
     options = Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
     model = tflgpu.compile(network(16), options)
-    (engine,) = model._instances[(X.shape,)]._engines
+    (engine,) = model._runner.instances[(X.shape,)]._engines
     assert isinstance(engine, PersistentExecutor)
     with pytest.raises(DeviceError, match="do not run at the same time"):
         engine.warm_up()

@@ -14,13 +14,15 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.runtime import transfer
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.runtime.pinning import ArrayPins
-from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
+from tflgpu.runtime.transfer import pinned_memory
+from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
+from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
+from tflgpu.runtime.transfer.pinning import ArrayPins
+from tflgpu.runtime.transfer.transfer import Transfer
 
 
 class PinnedExecutor(LaunchExecutor):
@@ -72,8 +74,8 @@ def test_outputs_stay_as_they_are(
     worthwhile: int, run: Callable[[list[Array]], list[Array]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More are kept than there is pinned memory to lend; each run's outputs are its caller's own."""
-    monkeypatch.setattr(transfer._Lender, "WORTHWHILE", worthwhile)
-    kept = [run(arrays(seed)) for seed in range(transfer._Lender.AT_MOST + 3)]
+    monkeypatch.setattr(pinned_memory.Lender, "WORTHWHILE", worthwhile)
+    kept = [run(arrays(seed)) for seed in range(pinned_memory.Lender.AT_MOST + 3)]
     for seed, outputs in enumerate(kept):
         check(outputs, arrays(seed))
     first = kept[0][0][0, 0]  # a part of an output keeps all of its memory
@@ -87,24 +89,24 @@ def test_outputs_stay_as_they_are(
 @pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
 def test_pinned_inputs_are_read_where_they_are(which: tuple[int, ...], executor: PinnedExecutor) -> None:
     """Beside others that are not pinned, and after the array was filled again."""
-    staging = executor._transfer._staging
-    pinned = [transfer.pinned_array(executor.session, a.shape, "float32") for a in arrays(0)]
+    staging = executor._transfer._inputs
+    pinned = [pinned_memory.pinned_array(executor.session, a.shape, "float32") for a in arrays(0)]
     for seed in range(3):
         inputs = arrays(seed)
         for number in which:
             pinned[number][...] = inputs[number]
             inputs[number] = pinned[number]
-        for memory in staging.values():
+        for memory in staging.blocks.values():
             memory[:] = 0
         check(executor.run(inputs), inputs)
-    written = [np.any(view) for view in executor._transfer._inputs]
+    written = [np.any(view) for view in executor._transfer._inputs.views]
     assert written == [number not in which for number in range(2)]
 
 
 def test_parts_of_pinned_arrays_and_other_types_are_copied(executor: PinnedExecutor) -> None:
-    wide = transfer.pinned_array(executor.session, (1, 5, 7, 6), "float32")
+    wide = pinned_memory.pinned_array(executor.session, (1, 5, 7, 6), "float32")
     wide[...] = np.random.default_rng(0).normal(size=wide.shape)
-    inputs = [wide[..., ::2], transfer.pinned_array(executor.session, (2, 6), "float64") - 1.5]
+    inputs = [wide[..., ::2], pinned_memory.pinned_array(executor.session, (2, 6), "float64") - 1.5]
     check(executor.run(inputs), inputs)
 
 
@@ -114,10 +116,10 @@ def test_runs_read_what_a_pinned_array_holds_now(executor: PinnedExecutor, monke
     for seed in range(8):
         for array, fresh in zip(inputs, arrays(seed), strict=True):
             array[...] = fresh
-        for memory in executor._transfer._staging.values():
+        for memory in executor._transfer._inputs.blocks.values():
             memory[:] = 0
         check(executor.run(inputs), arrays(seed))
-        staged = any(np.any(view) for view in executor._transfer._inputs)
+        staged = any(np.any(view) for view in executor._transfer._inputs.views)
         assert staged == (seed + 1 < ArrayPins.SIGHTINGS)
 
 
@@ -127,6 +129,26 @@ def test_arrays_that_take_turns_do_not_mix(executor: PinnedExecutor, monkeypatch
     for turn in range(18):
         inputs = kept[turn % 3] if turn % 4 else arrays(100 + turn)
         check(executor.run(inputs), inputs)
+
+
+@pytest.mark.parametrize("worthwhile", [0, 1 << 30], ids=["lent", "copied"])
+def test_each_inference_on_its_way_has_memory_of_its_own(
+    worthwhile: int, executor: PinnedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And gives it back: as many slots are made as inferences were on their way at once."""
+    monkeypatch.setattr(pinned_memory.Lender, "WORTHWHILE", worthwhile)
+    inputs = arrays(0)
+    for _ in range(3):
+        flights = []
+        for seed in range(5):
+            for array, fresh in zip(inputs, arrays(seed), strict=True):
+                array[...] = fresh
+            flights.append(executor.enqueue(inputs, {}))
+        for seed, flight in reversed(list(enumerate(flights))):
+            check(executor.collect(flight), arrays(seed))
+        del flight, flights
+    assert len(executor._transfer._slots._spare) <= 5
+    check(executor.run(arrays(7)), arrays(7))
 
 
 @pytest.mark.parametrize(

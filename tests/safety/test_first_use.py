@@ -146,8 +146,8 @@ def first_use():
     assert (tflgpu.compile(sys.argv[1], options).run(x)["y"] == 2).all()
 
 def late_use():
-    uses = (lambda: model.run(x), lambda: model.profile(x), model.reset_state, lambda: model.pinned_array("x"),
-            tflgpu.devices, lambda: tflgpu.compile(sys.argv[1], options))
+    uses = (lambda: model.run(x), lambda: model.enqueue(x), lambda: model.profile(x), model.reset_state,
+            lambda: model.pinned_array("x"), tflgpu.devices, lambda: tflgpu.compile(sys.argv[1], options))
     for use in uses:
         try:
             use()
@@ -159,7 +159,7 @@ def late_use():
 
 in_child(first_use)
 model = tflgpu.compile(sys.argv[1], options)
-with model._lock:  # as if another thread were in the middle of a run
+with model._runner._lock:  # as if another thread were in the middle of a run
     pid = os.fork()
     if pid == 0:
         signal.alarm(60)

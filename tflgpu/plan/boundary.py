@@ -124,11 +124,26 @@ def storages(graph: Graph, target: Target) -> Mapping[TensorId, Storage]:
     compared = {root.get(n.inputs[0]) for n in graph.nodes if n.kind in CHOOSE_A_PLACE}  # None for a constant
     on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
     leaving = {root.get(t) for t in _leaving(graph)}
+    exact = _exact_outputs(graph, root) if target.family == "gpu" else set()
     result = {}
     for tensor, origin in root.items():
         geometry = Geometry(graph[tensor].shape)
         boundary = origin in on_boundary
         precise = boundary or origin in copies | compared | leaving or graph[origin].precise
         element = DEVICE_ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
-        result[tensor] = Storage(geometry, element, boundary and not geometry.is_linear)
+        linear = boundary and (not geometry.is_linear or origin in exact)
+        result[tensor] = Storage(geometry, element, linear)
     return result
+
+
+def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[TensorId]:
+    """The roots of outputs that are better stored element by element, although both orders are the same bytes.
+
+    In PHWC4 lanes follow the last element, so that a caller's memory could not be the kernel's. No other kernel reads
+    these outputs.
+    """
+    kept = {root[t] for state in graph.states for t in (state.read, state.written)} | set(graph.inputs)
+    read = {root.get(i) for n in graph.nodes if n.kind != "view" for i in n.inputs}
+    joined = {root[n.output] for n in graph.nodes if n.kind == "concatenate"}  # which need not be kernels
+    odd = {root[t] for t in graph.outputs if graph[t].size % LANES}
+    return odd - kept - read - joined

@@ -8,6 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyopencl as cl
 from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import (
@@ -29,6 +30,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.flight import Arrived, Flight
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep
@@ -41,6 +43,10 @@ if TYPE_CHECKING:  # models that run on the device alone do without
     from tflgpu.runtime.cpu_engine import CpuEngine
 
 Array = NDArray[Any]
+
+# For each piece on the device, when its launches began and ended; None for one that the run did not need. And for each
+# partition on the CPU, the seconds.
+Timed = tuple[list[tuple[DevicePartition, "list[Interval] | None"]], list[float]]
 
 OpenPiece = Callable[[DevicePartition, Any, Session], Executor]
 
@@ -160,6 +166,25 @@ class Instance:
             else:
                 arrays = self._whole.run_on_device(inputs, outputs)
             return _checked(self.artifact.partitions[0], arrays)
+        return self._run_in_parts(inputs, outputs)
+
+    def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> Flight:
+        """Start :meth:`run`; :meth:`collect` has its result.
+
+        A model of which a part runs on the CPU, or in a loop or a branch, has run when this returns.
+        """
+        if self._whole is not None:
+            return self._whole.enqueue(inputs, outputs)
+        arrays = self._run_in_parts(inputs, outputs)
+        return Flight(time.perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
+
+    def collect(self, flight: Flight) -> list[Array]:
+        """Wait for an inference that was enqueued. To be called once."""
+        if self._whole is None:
+            return flight.passage.arrays()
+        return _checked(self.artifact.partitions[0], self._whole.collect(flight))
+
+    def _run_in_parts(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         values, _ = self._run_partitions(inputs)
         results = [values[tensor] for tensor, _ in self.artifact.outputs]
         for number, memory in outputs.items():
@@ -191,13 +216,8 @@ class Instance:
         for engine in self._engines:
             engine.reset_state()
 
-    def profile(
-        self, inputs: Sequence[Value], runs: int
-    ) -> tuple[list[tuple[DevicePartition, list[Interval] | None]], list[float]]:
-        """For each piece on the device, when its launches began and ended; None for one that the run did not need.
-
-        And the seconds that each partition on the CPU took, once. The state changes as by one run.
-        """
+    def profile(self, inputs: Sequence[Value], runs: int) -> Timed:
+        """Times of ``runs`` inferences on the device, and of one on the CPU. The state changes as by one run."""
         values, seconds = self._run_partitions(inputs)
         found: list[tuple[DevicePartition, list[Interval] | None]] = []
         for partition, engine in self._partitions():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,9 +13,10 @@ from tflgpu.artifact.executable import Claiming, Executable
 from tflgpu.runtime.executors.executor import Executor, Interval
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_shared_memory
-from tflgpu.runtime.opencl.program import make_kernel
+from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import Session, profiling_queue
-from tflgpu.runtime.transfer import DirectTransfer, SharedTransfer, Transfer
+from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
+from tflgpu.runtime.transfer.transfer import Transfer
 
 # How often a work-group looks for the others before it leaves the rest to them: for about a millisecond. Tiles take
 # microseconds.
@@ -62,7 +64,7 @@ class ClaimingExecutor(Executor):
         first = self._bind_whole(kernel)
         kernel.set_arg(first, counters)
         for i, number in enumerate((np.uint32(PATIENCE), np.int32(begin), np.int32(end)), first + 1):
-            kernel.set_arg(i, number)
+            set_number(kernel, i, number)
         return kernel
 
     def _new_counters(self) -> cl.Buffer:
@@ -72,12 +74,12 @@ class ClaimingExecutor(Executor):
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group looks for the others; with 0 it leaves as soon as it would have to wait."""
-        self._kernel.set_arg(self._kernel.num_args - 3, np.uint32(looks))
+        set_number(self._kernel, self._kernel.num_args - 3, np.uint32(looks))
 
-    def _start(self) -> None:
-        cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size)
+    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
+        return cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size, wait_for=ready or None)
 
-    def _check(self) -> None:
+    def _check(self, begun: float) -> None:
         """Does nothing: the queue reports every failure."""
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +14,17 @@ from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.executors.flight import Flight, Flights
 from tflgpu.runtime.opencl.copies import copy
+from tflgpu.runtime.opencl.program import set_number
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.transfer import Transfer
+from tflgpu.runtime.transfer.transfer import Passage, Transfer
 from tflgpu.target import HOST_DTYPES
 
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
+
+_Place = tuple[cl.Buffer, int]  # and an offset in bytes
 
 
 class Use(NamedTuple):
@@ -45,6 +50,8 @@ class Executor(ABC):
         # Kept here because clSetKernelArg does not keep a buffer alive.
         self._buffers = [self._allocate(number) for number in range(len(executable.buffers))]
         self._transfer = self._make_transfer()
+        self._flights = Flights(self._check)
+        self._begun: float | None = None  # of the first run whose failure would not be known
         self._bindings = executable.bindings
         self._output_numbers = range(len(executable.outputs))
         # The callers' memory that kernels have as arguments now, by binding.
@@ -64,12 +71,15 @@ class Executor(ABC):
         """Set the arguments of every kernel, and note the uses of bindings that can lie in callers' memory."""
 
     @abstractmethod
-    def _start(self) -> None:
-        """Enqueue all kernels of one inference."""
+    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
+        """Enqueue all kernels of one inference. Returns the event of the last one, if there are any.
+
+        ready: events that the first one waits for.
+        """
 
     @abstractmethod
-    def _check(self) -> None:
-        """Raise DeviceError if the kernels report a failure. Called when the queue is done."""
+    def _check(self, begun: float) -> None:
+        """Raise DeviceError if the kernels report a failure. Called when the inferences since ``begun`` are over."""
 
     @abstractmethod
     def _measure(self) -> list[Interval]:
@@ -101,19 +111,22 @@ class Executor(ABC):
 
     def write(self, inputs: Sequence[Array]) -> None:
         """Start to copy the inputs to the device."""
+        self._flights.land_all()  # inputs need not go by way of the queue
         if self._moved:
             self._settle({})
         self._transfer.write(enumerate(inputs))
 
     def step(self) -> None:
         """Enqueue all kernels of one inference, on the inputs that are there."""
+        self._begun = self._begun or perf_counter()
         self._start()
         self._keep_states()
 
     def results(self) -> list[Array]:
         """Wait for the queue. Returns new arrays of the outputs. Raises DeviceError if the kernels report a failure."""
         results = self._transfer.read(self._output_numbers)
-        self._check()
+        self._check(self._begun or 0)
+        self._begun = None
         return results
 
     def set_state(self, binding: Binding, value: Array) -> None:
@@ -128,24 +141,40 @@ class Executor(ABC):
         return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
 
     def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
-        """:meth:`run` with inputs that may be on the device.
+        """:meth:`run` with inputs that may be on the device, and device memory for some of the outputs, by number."""
+        return self.collect(self.enqueue(inputs, outputs))
 
-        outputs: device memory for some of the outputs, by number. Returns arrays of the others.
+    def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> Flight:
+        """Start :meth:`run_on_device`. Arrays on the host may change as soon as this returns.
+
+        If as many inferences as may be are on their way, this waits for the first of them.
         """
+        self._flights.make_room()
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
-        sources = {n: m for n, m in enumerate(inputs) if isinstance(m, DeviceMemory)}
-        targets = {len(inputs) + n: m for n, m in outputs.items()}
+        to_host = [n for n in self._output_numbers if n not in outputs]
+        passage = self._transfer.passage(on_host, to_host) if on_host or to_host else Passage()
+        sources = {n: a for n, a in enumerate(inputs) if isinstance(a, DeviceMemory)} | passage.inputs
+        targets = {len(inputs) + n: m for n, m in (*outputs.items(), *passage.outputs.items())}
         copied = self._settle(sources | targets)
-        if on_host:
-            self._transfer.write(on_host)
         for binding in copied & sources.keys():
-            self._copy_in(binding, sources[binding])
-        self.step()
+            self._copy_in(binding, sources[binding], passage.ready)
+        begun, last = perf_counter(), self._start(passage.ready)
+        last = self._keep_states() or last
         for binding in copied & targets.keys():
-            self._copy_out(binding, targets[binding])
-        results = self._transfer.read([n for n in self._output_numbers if n not in outputs])
-        self._check()
-        return results
+            last = self._copy_out(binding, targets[binding]) or last
+        event, queue = passage.leave(last), self.session.queue
+        queue.flush()
+        flight = Flight(begun, event or cl.enqueue_marker(queue), passage, (inputs, outputs))
+        self._flights.add(flight)
+        return flight
+
+    def collect(self, flight: Flight) -> list[Array]:
+        """Wait for an inference. Returns new arrays of its outputs, but for those that were to stay on the device.
+
+        To be called once. Raises DeviceError if the kernels report a failure.
+        """
+        self._flights.land(flight)
+        return flight.passage.arrays()
 
     def _settle(self, given: Mapping[int, DeviceMemory]) -> set[int]:
         """Let the kernels use the callers' memory, given by binding, where possible, and the model's own otherwise.
@@ -169,12 +198,12 @@ class Executor(ABC):
 
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
         """Tell the kernels where an input or output is. Outputs are numbered after the inputs; offset is in bytes."""
-        # Setting a number takes far longer than setting a buffer. If this fails, no offset is known.
+        # If this fails, no offset is known.
         moved = offset != self._offsets.pop(binding, None)
         for kernel, argument, item_bytes in self._uses[binding]:
             kernel.set_arg(argument, buffer)
             if moved:
-                kernel.set_arg(argument + 1, self._offset_type(offset // item_bytes))
+                set_number(kernel, argument + 1, self._offset_type(offset // item_bytes))
         self._offsets[binding] = offset
 
     def _bind_whole(self, kernel: cl.Kernel) -> int:
@@ -182,33 +211,35 @@ class Executor(ABC):
 
         Returns the number of the next argument.
         """
-        homes = [self._home(number) for number in self.executable.movable]
-        moved = (value for buffer, offset in homes for value in (buffer, self._offset_type(offset)))
-        arguments = [*self._buffers, *moved]
-        for i, argument in enumerate(arguments):
-            kernel.set_arg(i, argument)
-        return len(arguments)
+        for i, buffer in enumerate(self._buffers):
+            kernel.set_arg(i, buffer)
+        argument = len(self._buffers)
+        for number in self.executable.movable:
+            buffer, offset = self._home(number)
+            kernel.set_arg(argument, buffer)
+            set_number(kernel, argument + 1, self._offset_type(offset))
+            argument += 2
+        return argument
 
     def _follow(self, kernel: cl.Kernel) -> None:
         """Note the uses of movable bindings by such a kernel."""
         for i, number in enumerate(self.executable.movable):
             self._uses[number].append(Use(kernel, len(self._buffers) + 2 * i, 1))
 
-    def _home(self, binding: int) -> tuple[cl.Buffer, int]:
+    def _home(self, binding: int) -> _Place:
         """The model's own memory of an input or output."""
         return self._buffers[self._bindings[binding].buffer], self._bindings[binding].offset
 
-    def _copy_in(self, binding: int, memory: DeviceMemory) -> None:
-        buffer, offset = self._home(binding)
-        self._copy(memory.buffer, memory.offset, buffer, offset, memory.bytes)
+    def _copy_in(self, binding: int, memory: DeviceMemory, ready: Sequence[cl.Event]) -> None:
+        self._copy((memory.buffer, memory.offset), self._home(binding), memory.bytes, ready)
 
-    def _copy_out(self, binding: int, memory: DeviceMemory) -> None:
-        buffer, offset = self._home(binding)
-        self._copy(buffer, offset, memory.buffer, memory.offset, memory.bytes)
+    def _copy_out(self, binding: int, memory: DeviceMemory) -> cl.Event | None:
+        events = self._copy(self._home(binding), (memory.buffer, memory.offset), memory.bytes)
+        return events[-1] if events else None
 
-    def _copy(self, source: cl.Buffer, begin: int, target: cl.Buffer, offset: int, size: int) -> None:
-        queue = self.session.queue
-        copy(queue, target, source, src_offset=begin, dst_offset=offset, byte_count=size)
+    def _copy(self, source: _Place, target: _Place, size: int, ready: Sequence[cl.Event] = ()) -> tuple[cl.Event, ...]:
+        places = {"src_offset": source[1], "dst_offset": target[1], "byte_count": size}
+        return copy(self.session.queue, target[0], source[0], wait_for=ready or None, **places)
 
     def profile(self, inputs: Sequence[Array], runs: int) -> list[Interval]:
         """When each launch began and ended, as medians over ``runs`` inferences. The state is restored.
@@ -221,8 +252,7 @@ class Executor(ABC):
         kept = [np.empty(buffer.size, np.uint8) for buffer in states]
         for buffer, array in zip(states, kept, strict=True):
             cl.enqueue_copy(queue, array, buffer)
-        self._settle({})
-        self._transfer.write(enumerate(inputs))
+        self.write(inputs)
         times = [self._measure() for _ in range(runs + 1)]  # the first run warms up
         for buffer, array in zip(states, kept, strict=True):
             cl.enqueue_copy(queue, buffer, array)
@@ -233,14 +263,17 @@ class Executor(ABC):
 
         If work-groups give up waiting at a barrier, the next :meth:`run` or :meth:`warm_up` reports it.
         """
+        self._begun = self._begun or perf_counter()
         self._start()
         self.session.queue.finish()
 
-    def _keep_states(self) -> None:
+    def _keep_states(self) -> cl.Event | None:
         """Copy the value that this run wrote for each variable to where the next run reads it."""
+        last = None
         for state in self.executable.states:
             if state.next is not None:
-                cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
+                last = cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
+        return last
 
     def _allocate(self, number: int) -> cl.Buffer:
         """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input."""

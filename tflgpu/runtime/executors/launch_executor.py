@@ -12,9 +12,11 @@ from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executors.executor import Executor, Interval, Use
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.copies import copy
-from tflgpu.runtime.opencl.program import make_kernel
+from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import profiling_queue
-from tflgpu.runtime.transfer import DirectTransfer, PinnedTransfer, Transfer
+from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
+from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
+from tflgpu.runtime.transfer.transfer import Transfer
 from tflgpu.target import HOST_DTYPES, ElementType
 
 
@@ -33,16 +35,19 @@ class LaunchExecutor(Executor):
             kernel = make_kernel(program, launch.function)
             for i, slot in enumerate(launch.arguments):
                 kernel.set_arg(2 * i, self._buffers[slot.buffer])
-                kernel.set_arg(2 * i + 1, self._offset_type(slot.offset))
+                set_number(kernel, 2 * i + 1, self._offset_type(slot.offset))
                 if slot.place in uses:
                     uses[slot.place].append(Use(kernel, 2 * i, slot.item_bytes))
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
 
-    def _start(self) -> None:
+    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
+        last, before = None, ready or None
         for kernel, global_size, local_size in self._launches:
-            cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size)
+            last = cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size, wait_for=before)
+            before = None
+        return last
 
-    def _check(self) -> None:
+    def _check(self, begun: float) -> None:
         """Does nothing: the queue reports every failure."""
 
     @cached_property

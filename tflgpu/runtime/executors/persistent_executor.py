@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from time import perf_counter
 
 import numpy as np
 import pyopencl as cl
@@ -10,18 +12,20 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.executors.executor import Executor, Interval
-from tflgpu.runtime.opencl.program import make_kernel
+from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.transfer import PinnedTransfer
+from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
 
 # How often a work-group polls for the others at a barrier. It takes seconds; the longest kernels take milliseconds.
 PATIENCE = 1 << 22
 
+# Seconds that every poll takes at least: it loads from memory that all compute units share, which takes a GPU some
+# hundred nanoseconds. So what is over sooner than its patience has not failed, and nothing has to be read to know that.
+LOOK = 1e-8
+
 
 class PersistentExecutor(Executor):
     """Runs all kernels in one launch."""
-
-    _transfer: PinnedTransfer
 
     def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
         assert executable.persistent is not None, "the executable was not made for this executor"
@@ -38,7 +42,7 @@ class PersistentExecutor(Executor):
         self._patience_argument = self._bind_whole(self._kernel)
         self._follow(self._kernel)
         self._kernel.set_arg(self._patience_argument + 1, self._times)
-        self._kernel.set_arg(self._patience_argument + 2, np.int32(0))
+        set_number(self._kernel, self._patience_argument + 2, np.int32(0))
         self.set_patience(PATIENCE)
         device, local_size = self.session.device, self._persistent.local_size
         # All groups must run at the same time. Each compute unit of a GPU has room for one; other devices may not.
@@ -47,20 +51,27 @@ class PersistentExecutor(Executor):
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
-        self._kernel.set_arg(self._patience_argument, np.uint32(looks))
+        set_number(self._kernel, self._patience_argument, np.uint32(looks))
+        self._soonest = looks * LOOK
 
     def warm_up(self) -> None:
         super().warm_up()
-        cl.enqueue_copy(self.session.queue, self._transfer.header, self._buffers[self.executable.results])
-        self._check()
+        self._read_failures()
 
-    def _start(self) -> None:
-        cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size)
+    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
+        return cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size, wait_for=ready or None)
 
-    def _check(self) -> None:
-        _, failed = self._transfer.header[:2]
+    def _check(self, begun: float) -> None:
+        if perf_counter() - begun >= self._soonest:
+            self._read_failures()
+
+    def _read_failures(self) -> None:
+        queue, results = self.session.queue, self._buffers[self.executable.results]
+        header = np.empty(2, np.uint32)
+        cl.enqueue_copy(queue, header, results)
+        _, failed = header
         if failed:
-            cl.enqueue_fill(self.session.queue, self._buffers[self.executable.results], np.zeros(1, np.uint32), 8)
+            cl.enqueue_fill(queue, results, np.zeros(1, np.uint32), header.nbytes)
             raise DeviceError(
                 f"the {self._groups} work-groups of the model's kernel do not run at the same time on "
                 f'{self.session.device.name}, or another program keeps it busy; Options(executor="launch") runs there'
@@ -75,11 +86,10 @@ class PersistentExecutor(Executor):
                 'a profile needs Options(executor="launch") there'
             )
         timed = self._patience_argument + 2
-        self._kernel.set_arg(timed, np.int32(1))
+        set_number(self._kernel, timed, np.int32(1))
         self._start()
-        self._kernel.set_arg(timed, np.int32(0))
-        self._transfer.read(self._output_numbers)
-        self._check()
+        set_number(self._kernel, timed, np.int32(0))
+        self._read_failures()
         times = np.empty(len(persistent.order) + 1, np.uint64)
         cl.enqueue_copy(self.session.queue, times, self._times)
         seconds = (times - times[0]) * 1e-9

@@ -58,14 +58,16 @@ class RoundingExecutor(LaunchExecutor):
                 kernel.set_arg(2 * argument, buffers[launch.arguments[argument].buffer])
         self._results, self._constants = frozenset(results), frozenset(constants)
 
-    def _start(self) -> None:
-        queue = self.session.queue
+    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
+        queue, last, before = self.session.queue, None, ready or None
         for number, launch in enumerate(self._launches):
-            cl.enqueue_nd_range_kernel(queue, *launch)
+            last = cl.enqueue_nd_range_kernel(queue, *launch, wait_for=before)
+            before = None
             if number in self._results and self._halves[number].floats:
                 buffer, offset = self.executable.launches[number].arguments[0].place
                 self._kernel.set_args(self._buffers[buffer], np.uint64(offset // 4))
-                cl.enqueue_nd_range_kernel(queue, self._kernel, (self._halves[number].floats,), None)
+                last = cl.enqueue_nd_range_kernel(queue, self._kernel, (self._halves[number].floats,), None)
+        return last
 
     def _round_constants(self) -> list[cl.Buffer]:
         """All buffers, with rounded ones in place of those that hold constants."""

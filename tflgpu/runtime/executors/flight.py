@@ -1,0 +1,92 @@
+"""Inferences on their way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyopencl as cl
+
+from tflgpu.artifact.executable import Array
+from tflgpu.errors import DeviceError
+from tflgpu.runtime.transfer.transfer import Passage
+
+# Inferences of one executor: enough for half a millisecond of a small model, and a bound on the memory that they take.
+AT_MOST = 8
+
+
+@dataclass(eq=False)
+class Flight:
+    """An inference that is enqueued.
+
+    begun: when, by ``time.perf_counter``. event: of its last command. passage: of its arrays from and to the host.
+    kept: what else has to live until it is over. error: that its kernels have reported.
+    """
+
+    begun: float
+    event: cl.Event
+    passage: Passage
+    kept: object = None
+    error: DeviceError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.event.command_execution_status <= cl.command_execution_status.COMPLETE
+
+
+class Flights:
+    """Those of one executor that are not known to be over, in order."""
+
+    def __init__(self, check: Callable[[float], None]) -> None:
+        """check: called when the inferences since a time are over; raises DeviceError if kernels report a failure."""
+        self._check = check
+        self._waiting: deque[Flight] = deque()
+
+    def add(self, flight: Flight) -> None:
+        self._waiting.append(flight)
+
+    def make_room(self) -> None:
+        """Forget those that are over. Wait for the first one if there are as many as may be."""
+        waiting = self._waiting
+        while waiting and (len(waiting) >= AT_MOST or waiting[0].is_over):
+            self._land(waiting[0])
+
+    def land(self, flight: Flight) -> None:
+        """Wait for one, and for those before it. Raises DeviceError if its kernels have reported a failure."""
+        if flight in self._waiting:
+            self._land(flight)
+        if flight.error is not None:
+            raise flight.error
+
+    def land_all(self) -> None:
+        if self._waiting:
+            self._land(self._waiting[-1])
+
+    def _land(self, last: Flight) -> None:
+        """Where a failure is reported, all that are on their way have failed: which was the first is not known."""
+        waiting = self._waiting
+        for flight in waiting:
+            flight.event.wait()
+            if flight is last:
+                break
+        try:
+            self._check(waiting[0].begun)
+        except DeviceError as error:
+            for flight in waiting:
+                flight.error = error
+            waiting.clear()
+            raise
+        while waiting.popleft() is not last:
+            pass
+
+
+class Arrived(Passage):
+    """Of an inference that is over already."""
+
+    def __init__(self, arrays: list[Array]) -> None:
+        super().__init__()
+        self._arrays = arrays
+
+    def arrays(self) -> list[Array]:
+        return self._arrays

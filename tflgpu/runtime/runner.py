@@ -1,0 +1,120 @@
+"""Runs a model for callers in any thread: its instances by input shapes, one lock, and the checks of arguments."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from tflgpu.artifact.executable import Array
+from tflgpu.graph.layout import Shape
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.runtime.device_memory import DeviceArray, Value
+from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
+from tflgpu.runtime.instance import Instance, Timed
+from tflgpu.runtime.opencl.session import DeviceFailures, Session
+from tflgpu.runtime.submission import Submission
+from tflgpu.runtime.transfer.pinned_memory import pinned_array
+
+# Plans that a model with free dimensions keeps, one for each set of input shapes that it was run with lately.
+MAX_INSTANCES = 4
+
+# Inferences of run_many that are on their way: one is copied in, one is computed, one is copied out and read.
+AHEAD = 3
+
+Shapes = tuple[Shape, ...]
+
+
+class Runner:
+    """Runs the instances of one model."""
+
+    def __init__(
+        self, infos: Sequence[TensorInfo], session: Session, first: Instance, make: Callable[[Shapes], Instance]
+    ) -> None:
+        """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``."""
+        self._infos, self._session, self._make = infos, session, make
+        self._inputs = InputCheck(infos, session)
+        self._failures = DeviceFailures(session.device, "running the model")
+        self._lock = threading.Lock()
+        self.instances = OrderedDict([(tuple(info.shape for info in infos), first)])
+
+    def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
+        with self._failures:
+            values = self._inputs.values(inputs)
+        with self._lock, self._failures:
+            instance = self._instance(values)
+            places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
+            names = [name for number, name in enumerate(instance.output_names) if number not in places]
+            return dict(zip(names, instance.run(values, places), strict=True))
+
+    def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
+        with self._failures:
+            values = self._inputs.values(inputs)
+        with self._lock, self._failures:
+            instance = self._instance(values)
+            places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
+            names = [name for number, name in enumerate(instance.output_names) if number not in places]
+            return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
+
+    def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
+        waiting = deque[Submission | Exception]()
+        for submission in self._submissions(many):
+            waiting.append(submission)
+            if len(waiting) == AHEAD:
+                yield _result(waiting.popleft())
+        while waiting:
+            yield _result(waiting.popleft())
+
+    def _submissions(self, many: Iterable[Inputs]) -> Iterator[Submission | Exception]:
+        """An exception in place of what could not be enqueued, and nothing behind it."""
+        try:
+            for inputs in many:
+                yield self.enqueue(inputs, None)
+        except Exception as error:
+            yield error
+
+    def profile(self, inputs: Inputs, runs: int) -> Timed:
+        with self._failures:
+            values = self._inputs.values(inputs)
+        with self._lock, self._failures:
+            return self._instance(values).profile(values, runs)
+
+    def pinned_array(self, name: str) -> Array:
+        for info in self._infos:
+            if info.name == name:
+                with self._failures:
+                    return pinned_array(self._session, info.shape, info.dtype)
+        raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self._infos]}")
+
+    def reset_state(self) -> None:
+        with self._failures, self._lock:
+            for instance in self._open_instances().values():
+                instance.reset_state()
+
+    def close(self) -> None:
+        with self._lock:
+            self.instances.clear()
+
+    def _instance(self, values: Sequence[Value]) -> Instance:
+        """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
+        instances = self._open_instances()
+        shapes = tuple(v.shape for v in values)
+        instance = instances.get(shapes)
+        if instance is None:
+            instance = instances[shapes] = self._make(shapes)
+            if len(instances) > MAX_INSTANCES:
+                instances.popitem(last=False)
+        instances.move_to_end(shapes)
+        return instance
+
+    def _open_instances(self) -> OrderedDict[Shapes, Instance]:
+        """Raises ValueError if the model is closed."""
+        if not self.instances:
+            raise ValueError("this model is closed; compile it again")
+        return self.instances
+
+
+def _result(submission: Submission | Exception) -> dict[str, Array]:
+    if isinstance(submission, Exception):
+        raise submission
+    return submission.wait()

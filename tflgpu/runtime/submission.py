@@ -1,0 +1,68 @@
+"""What :meth:`tflgpu.CompiledModel.enqueue` returns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pyopencl as cl
+
+from tflgpu.artifact.executable import Array
+from tflgpu.runtime.executors.flight import Flight
+from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.session import DeviceFailures
+
+Event: TypeAlias = cl.Event
+
+
+class Submission:
+    """An inference on its way, of :meth:`tflgpu.CompiledModel.enqueue`. Threads may share it.
+
+    event: pyopencl's, of the inference's last command; other queues of the context can wait for it.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        flight: Flight,
+        names: Sequence[str],
+        lock: threading.Lock,
+        failures: DeviceFailures,
+    ) -> None:
+        self.event: Event = flight.event
+        self._instance, self._names, self._lock, self._failures = instance, names, lock, failures
+        self._flight: Flight | None = flight
+        self._outcome: dict[str, Array] | Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether :meth:`wait` returns, or raises, at once."""
+        flight = self._flight
+        return flight is None or flight.is_over
+
+    def wait(self) -> dict[str, Array]:
+        """Wait for the inference. Returns the outputs that are not on the device, by name, each time the same arrays.
+
+        Raises what :meth:`tflgpu.CompiledModel.run` would have raised.
+        """
+        with self._failures:
+            self.event.wait()  # without the lock, so that other threads can enqueue
+        with self._lock:
+            if self._flight is not None:
+                self._outcome = self._landed(self._flight)
+                self._flight = None
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        assert self._outcome is not None
+        return self._outcome
+
+    def _landed(self, flight: Flight) -> dict[str, Array] | Exception:
+        try:
+            with self._failures:
+                return dict(zip(self._names, self._instance.collect(flight), strict=True))
+        except Exception as error:
+            return error
+
+    def __repr__(self) -> str:
+        return f"<Submission, {'done' if self.done else 'on its way'}>"

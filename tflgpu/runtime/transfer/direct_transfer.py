@@ -1,0 +1,103 @@
+"""Transfers for devices that share the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from tflgpu.artifact.executable import Array, Executable
+from tflgpu.runtime.opencl.copies import copy
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.transfer.transfer import Numbered, Passage, Transfer, view
+from tflgpu.target import HOST_DTYPES
+
+
+class DirectTransfer(Transfer):
+    """Copies from and to the callers' arrays directly, for devices that share the host's memory."""
+
+    def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
+        super().__init__(executable, buffers, session)
+        self._sources = [(p, np.dtype(HOST_DTYPES[p.element])) for p in executable.inputs]
+        self._targets = [(p, np.dtype(HOST_DTYPES[p.element])) for p in executable.outputs]
+
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        for number, given in inputs:
+            self._copies += self.copy_in(number, np.ascontiguousarray(given, self._sources[number][1]))
+
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        if not numbers:
+            self._queue.finish()
+        outputs = [self.converted(number, self.copy_out(number, is_blocking=True)[0]) for number in numbers]
+        self._copies.clear()
+        return outputs
+
+    def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
+        return _DirectPassage(self, inputs, outputs)
+
+    def copy_in(self, number: int, array: Array) -> tuple[cl.Event, ...]:
+        """Start to copy an array that has the input's type on the device. The events keep it alive, too."""
+        binding, _ = self._sources[number]
+        buffer = self._buffers[binding.buffer]
+        return copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
+
+    def copy_out(self, number: int, *, is_blocking: bool) -> tuple[Array, tuple[cl.Event, ...]]:
+        """Copy an output to a new array that has its type on the device."""
+        binding, element = self._targets[number]
+        array, buffer = np.empty(binding.shape, element), self._buffers[binding.buffer]
+        return array, copy(self._queue, array, buffer, src_offset=binding.offset, is_blocking=is_blocking)
+
+    def own(self, number: int, given: Array) -> Array:
+        """A copy of an input in its type on the device."""
+        return np.array(given, self._sources[number][1], order="C")
+
+    def converted(self, number: int, array: Array) -> Array:
+        """An output in the type that callers get."""
+        return array.astype(self._output_types[number], copy=False)
+
+
+class _DirectPassage(Passage):
+    """On the queue of the kernels, from copies of the callers' arrays, through the executable's own buffers."""
+
+    def __init__(self, transfer: DirectTransfer, inputs: Sequence[Numbered], outputs: Sequence[int]) -> None:
+        super().__init__()
+        self._transfer, self._numbers = transfer, outputs
+        self._sent = [transfer.copy_in(number, transfer.own(number, array)) for number, array in inputs]
+
+    def leave(self, last: cl.Event | None) -> cl.Event | None:
+        self._left = [self._transfer.copy_out(number, is_blocking=False) for number in self._numbers]
+        events = [event for _, found in self._left for event in found]
+        return events[-1] if events else last
+
+    def arrays(self) -> list[Array]:
+        return [self._transfer.converted(n, array) for n, (array, _) in zip(self._numbers, self._left, strict=True)]
+
+
+class SharedTransfer(DirectTransfer):
+    """Copies to and from memory that is the host's and the device's at once, without the queue.
+
+    Among several inferences the queue has to keep the order, so there it copies as well.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        buffers: Sequence[cl.Buffer],
+        session: Session,
+        memory: Mapping[int, NDArray[np.uint8]],
+    ) -> None:
+        """memory: of the buffers with inputs and outputs, by number."""
+        super().__init__(executable, buffers, session)
+        self._inputs = [view(memory[p.buffer], p) for p in executable.inputs]
+        self._outputs = [view(memory[p.buffer], p) for p in executable.outputs]
+        self._queue.finish()  # which sets the memory to zero; writes do not wait for the queue
+
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        for number, given in inputs:
+            self._inputs[number][...] = given
+
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        self._queue.finish()
+        return [self._outputs[number].astype(self._output_types[number]) for number in numbers]

@@ -1,0 +1,96 @@
+"""Pinned host memory, which a GPU reads and writes by itself."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from tflgpu.artifact.executable import Array, Binding, Executable
+from tflgpu.graph.layout import Shape
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.transfer.transfer import view
+
+
+class Staging:
+    """Pinned memory in which inputs or outputs lie as in the device's buffers. blocks: by number of buffer."""
+
+    def __init__(self, bindings: Sequence[Binding], executable: Executable, queue: cl.CommandQueue) -> None:
+        """queue: whose commands this waits for."""
+        numbers = sorted({binding.buffer for binding in bindings})
+        self.blocks = {n: _pinned(queue, executable.buffers[n].bytes) for n in numbers}
+        self.views = [view(self.blocks[binding.buffer], binding) for binding in bindings]
+
+
+class OutputStaging(Staging):
+    """For outputs, of which large ones go to memory that is lent to callers instead."""
+
+    def __init__(self, executable: Executable, queue: cl.CommandQueue) -> None:
+        super().__init__(executable.outputs, executable, queue)
+        self._bindings, self._results = executable.outputs, executable.results
+        self._types = [np.dtype(binding.dtype) for binding in executable.outputs]
+
+    def places(self, lent: NDArray[np.uint8] | None) -> Mapping[int, NDArray[np.uint8]]:
+        """Where the buffers are copied to, by number. lent: memory for the buffer of results, if there is any."""
+        return self.blocks if lent is None or self._results not in self.blocks else self.blocks | {self._results: lent}
+
+    def arrays(self, numbers: Sequence[int], lent: NDArray[np.uint8] | None) -> list[Array]:
+        """The outputs of these numbers: in lent memory, if they are there; else copies."""
+        return [self._array(number, lent) for number in numbers]
+
+    def _array(self, number: int, lent: NDArray[np.uint8] | None) -> Array:
+        binding, dtype = self._bindings[number], self._types[number]
+        if lent is None or binding.buffer != self._results:
+            return self.views[number].astype(dtype)
+        return view(lent, binding).astype(dtype, copy=False)
+
+
+class Lender:
+    """Lends pinned memory to callers: copying megabytes out of it would take longer than all kernels."""
+
+    WORTHWHILE = 1 << 18  # bytes
+    AT_MOST = 4  # blocks: a caller who keeps all outputs must not take all of the host's memory
+
+    def __init__(self, queue: cl.CommandQueue, size: int) -> None:
+        """queue: whose commands :meth:`lend` may wait for."""
+        self._queue, self._size = queue, size
+        self._made = 0
+        self._free: list[NDArray[np.uint8]] = []
+
+    def lend(self) -> NDArray[np.uint8] | None:
+        """A block, lent until the last array of it is freed; None if it is not worthwhile, or all are lent."""
+        if self._size < self.WORTHWHILE or (not self._free and self._made == self.AT_MOST):
+            return None
+        if not self._free:
+            self._free.append(_pinned(self._queue, self._size))
+            self._made += 1
+        block = self._free.pop()
+        # The base of ``lent`` is no array, so all views of it refer to ``lent`` itself, and it is freed last.
+        lent = np.frombuffer(block.data, np.uint8)
+        weakref.finalize(lent, self._free.append, block).atexit = False
+        return lent
+
+
+def pinned_array(session: Session, shape: Shape, dtype: str) -> Array:
+    """Zeros in pinned memory, which a GPU of this session reads directly: a run does not copy them on the host."""
+    kind = np.dtype(dtype)
+    return _pinned(session.queue, prod(shape) * kind.itemsize).view(kind).reshape(shape)
+
+
+def is_mapped(array: Array) -> bool:
+    """Whether this is a view of memory that OpenCL has mapped."""
+    return isinstance(array.base, np.ndarray) and isinstance(array.base.base, cl.MemoryMap)
+
+
+def _pinned(queue: cl.CommandQueue, size: int) -> NDArray[np.uint8]:
+    """``size`` zero bytes in pinned host memory, which stays mapped as long as the array lives."""
+    flags, access = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, cl.map_flags.READ | cl.map_flags.WRITE
+    buffer = cl.Buffer(queue.context, flags, size)
+    array: NDArray[np.uint8]
+    array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (size,), np.dtype(np.uint8))  # type: ignore[arg-type]
+    array[:] = 0
+    return array

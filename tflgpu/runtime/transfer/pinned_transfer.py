@@ -1,0 +1,66 @@
+"""Transfers for GPUs with memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import pyopencl as cl
+
+from tflgpu.artifact.executable import Array, Executable
+from tflgpu.runtime.opencl.copies import copy
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.transfer.pinned_memory import Lender, OutputStaging, Staging, is_mapped
+from tflgpu.runtime.transfer.pinned_passage import PinnedPassage, Slots
+from tflgpu.runtime.transfer.pinning import ArrayPins
+from tflgpu.runtime.transfer.transfer import Numbered, Passage, Transfer
+
+
+class PinnedTransfer(Transfer):
+    """Copies through pinned host memory, which a GPU reads and writes directly: once for all inputs or all outputs.
+
+    Large outputs are not copied on the host: callers get the pinned memory itself, lent for as long as an array of it
+    lives.
+    """
+
+    def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
+        super().__init__(executable, buffers, session)
+        self._executable, self._session = executable, session
+        self._inputs = Staging(executable.inputs, executable, session.queue)
+        self._outputs = OutputStaging(executable, session.queue)
+        self._lender = Lender(session.queue, executable.buffers[executable.results].bytes)
+        self._pins = ArrayPins(session.context)
+
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        pinned = []
+        staged = False
+        for number, array in inputs:
+            place = self._inputs.views[number]
+            as_it_is = array.dtype == place.dtype and array.flags.c_contiguous
+            if as_it_is and (is_mapped(array) or self._pins.hold(array)):
+                pinned.append((self._executable.inputs[number], array))
+            else:
+                place[...] = array
+                staged = True
+        if staged:
+            for n, memory in self._inputs.blocks.items():
+                self._copies.append(cl.enqueue_copy(self._queue, self._buffers[n], memory, is_blocking=False))
+        for binding, array in pinned:
+            buffer = self._buffers[binding.buffer]
+            self._copies += copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
+        self._queue.flush()  # so that the device begins while the host prepares the launch
+
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        lent = self._lender.lend()
+        for n, memory in self._outputs.places(lent).items():
+            self._copies.append(cl.enqueue_copy(self._queue, memory, self._buffers[n], is_blocking=False))
+        self._queue.finish()
+        self._copies.clear()
+        return self._outputs.arrays(numbers, lent)
+
+    def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
+        return PinnedPassage(self._slots, inputs, outputs)
+
+    @cached_property
+    def _slots(self) -> Slots:
+        return Slots(self._executable, self._session)

@@ -1,0 +1,74 @@
+"""What executors need of a transfer, and the way of one inference's arrays among several."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from math import prod
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from tflgpu.artifact.executable import Array, Binding, Executable
+from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import HOST_DTYPES
+
+Numbered = tuple[int, Array]  # an input's number and value
+
+
+def view(memory: NDArray[np.uint8], binding: Binding) -> Array:
+    """The array of one binding in its buffer's memory."""
+    dtype = np.dtype(HOST_DTYPES[binding.element])
+    return (
+        memory[binding.offset : binding.offset + prod(binding.shape) * dtype.itemsize]
+        .view(dtype)
+        .reshape(binding.shape)
+    )
+
+
+class Passage:
+    """The way of one inference's arrays to the device and back, while others are on theirs: here of no arrays.
+
+    inputs, outputs: where kernels find inputs that come from the host, and leave outputs that go there, by number;
+    those that are not here lie in the executable's own buffers. ready: events to wait for before inputs are read.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: dict[int, DeviceMemory] = {}
+        self.outputs: dict[int, DeviceMemory] = {}
+        self.ready: list[cl.Event] = []
+
+    def leave(self, last: cl.Event | None) -> cl.Event | None:
+        """Start to copy the outputs to the host. last: of the commands before. Returns the event to wait for."""
+        return last
+
+    def arrays(self) -> list[Array]:
+        """The outputs as new arrays, once that event has come. To be called once."""
+        return []
+
+
+class Transfer(ABC):
+    """Copies the inputs of one executable to the device, and its outputs back. Raises pyopencl's errors.
+
+    ``write`` and ``read`` are for one inference at a time. Deleting pyopencl's event of a copy waits for the copy, so
+    the events of a run are kept until the run is over.
+    """
+
+    def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
+        self._buffers, self._queue = buffers, session.queue
+        self._output_types = [np.dtype(p.dtype) for p in executable.outputs]
+        self._copies: list[cl.Event] = []
+
+    @abstractmethod
+    def write(self, inputs: Iterable[Numbered]) -> None:
+        """Start to copy arrays to the inputs of these numbers; other inputs keep their values."""
+
+    @abstractmethod
+    def read(self, numbers: Sequence[int]) -> list[Array]:
+        """Wait for the queue. Returns new arrays of the outputs of these numbers."""
+
+    @abstractmethod
+    def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
+        """Start to copy these inputs, which may change as soon as this returns, for an inference with these outputs."""
