@@ -265,7 +265,7 @@ MULTISTAGE = (
 @pytest.mark.quick(when=lambda case: case in (MULTISTAGE[0], MULTISTAGE[4]))
 @pytest.mark.parametrize("case", MULTISTAGE, ids=str)
 def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A convolution that a residual joins, through local memory."""
+    """A convolution that a residual joins, through local memory. What reads the sum has it in half."""
     monkeypatch.setattr(implicit_gemm_multistage, "GROUP_TILES", (case.tile,))
     monkeypatch.setattr(implicit_gemm_multistage, "STAGES", {case.k_steps: case.stages})
     monkeypatch.setattr(implicit_gemm, "candidates", lambda *_: [])
@@ -274,10 +274,16 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
     y = convolution(net, x, case.channels, case.window, "RELU")
     z = net.input(net.normal(y.shape))
-    net.output(net.op("ADD", [y, z], y.value + z.value, activation="NONE"))
+    z = net.op("MUL", [z, z], z.value * z.value, activation="NONE")
+    total = net.op("ADD", [y, z], y.value + z.value, activation="NONE")
+    border = ((0, 0), (0, 1), (0, 0), (0, 0))
+    for padded in (total, z):
+        net.output(net.op("PAD", [padded, net.integers(border)], np.pad(padded.value, border)))
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
-    (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")
+    (convolved,) = (k for k in plan.kernels if k.node.kind == "convolution")
+    kernel = convolved.kernel
     assert kernel.template == "mma/implicit_gemm_multistage" and kernel.parameters["stages"] == case.stages
-    (got,) = emulated.run(plan, model.inputs, late=case.late)
+    assert [op.function for op in convolved.epilogue] == ["relu", "add"]
+    got, _ = emulated.run(plan, model.inputs, late=case.late)
     check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)

@@ -41,8 +41,6 @@ class MultistageCosts:
     macs, local_bytes, l2_bytes, stored_bytes: per cycle of a compute unit, as kernels reach them.
     tile_latency: of a tile without any k-step. copy_latency: until a copy to local memory is there. barrier_latency: of
         the barrier of one stage. While one work-group waits for these, others of the compute unit work.
-    pointwise_factor: by how much windows of one pixel take longer than the other numbers say, because the L1 cache
-        serves no pixel twice.
     """
 
     macs: float
@@ -52,7 +50,6 @@ class MultistageCosts:
     tile_latency: float
     copy_latency: float
     barrier_latency: float
-    pointwise_factor: float
 
 
 @dataclass(frozen=True)

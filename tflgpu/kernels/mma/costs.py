@@ -68,7 +68,6 @@ class MultistageWork:
     stored_bytes: int
     depth: int
     resident: int
-    pointwise: bool
 
 
 def multistage_cycles(work: MultistageWork, target: Target) -> float:
@@ -82,8 +81,7 @@ def multistage_cycles(work: MultistageWork, target: Target) -> float:
     groups = min(work.resident, in_turn)
     stage = max(busy, costs.copy_latency / (work.depth - 1) / groups) + costs.barrier_latency / groups
     storing = work.stored_bytes / costs.stored_bytes
-    cycles = in_turn * (costs.tile_latency / groups + work.stages_in_all * stage + storing)
-    return cycles * costs.pointwise_factor if work.pointwise else cycles
+    return in_turn * (costs.tile_latency / groups + work.stages_in_all * stage + storing)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ GROUP_TILES = (
     GroupTile(2, 4, 4, 1),  # 128 x 128
     GroupTile(4, 2, 4, 1),  # 256 x 64
     GroupTile(2, 2, 4, 1),  # 128 x 64
+    GroupTile(4, 1, 2, 2),  # 128 x 64
     GroupTile(2, 2, 2, 2),  # 64 x 128
     GroupTile(2, 2, 2, 1),  # 64 x 64
 )
@@ -135,7 +136,6 @@ def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage) -> M
         stored_bytes=group.rows * group.columns * HALF_BYTES,
         depth=tile.stages,
         resident=group.resident,
-        pointwise=window.is_pointwise,
     )
 
 
