@@ -23,8 +23,9 @@ from tflgpu.ops.image.window import Window, span
 from tflgpu.target import Target
 
 # Vectors of a block of channels, and the pixels of a block of the convolution by them. All sums are in registers, of
-# which narrow ones, of 4 or 8 floats, hold few vectors of 16.
-PIXELS: Mapping[int, int] = {2: 8, 1: 14}
+# which narrow ones, of 4 or 8 floats, hold few vectors of 16. So are the pixels themselves where they are halves.
+PIXELS: Mapping[int, int] = {2: 11, 1: 14}
+PIXELS_OF_HALVES: Mapping[int, int] = {2: 8, 1: 12}
 NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
 COLUMNS = 8  # pixels of the depthwise result that are computed together, at most
 
@@ -84,7 +85,9 @@ def bands(dst: Geometry, target: Target) -> Iterator[Band]:
 
 def pixels_by_vectors(target: Target) -> Mapping[int, int]:
     """How many pixels of how many vectors of 16 channels the registers hold the sums of."""
-    return PIXELS if target.limits.vector_width >= VECTOR else NARROW_PIXELS
+    if target.limits.vector_width < VECTOR:
+        return NARROW_PIXELS
+    return PIXELS_OF_HALVES if target.storage == "half" else PIXELS
 
 
 def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry) -> BandWork:
@@ -141,8 +144,8 @@ def convolution_depthwise(request: Request) -> Kernel:
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "image": {"height": height, "width": width},
             "vectors": band.vectors,
-            "pixels": pixels_per_block(width, pixels),
-            "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
+            "pixels": pixels_per_block(width, pixels, part=0),
+            "columns": min(dst.width, pixels * band.vectors, COLUMNS),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
             "bands": tile_count(dst.height, band.rows),

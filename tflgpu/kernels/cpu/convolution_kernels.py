@@ -30,6 +30,10 @@ MOST_SLICES = 8  # of a block of output channels; more would leave room for few 
 PIXELS: Mapping[int, tuple[int, ...]] = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
 PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 
+# What a block costs beside its pixels, and what it costs to store a part of one. In pixels, measured as in costs.py.
+BLOCK = 1.5
+PART = 8
+
 # Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 400_000
 TILES_PER_CORE = 12
@@ -132,11 +136,16 @@ def vectors_in_registers(target: Target) -> int:
     return (REGISTERS[width] - 1) * width // VECTOR
 
 
-def pixels_per_block(width: int, wanted: int) -> int:
-    """A block width near ``wanted`` that leaves the smallest remainder in a row."""
+def pixels_per_block(width: int, wanted: int, part: float = PART) -> int:
+    """The width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
+
+    The last block of a row begins early enough to be whole. part: what it costs that the row is no multiple of blocks.
+    """
     if width <= wanted + 2:
         return width
-    return min(range(max(1, wanted - 2), wanted + 1), key=lambda n: (-width % n, -n))
+    return min(
+        range(wanted, wanted // 2, -1), key=lambda n: tile_count(width, n) * (n + BLOCK) + (part if width % n else 0)
+    )
 
 
 def blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
