@@ -66,7 +66,7 @@ def test_kernels_of_mobilenet_load_and_multiply_no_more(shared: Path) -> None:
     assert [row[:2] for row in rows] == [row[:2] for row in MOBILENET_V1]
     more = [np.subtract(row[2:], held[2:]).max() for row, held in zip(rows, MOBILENET_V1, strict=True)]
     assert [row for row, difference in zip(rows, more, strict=True) if difference > 0.01] == []
-    assert {c.stores for _, c in found} == {1.0}
+    assert max(c.stores for _, c in found) == 1.0
 
 
 @pytest.mark.parametrize(("registers", "most"), [(256, 0.33), (64, 0.4)])
