@@ -4,8 +4,10 @@ A MODEL is a .tflite file, which runs at its own batch size, or a name of benchm
 
 Metrics: ``device`` is the sum of all kernels by the device's clock; ``launch`` is from the launch to the end with all
 data on the device; ``host`` is from host array to host array, with the same array every time. tflgpu runs with the
-executor that it chooses. Its peers include each of its executors, and tflgpu with a new array for every run. The
-contenders of a metric take turns; medians are compared.
+executor that it chooses. Its peers include each of its executors and its other calls: of metric ``host`` a new array
+for every run, and ``run_many``; of metric ``launch`` ``run`` with arrays on the device; of metric ``device``
+``enqueue``, as the time from one inference of a stream to the next. The contenders of a metric take turns; medians are
+compared.
 
 Every contender is a process (worker.py). Those of one model are prepared, --jobs at a time, then measured one case
 after another while nothing else runs. A peer that fails gives a row with the reason in ``skipped``.

@@ -36,6 +36,8 @@ class Contender:
 TURN = 0.1
 FEWEST_RUNS = 4
 
+STREAM = 16  # runs of a stream for each run of a call
+
 
 def timed(call: Callable[[], object]) -> Callable[[int], list[float]]:
     """Samples of a call's wall time. The first half of each turn warms up: a GPU is slow to change contexts."""
@@ -46,5 +48,22 @@ def timed(call: Callable[[], object]) -> Callable[[int], list[float]]:
         while len(times) < FEWEST_RUNS or (len(times) < runs and time.perf_counter() < end):
             times.append(seconds_of(call))
         return times[len(times) // 2 :]
+
+    return sample
+
+
+def streamed(start: Callable[[], object], finish: Callable[[], object]) -> Callable[[int], list[float]]:
+    """Samples, one a turn, of the time from one run to the next; ``finish`` waits for those that ``start`` began."""
+
+    def sample(runs: int) -> list[float]:
+        for _ in range(FEWEST_RUNS):
+            start()
+        finish()
+        begin, number = time.perf_counter(), 0
+        while number < FEWEST_RUNS or (number < STREAM * runs and time.perf_counter() < begin + TURN):
+            start()
+            number += 1
+        finish()
+        return [(time.perf_counter() - begin) / number]
 
     return sample

@@ -1,4 +1,7 @@
-"""tflgpu: with the executor that it chooses, with each that the device has, and with a new array for every run."""
+"""tflgpu: with the executor that it chooses, and with each that the device has.
+
+With the one that it chooses also by other calls: with a new array for every run, with arrays on the device, as streams.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from functools import cached_property
 from itertools import cycle
 
 import numpy as np
+import pyopencl.array as cl_array
 
 import tflgpu
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, timed
+from benchmarks.contest.contender import Contender, streamed, timed
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.transfer.pinning import ArrayPins
@@ -20,6 +24,7 @@ OWN = NAME = "tflgpu"
 METRIC = "device"
 LAUNCHES = "tflgpu-launch-executor"
 NEW_ARRAYS = "tflgpu-new-arrays"
+ON_DEVICE, ENQUEUE, RUN_MANY = "tflgpu-run-on-device", "tflgpu-enqueue", "tflgpu-run-many"
 EXECUTORS = {OWN: "auto", LAUNCHES: "launch", "tflgpu-persistent-executor": "persistent"}
 
 
@@ -40,6 +45,9 @@ def contenders(case: Case) -> list[Contender]:
     return [
         *(c for name, model in models.items() for c in _contenders(name, model)),
         Contender(NEW_ARRAYS, "host", timed(lambda: own.compiled.run(next(own.new_inputs)))),
+        Contender(RUN_MANY, "host", streamed(lambda: next(own.results), lambda: None)),
+        Contender(ON_DEVICE, "launch", timed(lambda: own.compiled.run(own.sources, own.targets)), own.error_there),
+        Contender(ENQUEUE, "device", streamed(own.enqueue, own.wait), own.error_there),
     ]
 
 
@@ -67,12 +75,31 @@ class _Model:
         return cycle([[array.copy() for array in self.inputs] for _ in range(2 * ArrayPins.AT_MOST)])
 
     @cached_property
+    def results(self) -> Iterator[object]:
+        """Of endless runs, whose inputs come from the host."""
+        return self.compiled.run_many(self.new_inputs)
+
+    @cached_property
+    def sources(self) -> list[cl_array.Array]:
+        return [cl_array.to_device(self.compiled.queue, array) for array in self.inputs]
+
+    @cached_property
+    def targets(self) -> dict[str, cl_array.Array]:
+        return {i.name: cl_array.empty(self.compiled.queue, i.shape, i.dtype) for i in self.compiled.outputs}
+
+    def enqueue(self) -> None:
+        self._last = self.compiled.enqueue(self.sources, self.targets)
+
+    def wait(self) -> None:
+        self._last.wait()
+
+    @cached_property
     def compiled(self) -> tflgpu.CompiledModel:
         return tflgpu.compile(self._case.data, self._options)
 
     @cached_property
     def executor(self) -> Executor:
-        """The executor itself, to run kernels on inputs on the device: tflgpu's own interface always copies."""
+        """The executor itself, to run kernels alone: tflgpu's own interface also looks at its arguments."""
         self.compiled.run(self.inputs)
         (instance,) = self.compiled._runner.instances.values()
         (executor,) = instance._engines
@@ -86,3 +113,7 @@ class _Model:
 
     def error(self) -> float:
         return self._case.error(list(self.compiled.run(self.inputs).values()))
+
+    def error_there(self) -> float:
+        """Of what the last run or stream has left on the device."""
+        return self._case.error([array.get() for array in self.targets.values()])

@@ -16,7 +16,7 @@ from benchmarks import models, table, zoo
 from benchmarks.contest import comparison
 from benchmarks.contest.case import Case
 from benchmarks.contest.ceilings import Ceilings
-from benchmarks.contest.contender import FEWEST_RUNS, Skipped, timed
+from benchmarks.contest.contender import FEWEST_RUNS, STREAM, Skipped, streamed, timed
 from benchmarks.contest.turns import Result, measure, prepare
 from benchmarks.contest.worker import Worker
 from benchmarks.ways import launches, precisions, tolerances, transfers
@@ -79,6 +79,13 @@ def test_a_turn_is_half_warm_up() -> None:
     calls: list[int] = []
     assert len(timed(lambda: calls.append(0))(10)) == 5
     assert len(calls) == 10
+
+
+def test_a_stream_is_timed_until_its_runs_are_over() -> None:
+    calls: list[str] = []
+    (seconds,) = streamed(lambda: calls.append("start"), lambda: calls.append("finish"))(2)
+    assert seconds > 0
+    assert "".join(call[0] for call in calls) == "s" * FEWEST_RUNS + "f" + "s" * 2 * STREAM + "f"
 
 
 def test_kernels_take_the_longer_of_moving_and_computing() -> None:

@@ -242,7 +242,9 @@ def test_nothing_is_read_to_know_that_a_fast_inference_is_right(
         assert_equal(model.enqueue(image(0)).wait(), expected)
 
 
-def test_run_many_gives_the_bits_of_run_in_order(model: tflgpu.CompiledModel) -> None:
+@pytest.mark.parametrize("ahead", [1, AHEAD])
+def test_run_many_gives_the_bits_of_run_in_order(ahead: int, model: tflgpu.CompiledModel) -> None:
+    model._runner.ahead = ahead
     results = model.run_many(islice(images(), 3 * AT_MOST))
     for seed, found in enumerate(results):
         assert_equal(found, model.run(image(seed)))
@@ -250,8 +252,10 @@ def test_run_many_gives_the_bits_of_run_in_order(model: tflgpu.CompiledModel) ->
     assert list(model.run_many([])) == []
 
 
-def test_run_many_reads_no_more_than_it_needs(device_name: str) -> None:
+@pytest.mark.parametrize("ahead", [1, AHEAD])
+def test_run_many_reads_no_more_than_it_needs(ahead: int, device_name: str) -> None:
     model = compiled(device_name, "launch")
+    model._runner.ahead = ahead
     read: list[int] = []
 
     def given() -> Iterator[Array]:
@@ -263,15 +267,17 @@ def test_run_many_reads_no_more_than_it_needs(device_name: str) -> None:
     assert not read
     for number in range(5):
         next(results)
-        assert len(read) == number + AHEAD
+        assert len(read) == number + ahead
     results.close()
-    assert len(read) == 4 + AHEAD
+    assert len(read) == 4 + ahead
     assert_equal(model.run(image(0)), model.enqueue(image(0)).wait())
 
 
+@pytest.mark.parametrize("ahead", [1, AHEAD])
 @pytest.mark.parametrize("wrong", range(4))
-def test_errors_of_run_many_come_in_their_place(wrong: int, device_name: str) -> None:
+def test_errors_of_run_many_come_in_their_place(wrong: int, ahead: int, device_name: str) -> None:
     model = compiled(device_name, "launch")
+    model._runner.ahead = ahead
 
     def broken() -> Iterator[Array]:
         yield from (image(seed) for seed in range(wrong))

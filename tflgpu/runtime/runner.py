@@ -36,6 +36,8 @@ class Runner:
         self._inputs = InputCheck(infos, session)
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.Lock()
+        # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
+        self.ahead = 1 if session.device.type == "cpu" else AHEAD
         self.instances = OrderedDict([(tuple(info.shape for info in infos), first)])
 
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
@@ -57,10 +59,13 @@ class Runner:
             return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
+        if self.ahead == 1:
+            yield from (self.run(inputs, None) for inputs in many)
+            return
         waiting = deque[Submission | Exception]()
         for submission in self._submissions(many):
             waiting.append(submission)
-            if len(waiting) == AHEAD:
+            if len(waiting) == self.ahead:
                 yield _result(waiting.popleft())
         while waiting:
             yield _result(waiting.popleft())
