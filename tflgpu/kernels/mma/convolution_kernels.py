@@ -40,7 +40,7 @@ def convolution_candidates(
     """
     shapes = operands, window, src, dst, target
     if shares > 1:
-        return [*implicit_gemm.candidates(*shapes, shares)]
+        return [*implicit_gemm.candidates(*shapes, shares=shares)]
     found: list[Candidate[Tile, Work]] = [
         *implicit_gemm.candidates(*shapes),
         *implicit_gemm_multistage.candidates(*shapes),
