@@ -26,7 +26,7 @@ from tflgpu.target import Target
 
 LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with matrix units has it
 HALF_BYTES = 2
-STAGES = {1: 4, 2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
+STAGES = {2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
 # Accumulators of all work-items of a compute unit, in floats: half of its registers.
 RESIDENT_ACCUMULATORS = 32 << 10
 
@@ -60,11 +60,8 @@ class GroupTile:
         return max(1, RESIDENT_ACCUMULATORS // (self.rows * self.columns))
 
 
-GROUP_TILES = (
-    GroupTile(4, 2, 4, 2),  # 256 x 128
+GROUP_TILES = (  # of four warps: groups of eight leave registers of a compute unit unused
     GroupTile(2, 2, 4, 2),  # 128 x 128
-    GroupTile(2, 4, 4, 1),  # 128 x 128
-    GroupTile(4, 2, 4, 1),  # 256 x 64
     GroupTile(2, 2, 4, 1),  # 128 x 64
     GroupTile(4, 1, 2, 2),  # 128 x 64
     GroupTile(2, 2, 2, 2),  # 64 x 128
