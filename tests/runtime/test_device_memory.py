@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -261,3 +263,21 @@ def test_queues_that_do_not_fit(device_name: str) -> None:
     queue = cl.CommandQueue(context, properties=unordered)
     with pytest.raises(ValueError, match="out of order"):
         tflgpu.compile(three_of_each(), queue=queue)
+
+
+def test_an_array_that_comes_again_may_have_moved(model: tflgpu.CompiledModel) -> None:
+    """It is examined again if it is elsewhere, or has another queue; nothing keeps it behind the end of the model."""
+    given = arrays(7)
+    moved, targets = on_device(model, given), fresh_outputs(model)
+    for seed in (7, 8):
+        for name, value in on_device(model, arrays(seed)).items():
+            moved[name].base_data = value.base_data
+        model.run(moved, targets)
+        assert_equal({name: a.get() for name, a in targets.items()}, model.run(arrays(seed)))
+    moved["x2"] = moved["x2"].with_queue(cl.CommandQueue(model.queue.context))
+    model.run(moved, targets)
+    kept = weakref.ref(moved["x2"])
+    model.close()
+    del moved
+    gc.collect()
+    assert kept() is None

@@ -100,3 +100,37 @@ def device_memory(role: str, info: TensorInfo, array: DeviceArray, session: Sess
             f"{what} belongs to another OpenCL context than the model; `CompiledModel.queue` has the model's"
         )
     return memory
+
+
+class Memories:
+    """The memory of the arrays that callers give for inputs, or for outputs.
+
+    An array that comes again is not examined again: that takes some microseconds, in which a GPU has nothing to do.
+    """
+
+    def __init__(self, role: str, session: Session) -> None:
+        """role: ``"input"`` or ``"output"``, for messages."""
+        self._role, self._session = role, session
+        self._last: dict[str, tuple[DeviceArray, DeviceMemory]] = {}
+
+    def of(self, info: TensorInfo, array: DeviceArray) -> DeviceMemory:
+        """:func:`device_memory` of an array for the input or output ``info``."""
+        last = self._last.get(info.name)
+        if last is not None and last[0] is array and self._is_still(array, last[1]):
+            return last[1]
+        memory = device_memory(self._role, info, array, self._session)
+        self._last[info.name] = array, memory
+        return memory
+
+    def _is_still(self, array: DeviceArray, memory: DeviceMemory) -> bool:
+        """Whether an array is where it was, and has no queue of its own to wait for."""
+        return isinstance(array, cl.Buffer) or (
+            array.base_data is memory.buffer
+            and array.offset == memory.offset
+            and array.shape == memory.shape
+            and array.queue is self._session.queue
+        )
+
+    def forget(self) -> None:
+        """Keep no array alive any longer."""
+        self._last.clear()

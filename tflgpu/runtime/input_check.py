@@ -12,7 +12,7 @@ from tflgpu.errors import UnsupportedError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.model.text import printable
-from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, device_memory, is_device_array
+from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Memories, Value, is_device_array
 from tflgpu.runtime.opencl.session import Session
 
 Given = ArrayLike | DeviceArray
@@ -24,7 +24,7 @@ class InputCheck:
     """Checks a model's inputs. What does not change between runs is looked up once, here."""
 
     def __init__(self, infos: Sequence[TensorInfo], session: Session) -> None:
-        self._session = session
+        self._memories = Memories("input", session)
         self._names = [info.name for info in infos]
         self._wanted = [(info, _element_type(info)) for info in infos]
 
@@ -60,7 +60,7 @@ class InputCheck:
         if type(given) is np.ndarray and given.dtype == dtype and given.shape == info.shape:
             return given
         if is_device_array(given):
-            memory = device_memory("input", info, given, self._session)
+            memory = self._memories.of(info, given)
             _check_shape("input", info, memory.shape, info.free_axes)
             return memory
         try:
@@ -72,9 +72,13 @@ class InputCheck:
             raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
         return np.asarray(array, dtype)
 
+    def forget(self) -> None:
+        """Keep no array alive any longer."""
+        self._memories.forget()
+
 
 def check_outputs(
-    given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], session: Session
+    given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], memories: Memories
 ) -> dict[int, DeviceMemory]:
     """Device arrays by name of output -> their memory by its number.
 
@@ -94,7 +98,7 @@ def check_outputs(
             if not is_device_array(array):
                 kind = type(array).__name__
                 raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
-            found[number] = device_memory("output", info, array, session)
+            found[number] = memories.of(info, array)
             _check_shape("output", info, found[number].shape)
     return found
 

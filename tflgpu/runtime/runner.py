@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.runtime.device_memory import DeviceArray, Value
+from tflgpu.runtime.device_memory import DeviceArray, Memories, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
@@ -33,7 +33,7 @@ class Runner:
     ) -> None:
         """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``."""
         self._infos, self._session, self._make = infos, session, make
-        self._inputs = InputCheck(infos, session)
+        self._inputs, self._targets = InputCheck(infos, session), Memories("output", session)
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.Lock()
         # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
@@ -45,7 +45,7 @@ class Runner:
             values = self._inputs.values(inputs)
         with self._lock, self._failures:
             instance = self._instance(values)
-            places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
+            places = check_outputs(outputs, instance.outputs, self._targets) if outputs else {}
             names = [name for number, name in enumerate(instance.output_names) if number not in places]
             return dict(zip(names, instance.run(values, places), strict=True))
 
@@ -54,7 +54,7 @@ class Runner:
             values = self._inputs.values(inputs)
         with self._lock, self._failures:
             instance = self._instance(values)
-            places = check_outputs(outputs, instance.outputs, self._session) if outputs else {}
+            places = check_outputs(outputs, instance.outputs, self._targets) if outputs else {}
             names = [name for number, name in enumerate(instance.output_names) if number not in places]
             return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
 
@@ -99,6 +99,8 @@ class Runner:
     def close(self) -> None:
         with self._lock:
             self.instances.clear()
+            self._inputs.forget()
+            self._targets.forget()
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

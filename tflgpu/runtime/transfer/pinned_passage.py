@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,14 +55,24 @@ class Slots:
         self._spare.append(slot)
 
 
+class _Lease:
+    """A slot, which is another inference's as soon as nobody refers to its lease."""
+
+    def __init__(self, slot: _Slot, slots: Slots) -> None:
+        self.slot, self._slots = slot, slots
+
+    def __del__(self) -> None:
+        self._slots.put_back(self.slot)
+
+
 class PinnedPassage(Passage):
-    """By way of a slot, which is another inference's as soon as nobody refers to this passage any more."""
+    """By way of a slot."""
 
     def __init__(self, slots: Slots, inputs: Sequence[Numbered], outputs: Sequence[int]) -> None:
         super().__init__()
         self._slots, self._numbers = slots, outputs
-        self._slot = slot = slots.take()
-        weakref.finalize(self, slots.put_back, slot).atexit = False
+        self._lease = _Lease(slots.take(), slots)
+        slot = self._lease.slot
         self._events: list[cl.Event] = []
         self._lent = slots.lender.lend() if outputs else None
         self.inputs = {number: slot.sources[number] for number, _ in inputs}
@@ -78,7 +87,7 @@ class PinnedPassage(Passage):
     def leave(self, last: cl.Event | None) -> cl.Event | None:
         if not self._numbers:
             return last
-        slot, before = self._slot, None if last is None else [last]
+        slot, before = self._lease.slot, None if last is None else [last]
         self._slots.kernels.flush()
         for n, memory in slot.outputs.places(self._lent).items():
             source = slot.output_buffers[n]
@@ -88,4 +97,4 @@ class PinnedPassage(Passage):
         return self._events[-1]
 
     def arrays(self) -> list[Array]:
-        return self._slot.outputs.arrays(self._numbers, self._lent)
+        return self._lease.slot.outputs.arrays(self._numbers, self._lent)
