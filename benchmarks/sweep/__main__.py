@@ -1,8 +1,9 @@
-"""Device times of operators of drawn shapes, over those of the roofline: ``python -m benchmarks.sweep [OPERATOR...]``.
+"""Times of operators of drawn shapes, over those of the roofline: ``python -m benchmarks.sweep [OPERATOR...]``.
 
 The roofline's time is that of the bytes (inputs, weights and the result once) or of the multiply-adds, whichever takes
-longer, by the ceilings that :mod:`benchmarks.contest.ceilings` measures. To it comes the least that any kernel takes,
-and for each further step of an LSTM a barrier of all compute units. Each operator runs by launches behind an ABS.
+longer. To it comes a launch, and for each further step of an LSTM a barrier of all compute units. Each operator runs by
+launches, many times in turn, and reads what another kernel has stored: its data are where a network's would be, in
+caches if these are large enough.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def main() -> None:
     with ProcessPoolExecutor(arguments.processes, get_context("spawn")) as pool:
         work = [
             pool.submit(compile_bundle, bundle, options[precision])
-            for precision, each in product(arguments.precisions, found.values())
+            for each, precision in product(found.values(), arguments.precisions)
             for bundle in each
         ]
         for done in as_completed(work):
@@ -98,7 +99,7 @@ def main() -> None:
     facts = {
         "bytes_per_second": round(roofline.ceilings.bytes_per_second),
         "flops": {precision: round(rate) for precision, rate in roofline.ceilings.flops.items()},
-        "empty_kernel_us": round(1e6 * roofline.kernel, 2),
+        "launch_us": round(1e6 * roofline.ceilings.launch_seconds, 2),
         "barrier_us": round(1e6 * roofline.barrier, 2),
     }
     publish(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from statistics import median
 
 import numpy as np
+import pyopencl as cl
 
 import tflgpu
 from benchmarks.sweep.drawn_shapes import Drawn
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.opencl.clock import Launch
 
 AT_ONCE = 16  # operators of a model: a compilation begins with much that does not depend on their number
 
-RUNS = 7  # of which a profile takes medians
+FEW, MANY = 4, 24  # runs of an operator: the difference is that of the runs, without the way to the device and back
+ROUNDS = 5
+LONG = 0.01  # seconds of a run that is measured alone
 
 _POOL = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
 
@@ -49,13 +56,16 @@ class Bundle:
         return [numbers(shape) for drawn in self.operators for shape in drawn.inputs]
 
     def seconds(self, compiled: tflgpu.CompiledModel) -> list[tuple[float, int]]:
-        """Device time of each operator, and how many kernels it takes."""
-        launches = [launch for piece in compiled._artifact.pieces for launch in piece.executable.launches]
-        profile = compiled.profile(self.inputs(), RUNS)
-        found, places = [], self._places()
-        for place in places:
-            own = [k.seconds for k, launch in zip(profile.kernels, launches, strict=True) if place in launch.operators]
-            found.append((sum(own), len(own)))
+        """Time of each operator, and how many kernels it takes."""
+        compiled.run(self.inputs())
+        (instance,) = compiled._instances.values()
+        (executor,) = instance._engines
+        assert isinstance(executor, LaunchExecutor)
+        launches = list(zip(executor._launches, executor.executable.launches, strict=True))
+        found = []
+        for place in self._places():
+            own = [launch for launch, description in launches if place in description.operators]
+            found.append((seconds_in_turn(executor.session.queue, own), len(own)))
         return found
 
     def errors(self, compiled: tflgpu.CompiledModel, model: bytes) -> list[float]:
@@ -90,6 +100,23 @@ def _error(got: np.ndarray, expected: np.ndarray) -> float:
 
 def bundles(drawn: Sequence[Drawn]) -> list[Bundle]:
     return [Bundle(tuple(drawn[first : first + AT_ONCE])) for first in range(0, len(drawn), AT_ONCE)]
+
+
+def seconds_in_turn(queue: cl.CommandQueue, launches: Sequence[Launch]) -> float:
+    """From one run of these kernels to the next, when many are enqueued."""
+
+    def run(count: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(count):
+            for launch in launches:
+                cl.enqueue_nd_range_kernel(queue, *launch)
+        queue.finish()
+        return time.perf_counter() - begin
+
+    run(1)
+    if (once := run(1)) > LONG:
+        return once
+    return median(run(MANY) - run(FEW) for _ in range(ROUNDS)) / (MANY - FEW)
 
 
 def compile_bundle(bundle: Bundle, options: tflgpu.Options) -> None:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 
 import pyopencl as cl
 
 import tflgpu
 from benchmarks.contest.ceilings import Ceilings
+from benchmarks.sweep.bundles import seconds_in_turn
 from benchmarks.sweep.drawn_shapes import Drawn
 from tflgpu.measure.device_model import probe
-from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
-from tflgpu.runtime.opencl.session import open_session, profiling_queue
+from tflgpu.runtime.opencl.session import open_session
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The ceilings of a device, and the seconds of an empty kernel and of a barrier of all compute units."""
+    """The ceilings of a device, and the seconds of a barrier of all compute units."""
 
     ceilings: Ceilings
-    kernel: float
     barrier: float
 
     def seconds(self, drawn: Drawn, precision: str) -> float:
         """Results are outputs of the model, of four bytes each."""
         read, written = drawn.elements
         size = read * (4 if precision == "fp32" else 2) + 4 * written
-        waiting = self.kernel + (drawn.steps - 1) * self.barrier
+        waiting = self.ceilings.launch_seconds + (drawn.steps - 1) * self.barrier
         return self.ceilings.attainable([(size, drawn.macs)], precision) + waiting
 
 
@@ -42,6 +40,5 @@ def measure_roofline(device: tflgpu.Device) -> Roofline:
     )
     unused = cl.Buffer(session.context, cl.mem_flags.READ_WRITE, 16)  # set_args keeps no buffer alive
     empty.set_args(unused)
-    times = measure_launches(profiling_queue(session), [(empty, (256,), (256,))] * 200)
-    kernel = median(end - begin for begin, end in times) * 1e-9
-    return Roofline(Ceilings(probes.global_bytes, flops, probes.launch), kernel, probes.grid_barrier)
+    kernel = seconds_in_turn(session.queue, [(empty, (256,), (256,))])
+    return Roofline(Ceilings(probes.global_bytes, flops, kernel), probes.grid_barrier)

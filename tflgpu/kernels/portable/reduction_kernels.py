@@ -68,7 +68,7 @@ class Sharing:
 def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
     """The only candidate."""
     results, count = request.output.geometry.vec4s, tile_count(_reduced_vec4s(request), request.shares)
-    sharing, target = _share(request, results, count), request.target
+    sharing, target = share_results(request, results, count), request.target
     loop = target.cost_model.k_loop(tile_count(count, sharing.sharers), busy=0)
     reduction = target.cost_model.reduction(split_workspace(target, sharing.sharers, 1))
     cycles = target.cost_model.kernel(waves(request.shares * sharing.tiles, target), loop + reduction)
@@ -114,7 +114,7 @@ def join_kernel(request: Request) -> Kernel:
     assert isinstance(join, Join)
     return _reduction(
         request,
-        _share(request, g.vec4s, join.count),
+        share_results(request, g.vec4s, join.count),
         join.function,
         kept=access("src", request.input(0).type, g.shape, g.shape),
         loops=[(join.count, g.vec4s)],
@@ -157,26 +157,30 @@ def arg_extreme_kernel(request: Request) -> Kernel:
     assert isinstance(attributes, ArgExtreme)
     channels = attributes.axis == len(source.shape) - 1
     extent = source.shape[attributes.axis]
-    per_tile = items_per_tile(g.vec4s, request.target, 4 * extent)
+    count = source.slices if channels else extent
+    sharing = share_results(request, g.vec4s, count)
     return Kernel(
         "portable/arg_extreme",
         {
             "kept": access("src", request.input(0).type, source.shape, g.shape, fixed=(attributes.axis,)),
             "channels": channels,
             "extent": extent,
+            "count": count,
             "stride": source.plane if channels else source.axis_strides[attributes.axis],
             "beats": ">" if attributes.greatest else "<",
-            "per_tile": per_tile,
+            "sharers": sharing.sharers,
+            "per_tile": sharing.per_tile,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
-        tiles=tile_count(g.vec4s, per_tile),
+        tiles=sharing.tiles,
         local_size=request.target.local_size,
+        workspace=split_workspace(request.target, sharing.sharers, 2),
         value_type="int",
     )
 
 
-def _share(request: Request, items: int, length: int) -> Sharing:
+def share_results(request: Request, items: int, length: int) -> Sharing:
     """How work-items share results of ``length`` elements each.
 
     Work-items share a long reduction, and a short one where there are few results: as many as leave one tile for each
@@ -186,7 +190,8 @@ def _share(request: Request, items: int, length: int) -> Sharing:
     target = request.target
     size, least, units = target.local_size, target.cost_model.lockstep, target.compute_units
     idle = request.shares * tile_count(items, size) < units
-    able = target.family == "gpu" and request.input(0).vector != "long" and size >= least and fits_local(target, size)
+    able = target.family == "gpu" and request.input(0).vector in ("float", "int") and size >= least
+    able = able and fits_local(target, 2 * size)
     if able and (length >= size or (length >= least and idle)):
         counts = (size // n for n in SPLIT_K if size // n >= least)
         sharers = next((n for n in counts if request.shares * tile_count(items, size // n) <= units), least)
@@ -212,7 +217,7 @@ def layer_norm_kernel(request: Request) -> Kernel:
 def _row_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
     """A kernel whose work-items share the channels of a pixel."""
     g = request.output.geometry
-    sharing = _share(request, g.pixels, g.slices)
+    sharing = share_results(request, g.pixels, g.slices)
     return Kernel(
         template,
         {

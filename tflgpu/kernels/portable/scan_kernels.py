@@ -5,20 +5,24 @@ from __future__ import annotations
 from tflgpu.kernels.access import coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.portable.reduction_kernels import share_results
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.kernels.tiling import items_per_tile, split_workspace, tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
+
+RUN = 8  # vec4s that a work-item adds up in turn, where several share a line
 
 
 @PORTABLE.lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
-    """A work-item computes a line of vec4s along the axis, or of channels."""
+    """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, CumulativeSum)
     along = coordinates(g.shape)[attributes.axis]
     extent = g.slices if along.kind == "c" else g.shape[attributes.axis]
     lines = g.vec4s // extent
-    per_tile = items_per_tile(lines, request.target, 8 * extent)
+    turns = tile_count(extent, RUN) if request.target.family == "gpu" else 2 * extent
+    sharing = share_results(request, lines, turns)
     return Kernel(
         "portable/cumulative_sum",
         {
@@ -27,13 +31,16 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
             "lines": lines,
             "exclusive": attributes.exclusive,
             "reverse": attributes.reverse,
-            "per_tile": per_tile,
+            "sharers": sharing.sharers,
+            "run": RUN,
+            "per_tile": sharing.per_tile,
             "src": source,
             "dirty": along.kind == "c",
         },
         (request.activation("src", 0),),
-        tiles=tile_count(lines, per_tile),
+        tiles=sharing.tiles,
         local_size=request.target.local_size,
+        workspace=split_workspace(request.target, sharing.sharers, 1),
         value_type=source.vector,
     )
 
