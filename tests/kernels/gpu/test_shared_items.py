@@ -1,0 +1,98 @@
+"""Items that several work-items of a group share: windows, greatest elements, running sums and LSTMs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.conftest import missing
+from tests.kernels.networks import options
+from tests.ops import windows
+from tests.ops.case import Net, Tensor
+from tests.ops.rows.recurrent import EVERYTHING, Lstm, sequence_node
+from tests.ops.tolerance import ARITHMETIC
+from tests.ops.windows import Window
+from tests.support import emulated_matrix_units as emulated
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.kernel import Kernel
+
+# Local memory of its own, as Intel's CPU runtime does not say that it has.
+TARGET = replace(emulated.PORTABLE, storage="float")
+
+
+def kernels_of(net: Net, template: str, launch: bool = False) -> list[Kernel]:
+    """Those of a template, of a model whose results are right in float."""
+    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+    case = net.case(ARITHMETIC)
+    target = replace(TARGET, executor="launch" if launch else "persistent")
+    _, plan = plan_model(case.model, tflgpu.Options(), target)
+    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
+    return [k.kernel for k in plan.kernels if k.kernel.template == template]
+
+
+def test_work_items_share_the_taps_of_a_window() -> None:
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    given = net.input(net.normal((2, 5, 40, 7)))
+    x = net.op("ABS", [given], abs(given.value))
+    for kernel, multiplier in (((1, 33), 1), ((5, 7), 3)):
+        window = Window(kernel, padding="SAME")
+        weights = net.constant(net.normal((1, *kernel, 7 * multiplier), 0.3))
+        bias = net.constant(net.normal((7 * multiplier,)))
+        value = windows.depthwise_conv_2d(x.value, weights.value, bias.value, window)
+        parameters = options(window) | {"depth_multiplier": multiplier}
+        net.output(net.op("DEPTHWISE_CONV_2D", [x, weights, bias], value, parameters))
+    kernels = kernels_of(net, "gpu/depthwise_taps")
+    assert len(kernels) == 2 and all(k.parameters["split_k"] != 1 for k in kernels)
+
+
+def test_work_items_share_the_search_for_the_greatest_element() -> None:
+    """The first of equals, whichever work-item finds it; and a number beats NaN."""
+    net = Net(pytest.fail, seed=1)
+    few = net.input(net.rng.integers(-3, 3, (2, 1501)).astype(np.float32))
+    column = net.input(net.rng.integers(-3, 3, (2, 700, 5)).astype(np.int32))
+    gaps = net.normal((3, 1001))
+    gaps[:, :900:7] = np.nan
+    for x, axis, code in (
+        (few, 1, "ARG_MAX"),
+        (few, 1, "ARG_MIN"),
+        (column, 1, "ARG_MAX"),
+        (net.input(gaps), 1, "ARG_MAX"),
+    ):
+        find = np.nanargmax if code == "ARG_MAX" else np.nanargmin
+        value = find(x.value, 1).astype(np.int32)
+        net.output(net.op(code, [x, net.integers(1)], value, {"output_type": "INT32"}))
+    kernels = kernels_of(net, "portable/arg_extreme")
+    assert len(kernels) == 4 and all(k.parameters["sharers"] != 1 for k in kernels)
+
+
+def running_sum(net: Net, x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    steps = np.flip(x.value, axis) if reverse else x.value
+    value = np.cumsum(steps, axis) - (steps if exclusive else 0)
+    value = (np.flip(value, axis) if reverse else value).astype(x.value.dtype)
+    return net.op("CUMSUM", [x, net.integers(axis)], value, {"exclusive": exclusive, "reverse": reverse})
+
+
+def test_work_items_share_running_sums() -> None:
+    net = Net(pytest.fail, seed=1)
+    for shape, axis in (((3, 3000), 1), ((3000, 5), 0), ((1, 3, 2500, 6), 2), ((2, 2500, 3, 3), 1)):
+        floats = net.input(net.normal(shape))
+        whole = net.input(net.rng.integers(-9, 9, shape).astype(np.int32))
+        net.output(running_sum(net, floats, axis, exclusive=False, reverse=False))
+        net.output(running_sum(net, whole, axis, exclusive=True, reverse=True))
+    kernels = kernels_of(net, "portable/cumulative_sum")
+    assert len(kernels) == 8 and all(k.parameters["sharers"] != 1 for k in kernels)
+
+
+@pytest.mark.parametrize("launch", [True, False], ids=["launch", "persistent"])
+def test_work_items_share_the_products_of_an_lstm(launch: bool) -> None:
+    net = Net(pytest.fail, seed=1)
+    for lstm in (Lstm(37, 37), EVERYTHING):
+        net.output(sequence_node(net, lstm, times=3, batch=2, depth=5, time_major=True))
+    kernels = kernels_of(net, "portable/lstm", launch)
+    assert [k.local_size for k in kernels] == [TARGET.limits.work_group_size] * 2
+    assert all(k.parameters["reduction"] for k in kernels)
