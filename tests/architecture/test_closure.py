@@ -62,6 +62,7 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "depthwise_pointwise",
             "pointwise_mean",
             "shares",
+            "lstm_step",
         }
         assert {lowering.kind for lowering in LOWERINGS} - kinds <= made
 

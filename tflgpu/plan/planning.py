@@ -10,6 +10,7 @@ from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
+from tflgpu.kernels.gpu.lstm_steps import step_lstms
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.kernels.shared_sums import share_sums
@@ -45,6 +46,7 @@ def make_plan(
     storage = storages(graph, target)
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
     graph, storage = share_sums(make_numbers_whole(graph, storage, target), storage, target)
+    graph, storage = step_lstms(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
