@@ -108,7 +108,7 @@ def _is_faster(lstm: Lstm, shape: tuple[int, ...], target: Target) -> bool:
     reduction = model.reduction(lstm.gates * target.local_size) * min(batch, ROWS)
     step = model.next_kernel(target.executor) + model.kernel(waves(tiles, target), loop + reduction)
     weights = lstm.gates * lstm.cells * lstm.outputs * ITEM_BYTES[target.storage]
-    whole = model.batch_latency + weights / (LANES * LANES * model.loaded_vec4s)
+    whole = model.batch_latency + weights / model.shared_weight_bytes
     return step < GAIN * whole
 
 
