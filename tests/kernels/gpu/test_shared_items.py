@@ -15,8 +15,10 @@ from tests.ops.case import Net, Tensor
 from tests.ops.rows.recurrent import EVERYTHING, Lstm, sequence_node
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
+from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
+from tflgpu.kernels.gpu import lstm_steps
 from tflgpu.kernels.kernel import Kernel
 
 # Local memory of its own, as Intel's CPU runtime does not say that it has.
@@ -81,6 +83,31 @@ def test_work_items_share_running_sums() -> None:
         net.output(running_sum(net, whole, axis, exclusive=True, reverse=True))
     kernels = kernels_of(net, "portable/cumulative_sum")
     assert len(kernels) == 8 and all(k.parameters["sharers"] != 1 for k in kernels)
+
+
+def test_work_groups_share_the_cells_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lstm_steps, "GAIN", 1e9)
+    net, times = Net(pytest.fail, seed=1), 3
+    cases = (
+        (Lstm(9, 9), 2, True),
+        (Lstm(21, 21, peephole=True, cell_clip=0.3), 6, False),
+        (Lstm(8, 8, input_gate=False), 1, False),
+    )
+    for lstm, batch, time_major in cases:
+        net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
+    assert len(kernels_of(net, "gpu/lstm_step")) == times * len(cases)
+
+
+@pytest.mark.parametrize(
+    ("cells", "times", "stepped"), [(1024, 50, True), (512, 50, True), (512, 1, False), (64, 50, False)]
+)
+def test_lstms_of_many_cells_take_a_kernel_for_each_step(cells: int, times: int, stepped: bool) -> None:
+    net = Net(pytest.fail, seed=1)
+    net.output(sequence_node(net, Lstm(cells, cells), times, batch=1, depth=5, time_major=True))
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
+    assert [k.kernel.template for k in plan.kernels].count("gpu/lstm_step") == (times if stepped else 0)
+    weights = {id(a.data) for k in plan.kernels for a in k.arguments if a.name == "recurrent"}
+    assert len(weights) == 1, "all steps read the same"
 
 
 @pytest.mark.parametrize("launch", [True, False], ids=["launch", "persistent"])

@@ -25,7 +25,7 @@ ROWS = 4  # most sequences of a tile: weights are read once for all of them
 
 MOST_TIMES = 256  # a persistent kernel finds the arguments of each launch by a chain of comparisons
 
-GAIN = 0.5  # of the cycles of the kernel of a whole sequence, what the steps may take by the cost model
+GAIN = 0.3  # of the cycles of the kernel of a whole sequence, what the steps may take by the cost model
 
 
 @dataclass(frozen=True)
@@ -98,18 +98,19 @@ def _packed(lstm: Lstm, recurrent: Array) -> Array:
 
 def _is_faster(lstm: Lstm, shape: tuple[int, ...], target: Target) -> bool:
     """Whether steps take less by the cost model than one work-group, which reads all weights at each time."""
-    model, batch = target.cost_model, shape[1 - lstm.time_axis]
-    if target.family != "gpu" or lstm.layer_norm or lstm.projection or shape[lstm.time_axis] > MOST_TIMES:
+    model, times, batch = target.cost_model, shape[lstm.time_axis], shape[1 - lstm.time_axis]
+    if target.family != "gpu" or lstm.layer_norm or lstm.projection or times > MOST_TIMES:
         return False
     if not fits_local(target, lstm.gates * target.local_size):
         return False
     tiles, turns = lstm.cell_vec4s * tile_count(batch, ROWS), tile_count(lstm.outputs, target.local_size)
     loop = model.k_loop(turns, target.local_size * lstm.gates / model.loaded_vec4s)
     reduction = model.reduction(lstm.gates * target.local_size) * min(batch, ROWS)
-    step = model.next_kernel(target.executor) + model.kernel(waves(tiles, target), loop + reduction)
+    waiting = model.next_kernel(target.executor)
+    step, moving = waiting + model.kernel(waves(tiles, target), loop + reduction), waiting + model.kernel(1, 0)
     weights = lstm.gates * lstm.cells * lstm.outputs * ITEM_BYTES[target.storage]
     whole = model.batch_latency + weights / model.shared_weight_bytes
-    return step < GAIN * whole
+    return times * step + moving < GAIN * times * whole
 
 
 @GPU.lowering("lstm_step")
