@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.kernels.networks import binary, layer_norm_of_products, layer_norm_of_quotients
+from tests.kernels.networks import binary, layer_norm_of_products, layer_norm_of_quotients, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 
@@ -46,3 +48,79 @@ def movements(net: Net) -> Tensor:
     rows = x.value.reshape(24, 12)
     y = net.op("RESHAPE", [x, net.integers(rows.shape)], rows, {"new_shape": list(rows.shape)})
     return net.op("SLICE", [y, net.integers([3, 4]), net.integers([20, 8])], rows[3:23, 4:])
+
+
+@dataclass(frozen=True)
+class Heads:
+    """An attention: batch axes, the last of which are heads, and sizes. mask: its shape; none if it is empty."""
+
+    leading: tuple[int, ...]
+    rows: int
+    keys: int
+    depth: int
+    value_depth: int
+    mask: tuple[int, ...]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of queries, keys and values."""
+        sizes = (self.rows, self.depth), (self.keys, self.depth), (self.keys, self.value_depth)
+        return tuple((*self.leading, *size) for size in sizes)
+
+
+def attention(
+    net: Net, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: NDArray[np.float32] | None = None
+) -> Tensor:
+    """mask: of all but ``heads``, whose mask is random; then scores are not scaled."""
+    adjoint = {"adj_x": False, "adj_y": True}
+    x = net.op("BATCH_MATMUL", [q, k], q.value @ np.swapaxes(k.value, -1, -2), adjoint, terms=heads.depth)
+    if mask is None:
+        x = binary(net, "MUL", x, number(net, heads.depth**-0.5))
+    if mask is not None:
+        # Tolerances grow with the largest number: not with a mask.
+        x = net.op("ADD", [x, net.constant(mask.astype(np.float32))], x.value, activation="NONE")
+    elif heads.mask:
+        x = binary(net, "ADD", x, net.input(net.normal(heads.mask, 3)))
+    x = net.op("SOFTMAX", [x], reference.softmax(x.value), {"beta": 1.0})
+    return net.op("BATCH_MATMUL", [x, v], x.value @ v.value, terms=heads.keys)
+
+
+def attention_of_projections(net: Net, heads: Heads) -> Tensor:
+    """Of rows that one layer makes, between that and another layer; the batch is the second axis of the input."""
+    batch, count = heads.leading
+    size = count * heads.depth
+    x = computed(net, (heads.rows * batch, 8))
+    rows = layer(net, x, 3 * size)
+    x = reshaped(net, rows, (heads.rows, batch, 3, count, heads.depth))
+    value = x.value.transpose(2, 1, 3, 0, 4)
+    x = net.op("TRANSPOSE", [x, net.integers([2, 1, 3, 0, 4])], value)
+    parts = [
+        net.op("STRIDED_SLICE", [x, *map(net.integers, bounds(i, value.shape))], value[i], {"shrink_axis_mask": 1})
+        for i in range(3)
+    ]
+    y = attention(net, heads, *parts)
+    y = net.op("TRANSPOSE", [y, net.integers([2, 0, 1, 3])], y.value.transpose(2, 0, 1, 3))
+    return layer(net, reshaped(net, y, (heads.rows * batch, size)), 8)
+
+
+def bounds(index: int, shape: tuple[int, ...]) -> tuple[list[int], list[int], list[int]]:
+    """Of a slice: its begin, end and strides."""
+    return [index, *[0] * (len(shape) - 1)], [index + 1, *shape[1:]], [1] * len(shape)
+
+
+def layer(net: Net, x: Tensor, out: int) -> Tensor:
+    depth = x.shape[-1]
+    weights, bias = net.constant(net.normal((out, depth), depth**-0.5)), net.constant(net.normal((out,)))
+    value = reference.fully_connected(x.value, weights.value, bias.value)
+    return net.op("FULLY_CONNECTED", [x, weights, bias], value, activation="NONE", terms=depth)
+
+
+def reshaped(net: Net, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return net.op("RESHAPE", [x, net.integers(shape)], x.value.reshape(shape), {"new_shape": list(shape)})
+
+
+def attentions(net: Net) -> Tensor:
+    """Several blocks of keys, a mask for each row, and heads that are parts of rows."""
+    plain = Heads((2,), 18, 270, 4, 8, (18, 270))
+    net.output(attention(net, plain, *(computed(net, shape) for shape in plain.shapes)))
+    return attention_of_projections(net, Heads((2, 2), 18, 18, 4, 4, (2, 1, 1, 18)))

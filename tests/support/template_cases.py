@@ -284,6 +284,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     row_cases.softmaxes,
     row_cases.layer_norms,
     row_cases.movements,
+    row_cases.attentions,
     means,
     rearrangements,
     reshape,

@@ -1,1 +1,1 @@
-"""Kernels of what is normalized along the last axis: softmax and layer normalization."""
+"""Kernels of what is normalized along the last axis: softmax, layer normalization and attention."""

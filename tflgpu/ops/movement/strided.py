@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -63,6 +64,37 @@ def rearranged(view: Strided, shape: Shape, attributes: Rearrange, result: Shape
         if m.axis is not None:
             moved[m.axis] = taken
     return Strided(_joined([f for factors in moved for f in factors]), start)
+
+
+def composed(first: Strided, second: Strided) -> Strided | None:
+    """Both in turn, if the second one moves all that the first one leaves; None if strides cannot tell it."""
+    order = _by_stride(second)
+    axes = _axes(first.factors, tuple(f.extent for f in order)) if order is not None else None
+    if order is None or axes is None:
+        return None
+    parts = dict(zip(order, axes, strict=True))
+    return Strided(_joined([part for f in second.factors for part in parts[f]]), first.start)
+
+
+def inverse(strided: Strided) -> Strided | None:
+    """What moves all elements back; None if some are left out."""
+    order = _by_stride(strided)
+    if order is None:
+        return None
+    places = {f: prod(g.extent for g in strided.factors[i + 1 :]) for i, f in enumerate(strided.factors)}
+    return Strided(_joined([Factor(f.extent, places[f]) for f in order]))
+
+
+def axes_of(strided: Strided, shape: Shape) -> list[tuple[Factor, ...]] | None:
+    """The factors of each axis of a result of ``shape``; None if one has part of a factor that is no digit."""
+    return _axes(strided.factors, shape)
+
+
+def _by_stride(strided: Strided) -> list[Factor] | None:
+    """The factors as digits of the input's index; None if some input element is left out, or taken twice."""
+    order = sorted(strided.factors, key=lambda f: -f.stride)
+    places = [prod(f.extent for f in order[i + 1 :]) for i in range(len(order))]
+    return order if strided.start == 0 and [f.stride for f in order] == places else None
 
 
 def _joined(factors: Sequence[Factor]) -> tuple[Factor, ...]:

@@ -1,0 +1,183 @@
+"""Attention as one kernel: right results, wherever its operands lie, and only where nothing else needs the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.networks import binary, number
+from tests.ops import reference
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.quick import on_first_runtime
+from tests.support.limited_devices import Simulation, limited
+from tests.support.row_cases import Heads, attention, attention_of_projections, computed
+from tflgpu.compiler import plan_model
+from tflgpu.target import Target
+
+Family = Literal["cpu", "gpu"]
+
+# Rows and keys in whole vectors and blocks and not, one head and several, a mask of keys, of rows too, and of neither.
+PLAIN = (
+    Heads((2, 3), 16, 32, 8, 8, (2, 1, 1, 32)),
+    Heads((5,), 9, 21, 4, 12, ()),
+    Heads((1,), 40, 300, 12, 20, (40, 300)),
+    Heads((3,), 33, 600, 64, 32, (3, 1, 600)),
+    Heads((2, 2), 130, 7, 4, 4, (1, 2, 130, 7)),
+    Heads((1, 2), 17, 1030, 8, 4, (1, 1, 1, 1030)),
+)
+PROJECTED = (
+    Heads((2, 3), 19, 19, 8, 8, (2, 1, 1, 19)),
+    Heads((4, 2), 33, 33, 12, 12, ()),
+    Heads((1, 4), 100, 100, 4, 4, (100, 100)),
+)
+
+
+def assert_right(net: Net, device_name: str, family: Family, precision: Literal["fp32", "fp16"]) -> None:
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, kernels=family, precision=precision, cache="off")
+    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
+        assert "rows_attention" in compiled.source
+        for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
+            check(got, expected, case.tolerance, precision, case.describe)
+
+
+def is_quick(heads: Heads, family: str, device_name: str) -> bool:
+    return heads in (PLAIN[0], PROJECTED[0]) and on_first_runtime(device_name)
+
+
+@pytest.mark.quick(when=is_quick)
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("heads", PLAIN, ids=str)
+def test_of_tensors_with_an_axis_of_heads(heads: Heads, family: Family, device_name: str) -> None:
+    net = Net(pytest.fail, seed=heads.rows)
+    y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
+    net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
+    assert_right(net, device_name, family, "fp32" if heads.rows % 2 else "fp16")
+
+
+@pytest.mark.quick(when=is_quick)
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("heads", PROJECTED, ids=str)
+def test_of_heads_that_are_parts_of_rows(heads: Heads, family: Family, device_name: str) -> None:
+    """Nothing moves them: the layers before and behind it, the mask and one kernel are all there is."""
+    net = Net(pytest.fail, seed=heads.rows)
+    net.output(attention_of_projections(net, heads))
+    assert not any("strided" in template or "matmul" in template for template in templates(net))
+    assert_right(net, device_name, family, "fp32" if heads.rows % 2 else "fp16")
+
+
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("masked", [-1e9, float(np.finfo(np.float32).min), -np.inf])
+def test_masked_keys_weigh_nothing(masked: float, family: Family, device_name: str) -> None:
+    """Also those of a whole block. Where no key is left, all weigh the same, unless they are infinitely far."""
+    heads, rng = Heads((2,), 17, 700, 4, 4, ()), np.random.default_rng(1)
+    mask = np.where(rng.random((2, 1, 700)) < 0.5, 0, np.float32(masked))
+    mask[0, :, :600] = masked
+    if np.isfinite(masked):
+        mask[1] = masked
+    net = Net(pytest.fail, seed=1)
+    q, k, v = (net.input(net.normal(shape)) for shape in heads.shapes)
+    scores = (q.value @ np.swapaxes(k.value, 1, 2)).astype(np.float32) + mask
+    weights = reference.softmax(scores.astype(np.float64))
+    y = attention(net, heads, q, k, v, mask)
+    net.output(y)
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, kernels=family, precision="fp32", cache="off")
+    with limited(device_name, Simulation()):
+        (got,) = tflgpu.compile(case.model, options).run(case.inputs).values()
+    np.testing.assert_allclose(got, weights @ v.value, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_a_mask_that_half_cannot_hold_still_hides_all(family: Family, device_name: str) -> None:
+    """It is computed, and stored as the least half. A row without keys has the mean of all values, as in float."""
+    heads = Heads((1,), 16, 40, 4, 4, ())
+    net = Net(pytest.fail, seed=1)
+    q, k, v = (net.input(net.normal(shape, 3)) for shape in heads.shapes)
+    mask = binary(net, "MUL", net.input(np.full((1, 1, 40), -1e9, np.float32)), number(net, 2))
+    scores = net.op("ADD", [product(net, q, k), mask], np.zeros((1, 16, 40)), activation="NONE")
+    weights = softmax(net, scores)
+    net.output(net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value))
+    case = net.case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, kernels=family, precision="fp16", cache="off")
+    compiled = tflgpu.compile(case.model, options)
+    assert "rows_attention" in compiled.source
+    (got,) = compiled.run(case.inputs).values()
+    np.testing.assert_allclose(got, case.expected[0], atol=1e-2)
+
+
+def whose_weights_are_an_output(net: Net, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights = softmax(net, product(net, q, k))
+    net.output(weights)
+    return net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value)
+
+
+def of_sharper_scores(net: Net, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = product(net, q, k)
+    weights = net.op("SOFTMAX", [scores], reference.softmax(scores.value, 2), {"beta": 2.0})
+    return net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value)
+
+
+def scaled_behind_the_mask(net: Net, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = binary(net, "ADD", product(net, q, k), net.constant(net.normal((1, 1, 12))))
+    weights = softmax(net, binary(net, "MUL", scores, number(net, 0.5)))
+    return net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value)
+
+
+def of_functions_of_scores(net: Net, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = product(net, q, k)
+    weights = softmax(net, net.op("TANH", [scores], np.tanh(scores.value)))
+    return net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value)
+
+
+def of_weights_on_the_right(net: Net, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights, turned = softmax(net, product(net, q, k)), computed(net, (2, 8, 12))
+    return net.op("BATCH_MATMUL", [turned, weights], turned.value @ weights.value)
+
+
+def product(net: Net, q: Tensor, k: Tensor) -> Tensor:
+    return net.op("BATCH_MATMUL", [q, k], q.value @ np.swapaxes(k.value, -1, -2), {"adj_x": False, "adj_y": True})
+
+
+def softmax(net: Net, x: Tensor) -> Tensor:
+    return net.op("SOFTMAX", [x], reference.softmax(x.value), {"beta": 1.0})
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        whose_weights_are_an_output,
+        of_sharper_scores,
+        scaled_behind_the_mask,
+        of_functions_of_scores,
+        of_weights_on_the_right,
+    ],
+    ids=lambda build: build.__name__,
+)
+def test_anything_else_stays_as_it_is(build: Callable[[Net, Tensor, Tensor, Tensor], Tensor], device_name: str) -> None:
+    net = Net(pytest.fail, seed=1)
+    net.output(build(net, *(computed(net, (2, 12, 8)) for _ in range(3))))
+    case = net.case(ARITHMETIC)
+    compiled = tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off"))
+    assert "rows_attention" not in compiled.source
+    for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
+        check(got, expected, case.tolerance, "fp32", case.describe)
+
+
+@pytest.mark.parametrize("depth", [6, 1024])
+def test_depths_that_kernels_cannot_have_are_products(depth: int) -> None:
+    heads = Heads((2,), 20, 20, depth, 8, ())
+    net = Net(pytest.fail, seed=1)
+    net.output(attention(net, heads, *(computed(net, shape) for shape in heads.shapes)))
+    assert not any("attention" in template for template in templates(net))
+
+
+def templates(net: Net) -> list[str]:
+    target = Target(family="cpu", compute_units=2, storage="float")
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+    return [k.kernel.template for k in plan.kernels]

@@ -1,0 +1,89 @@
+"""Attention as one node: what it computes, and where its kernels find the vec4s of rows.
+
+``softmax(scale * queries * keys + mask) * values``, for each head. Its operands are read where they were computed, as
+the heads of longer rows, and its result is stored so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.ops.movement.strided import Factor, Strided, axes_of
+
+
+@dataclass(frozen=True)
+class HeadDigit:
+    """``head / divisor % extent * stride`` vec4s."""
+
+    divisor: int
+    extent: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The vec4 of slice s of a row of a head: ``start``, the digits of the head, ``row`` * row and ``slice`` * s."""
+
+    start: int
+    digits: tuple[HeadDigit, ...]
+    row: int
+    slice: int
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Inputs: queries, keys, values, and a mask unless its reach is None.
+
+    heads: of all batches. rows: of queries, and of the result. depth: of queries and keys; value_depth: of the others.
+    """
+
+    heads: int
+    rows: int
+    keys: int
+    depth: int
+    value_depth: int
+    scale: float
+    query: Reach
+    key: Reach
+    value: Reach
+    mask: Reach | None
+    result: Reach
+
+
+def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int]) -> Reach | None:
+    """Reach into a tensor whose vec4s are in row-major order. None if vec4s of a row do not stay together.
+
+    shape: (heads, ..) of what ``strided`` makes of the tensor. axes: those of the rows and of the elements of a row.
+    """
+    found = axes_of(strided, shape)
+    if found is None:
+        return None
+    rows, elements = (found[axis] for axis in axes)
+    factors = [*found[0], *rows]
+    together = shape[axes[1]] % LANES == 0 and elements == (Factor(shape[axes[1]], 1),)
+    if not together or len(rows) > 1 or any(n % LANES for n in (strided.start, *(f.stride for f in factors))):
+        return None
+    digits = [
+        HeadDigit(prod(g.extent for g in found[0][i + 1 :]), f.extent, f.stride // LANES)
+        for i, f in enumerate(found[0])
+    ]
+    return Reach(strided.start // LANES, tuple(digits), rows[0].stride // LANES if rows else 0, 1)
+
+
+def reach_in_planes(shape: Shape, leading: Sequence[int], rows: int) -> Reach | None:
+    """Reach into a tensor in PHWC4 whose last axes are the rows and their elements.
+
+    shape: of the tensor, with axes of size 1 where it is the same for all of ``leading``, the heads, or for all rows.
+    """
+    own = (1,) * (len(leading) + 2 - len(shape)) + tuple(shape)
+    if len(own) != len(leading) + 2 or own[-2] not in (1, rows):
+        return None
+    geometry = Geometry(shape)
+    strides = (0,) * (len(own) - len(shape)) + geometry.axis_strides
+    digits = tuple(
+        HeadDigit(prod(leading[i + 1 :]), extent, strides[i]) for i, extent in enumerate(leading) if own[i] > 1
+    )
+    return Reach(0, digits, strides[-1] if own[-2] > 1 else 0, geometry.plane)

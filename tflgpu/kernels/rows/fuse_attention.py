@@ -1,0 +1,218 @@
+"""Make one node of two products of matrices and the softmax between them, with all that moves or scales their operands.
+
+The scores of all rows are the largest tensor of attention, and each is used once. In one kernel they never leave a
+core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value, joint_sources, remove_dead
+from tflgpu.graph.layout import LANES, Shape
+from tflgpu.kernels.fusing import joined_node
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.rows.attention import Attention, Reach, reach_in_planes, reach_in_rows
+from tflgpu.ops.arithmetic.matmul import MatMul
+from tflgpu.ops.arithmetic.reduction import Softmax
+from tflgpu.ops.movement.strided import Strided, composed, inverse, whole
+
+MOVEMENTS = ("reshape", "strided", "view")
+
+
+def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], fits: Callable[[Attention], bool]) -> Graph:
+    """One node for each attention whose operands kernels can read where they are."""
+    found = {}
+    for node in graph.nodes:
+        attention = _attention(graph, storage, node)
+        if attention is not None and isinstance(attention.attributes, Attention) and fits(attention.attributes):
+            found[attention.output] = attention
+    nodes = (found.get(node.output, node) for node in graph.nodes)
+    return remove_dead(graph.with_nodes(nodes)) if found else graph
+
+
+def _attention(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Node | None:
+    """The node that computes what ``softmax`` is a part of."""
+    if softmax.attributes != Softmax(1.0) or softmax.epilogue:
+        return None
+    weighted, scores = _weighted(graph, softmax), _scores(graph, softmax)
+    if weighted is None or scores is None:
+        return None
+    sides, weights = scores.product.attributes, weighted.attributes
+    assert isinstance(sides, MatMul) and isinstance(weights, MatMul)
+    *_, rows, depth = graph[scores.product.inputs[0]].shape
+    *leading, _, value_depth = graph[weighted.output].shape
+    keys, heads = graph[softmax.output].shape[-1], prod(leading)
+    query = _operand(graph, storage, scores.product.inputs[0], (heads, rows, depth), swapped=False)
+    key = _operand(graph, storage, scores.product.inputs[1], (heads, keys, depth), swapped=not sides.adjoint_right)
+    value = _operand(graph, storage, weighted.inputs[1], (heads, keys, value_depth), swapped=weights.adjoint_right)
+    result = _result(graph, storage, weighted, (heads, rows, value_depth))
+    if query is None or key is None or value is None or result is None or value.scale != 1:
+        return None
+    mask = None
+    if scores.mask is not None:
+        mask = reach_in_planes(graph[scores.mask].shape, scores.leading, rows)
+        if mask is None or graph[scores.mask].shape[-1] != keys:
+            return None
+    scale = scores.scale * query.scale * key.scale
+    attributes = Attention(
+        heads, rows, keys, depth, value_depth, scale, query.reach, key.reach, value.reach, mask, result.reach
+    )
+    inputs = (query.tensor, key.tensor, value.tensor, *((scores.mask,) if scores.mask is not None else ()))
+    node = joined_node("attention", attributes, softmax, result.last, inputs)
+    parts = (*query.nodes, *key.nodes, *value.nodes, *scores.nodes, softmax, weighted, result.last)
+    return replace(node, sources=tuple(sorted(joint_sources(*parts))))
+
+
+def _weighted(graph: Graph, softmax: Node) -> Node | None:
+    """The product of a softmax and the values, if nothing else reads it."""
+    tensor, reader = softmax.output, graph.sole_consumer(softmax.output)
+    while reader is not None and reader.kind in ("reshape", "view") and not reader.epilogue:
+        tensor, reader = reader.output, graph.sole_consumer(reader.output)
+    if reader is None or not isinstance(reader.attributes, MatMul) or reader.inputs[0] != tensor:
+        return None
+    keeps_heads = prod(graph[reader.output].shape[:-2]) == prod(graph[tensor].shape[:-2])
+    return reader if keeps_heads and not reader.attributes.adjoint_left else None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """``scale * product + mask``. leading: the axes of the heads, as the mask sees them. nodes: what computes them."""
+
+    product: Node
+    scale: float
+    mask: TensorId | None
+    leading: Shape
+    nodes: tuple[Node, ...]
+
+
+def _scores(graph: Graph, softmax: Node) -> Scores | None:
+    """What a softmax reads, if it is a product of two activations that is scaled, and then masked."""
+    tensor, nodes = softmax.inputs[0], list[Node]()
+    while not nodes or not isinstance(nodes[0].attributes, MatMul):
+        node = graph.producer.get(tensor)
+        if node is None or graph.sole_consumer(tensor) is None or node.kind not in ("map", "reshape", "view", "matmul"):
+            return None
+        nodes.insert(0, node)
+        tensor = node.inputs[0]
+    product = nodes[0]
+    assert isinstance(product.attributes, MatMul)
+    if (
+        product.attributes.adjoint_left
+        or len({prod(graph[t].shape[:-2]) for t in (*product.inputs[:2], product.output)}) > 1
+    ):
+        return None
+    scale, mask, leading = 1.0, None, graph[product.output].shape[:-2]
+    for node in nodes:
+        for position, op in enumerate(node.epilogue):
+            other = _other_operand(node, position, op)
+            if other is None or mask is not None:
+                return None
+            number = graph.constant(other)
+            if op.function == "add" and graph[other].size > 1:
+                mask, leading = other, graph[node.output].shape[:-2]
+            elif op.function == "mul" and number is not None and number.size == 1:
+                scale *= float(number.item())
+            else:
+                return None
+    if graph[softmax.output].shape[-2:] != graph[product.output].shape[-2:]:
+        return None
+    return Scores(product, scale, mask, leading, tuple(nodes))
+
+
+def _other_operand(node: Node, position: int, op: EpilogueOp) -> TensorId | None:
+    """The input that an epilogue op joins with the value before it; None if it does anything else."""
+    others = [o for o in op.operands if isinstance(o, Input)]
+    is_next = len(op.operands) == 2 and len(others) == 1 and Value(position) in op.operands
+    return node.inputs[others[0].index] if is_next else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """An operand: ``scale`` times what lies in ``tensor``. nodes: those that nothing else needs."""
+
+    tensor: TensorId
+    reach: Reach
+    scale: float
+    nodes: tuple[Node, ...]
+
+
+def _operand(
+    graph: Graph, storage: Mapping[TensorId, Storage], tensor: TensorId, shape: Shape, *, swapped: bool
+) -> Found | None:
+    """Where the rows of an operand come from, as far back as kernels can read them. shape: heads, rows, elements.
+
+    swapped: whether ``tensor`` has the last two axes in the other order.
+    """
+    heads, rows, elements = shape
+    given = (heads, elements, rows) if swapped else shape
+    found, view, scale, nodes = None, whole(prod(shape)), 1.0, tuple[Node, ...]()
+    if not swapped and tensor in storage and not storage[tensor].linear and elements % LANES == 0:
+        reach = reach_in_planes(graph[tensor].shape, graph[tensor].shape[:-2], rows)
+        found = Found(tensor, reach, scale, nodes) if reach is not None else None
+    while True:
+        if _is_in_rows(storage, tensor):
+            reach = reach_in_rows(view, given, (2, 1) if swapped else (1, 2))
+            found = Found(tensor, reach, scale, nodes) if reach is not None else found
+        node = graph.producer.get(tensor)
+        factor = _factor(graph, node) if node is not None and node.kind in (*MOVEMENTS, "map") else None
+        if node is None or factor is None or graph.sole_consumer(tensor) is None:
+            return found
+        before = composed(node.attributes, view) if isinstance(node.attributes, Strided) else view
+        if before is None:
+            return found
+        tensor, view, scale, nodes = node.inputs[0], before, scale * factor, (node, *nodes)
+
+
+def _factor(graph: Graph, node: Node) -> float | None:
+    """By what a node multiplies what it moves; None if it computes anything else."""
+    factor = 1.0
+    for position, op in enumerate(node.epilogue):
+        other = _other_operand(node, position, op)
+        number = graph.constant(other) if other is not None else None
+        if op.function != "mul" or number is None or number.size != 1:
+            return None
+        factor *= float(number.item())
+    return (
+        factor
+        if graph[node.inputs[0]].size >= graph[node.output].size and not graph[node.inputs[0]].is_constant
+        else None
+    )
+
+
+def _is_in_rows(storage: Mapping[TensorId, Storage], tensor: TensorId) -> bool:
+    """Whether the vec4s of a tensor are in row-major order."""
+    if tensor not in storage or storage[tensor].linear:
+        return False
+    geometry = storage[tensor].geometry
+    return geometry.plane == 1 and geometry.channels % LANES == 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where the rows of the result go: into the output of ``last``, the last node of the attention."""
+
+    last: Node
+    reach: Reach
+
+
+def _result(graph: Graph, storage: Mapping[TensorId, Storage], weighted: Node, shape: Shape) -> Result | None:
+    """As far on as the kernel can store the rows where the next one reads them."""
+    found, view, last = None, whole(prod(shape)), weighted
+    if shape[-1] % LANES == 0:
+        reach = reach_in_planes(graph[weighted.output].shape, graph[weighted.output].shape[:-2], shape[1])
+        found = Result(weighted, reach) if reach is not None else None
+    while not last.epilogue:
+        reader = graph.sole_consumer(last.output)
+        if reader is None or reader.kind not in MOVEMENTS or reader.inputs[0] != last.output:
+            break
+        after = composed(view, reader.attributes) if isinstance(reader.attributes, Strided) else view
+        back = inverse(after) if after is not None else None
+        if after is None or back is None:
+            break
+        view, last = after, reader
+        reach = reach_in_rows(back, shape, (1, 2)) if _is_in_rows(storage, reader.output) else None
+        found = Result(reader, reach) if reach is not None else found
+    return found

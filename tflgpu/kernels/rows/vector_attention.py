@@ -1,0 +1,65 @@
+"""Attention on CPUs, 16 rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.cpu import CPU, VECTOR
+from tflgpu.kernels.cpu.convolution_kernels import vectors_in_registers
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.rows.attention import Attention
+from tflgpu.kernels.rows.fuse_attention import fuse_attention
+from tflgpu.kernels.tiling import TILES_PER_CORE, most_per_tile, tile_count
+from tflgpu.target import Target
+
+FLOATS = 16384  # of a block's keys, values and scores: 64 KiB, which a core's second cache holds
+VECTORS = 512  # of the sums of a tile, 32 KiB
+MOST_KEYS_HELD = 8
+LEAST_ROWS = 8  # of a vector of 16, for which it is worth to leave the others idle
+
+
+@CPU.fusion
+def fuse_attention_of_vectors(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """Scores go from memory to memory three times where they are not computed in one kernel."""
+    return fuse_attention(graph, storage, _fits)
+
+
+def _fits(attention: Attention) -> bool:
+    return attention.rows >= LEAST_ROWS and attention.value_depth + 2 <= VECTORS and attention.depth <= VECTORS
+
+
+@CPU.lowering("attention")
+def attention_of_vectors(request: Request) -> Kernel:
+    attention = request.node.attributes
+    assert isinstance(attention, Attention)
+    depths = attention.depth + attention.value_depth
+    key_blocks = tile_count(attention.keys, FLOATS // (depths + VECTOR))
+    row_blocks = tile_count(attention.rows, VECTOR)
+    balanced = attention.heads * row_blocks // (request.target.compute_units * TILES_PER_CORE)
+    cost = attention.keys * (2 * depths + VECTOR)  # turns of vectors of a block
+    blocks = min(VECTORS // (attention.value_depth + 2), row_blocks, max(1, balanced))
+    blocks = min(blocks, most_per_tile(request.target, cost))
+    chunks = tile_count(row_blocks, blocks)
+    registers = vectors_in_registers(request.target)
+    names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
+    operands = [request.operand(name, index) for index, name in enumerate(names)]
+    return Kernel(
+        "rows/attention_vectors",
+        {
+            "attention": attention,
+            "blocks": blocks,
+            "row_blocks": row_blocks,
+            "chunks": chunks,
+            "block_keys": tile_count(attention.keys, key_blocks),
+            "keys_held": min(MOST_KEYS_HELD, registers - 2),
+            "values_held": max(1, registers - 2),
+            **{argument.name: argument for argument in operands},
+        },
+        tuple(operands),
+        tiles=attention.heads * chunks,
+        local_size=1,
+        macs=attention.heads * attention.rows * attention.keys * depths,
+        fills_vectors=True,
+    )
