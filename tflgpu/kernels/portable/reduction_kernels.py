@@ -214,10 +214,20 @@ def layer_norm_kernel(request: Request) -> Kernel:
     return _row_kernel(request, "rows/layer_norm", {"epsilon": attributes.epsilon})
 
 
+def _share_row(request: Request) -> Sharing:
+    """The same for the channels of a pixel, which work-items share, however few, where compute units would be idle."""
+    g, target = request.output.geometry, request.target
+    sharing, size = share_results(request, g.pixels, g.slices), target.local_size
+    if sharing.sharers > 1 or target.family != "gpu" or not fits_local(target, size):
+        return sharing
+    able = [n for n in (1, 2, 4, 8, 16) if n <= min(g.slices, size)]
+    sharers = next((n for n in able if tile_count(g.pixels, size // n) >= target.compute_units), able[-1])
+    return Sharing(sharers, tile_count(g.pixels, size // sharers), size // sharers)
+
+
 def _row_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
     """A kernel whose work-items share the channels of a pixel."""
-    g = request.output.geometry
-    sharing = share_results(request, g.pixels, g.slices)
+    sharing = _share_row(request)
     return Kernel(
         template,
         {

@@ -11,38 +11,54 @@ from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.rows.fuse_attention import fuse_attention
-from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, fits_registers, tile_count
-from tflgpu.target import Target
+from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, tile_count
+from tflgpu.target import Limits, Target
 
-WAVES = 2  # of tiles, before work-items need not share rows
+STAGED_VEC4S = LOCAL_VEC4S // 2  # of keys and values in local memory at once
+HELD_VEC4S = 40  # of queries and sums in registers: 160 of 255 numbers
+ROWS_HELD = (4, 2, 1)
 
 
 @GPU.fusion
 def fuse_attention_of_rows(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """Scores go from memory to memory three times where they are not computed in one kernel."""
-    return fuse_attention(graph, storage, lambda attention: _fits(attention, target))
-
-
-def _fits(attention: Attention, target: Target) -> bool:
-    """Whether a row's query and sums stay in registers."""
-    return fits_registers(target, _vec4s(attention))
+    return fuse_attention(graph, storage, lambda attention: bool(_rows_held(attention, target)))
 
 
 def _vec4s(attention: Attention) -> int:
+    """Of a key and a value, or of a row's query and sums."""
     return (attention.depth + attention.value_depth) // LANES
+
+
+def _rows_held(attention: Attention, target: Target) -> list[int]:
+    """How many rows of queries and sums a work-item can have in registers, the most first."""
+    most = HELD_VEC4S * target.limits.registers // Limits.registers
+    return [rows for rows in ROWS_HELD if rows * _vec4s(attention) <= most]
+
+
+def divide(attention: Attention, target: Target) -> tuple[int, int]:
+    """Rows of a work-item, and the work-items that share them: as many of the first as leave a tile for each compute
+    unit, because each key is loaded once for all of them."""
+    size, sums = target.local_size, attention.value_depth // LANES + 1
+    sharing = [n for n in SPLIT_K if n == 1 or (n <= size and fits_local(target, size * sums))]
+    ways = [(rows, sharers) for rows in _rows_held(attention, target) for sharers in sharing]
+    enough = (way for way in ways if _tiles(attention, target, *way) >= target.compute_units)
+    return next(enough, ways[-1])
+
+
+def _tiles(attention: Attention, target: Target, rows: int, sharers: int) -> int:
+    return attention.heads * tile_count(attention.rows, rows * target.local_size // sharers)
 
 
 @GPU.lowering("attention")
 def attention_of_rows(request: Request) -> Kernel:
     attention, target = request.node.attributes, request.target
     assert isinstance(attention, Attention)
-    size, vec4s = target.local_size, _vec4s(attention)
-    sums = attention.value_depth // LANES + 1
-    able = [n for n in SPLIT_K if n == 1 or (n <= size and fits_local(target, size * sums))]
-    tiles = {n: attention.heads * tile_count(attention.rows, size // n) for n in able}
-    sharers = next((n for n in able if tiles[n] >= WAVES * target.compute_units), able[-1])
-    staged = fits_local(target, LOCAL_VEC4S // 2)
-    blocks = tile_count(attention.keys, LOCAL_VEC4S // 2 // vec4s)
+    rows, sharers = divide(attention, target)
+    size, sums = target.local_size, attention.value_depth // LANES + 1
+    staged = fits_local(target, STAGED_VEC4S)
+    key_stride = _vec4s(attention) | 1  # so that neighbours are in different banks of local memory
+    blocks = tile_count(attention.keys, STAGED_VEC4S // key_stride)
     block_keys = tile_count(attention.keys, blocks) if staged else attention.keys
     names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
     operands = [request.operand(name, index) for index, name in enumerate(names)]
@@ -50,16 +66,18 @@ def attention_of_rows(request: Request) -> Kernel:
         "rows/attention",
         {
             "attention": attention,
+            "rows_held": rows,
             "sharers": sharers,
-            "rows_per_tile": size // sharers,
-            "chunks": tile_count(attention.rows, size // sharers),
+            "rows_per_tile": rows * size // sharers,
+            "chunks": tile_count(attention.rows, rows * size // sharers),
             "staged": staged,
+            "key_stride": key_stride,
             "block_keys": block_keys,
             **{argument.name: argument for argument in operands},
         },
         tuple(operands),
-        tiles=tiles[sharers],
+        tiles=_tiles(attention, target, rows, sharers),
         local_size=size,
-        workspace=max(block_keys * vec4s if staged else 0, size * sums if sharers > 1 else 0),
+        workspace=max(block_keys * key_stride if staged else 0, size * sums if sharers > 1 else 0),
         macs=attention.heads * attention.rows * attention.keys * (attention.depth + attention.value_depth),
     )
