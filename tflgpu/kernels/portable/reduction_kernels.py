@@ -215,7 +215,7 @@ def layer_norm_kernel(request: Request) -> Kernel:
 
 
 def _share_row(request: Request) -> Sharing:
-    """The same for the channels of a pixel, which work-items share, however few, where compute units would be idle."""
+    """How work-items share the channels of a pixel: also if these are few, where compute units would be idle."""
     g, target = request.output.geometry, request.target
     sharing, size = share_results(request, g.pixels, g.slices), target.local_size
     if sharing.sharers > 1 or target.family != "gpu" or not fits_local(target, size):
