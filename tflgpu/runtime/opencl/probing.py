@@ -23,7 +23,7 @@ from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 ROUND_TRIPS = 50
 ENOUGH = 2e-3
 DEADLINE = 1.0  # seconds from the first probe on; behind it none is measured again
-ROUNDS = 4  # the best of them counts: other work only adds to a time
+ROUNDS = 8  # the best of them counts: other work only adds to a time
 GROWTH = 4
 MOST_STEPS = 1 << 14  # some drivers end longer loops (quirks.py)
 
