@@ -1,4 +1,4 @@
-"""Items that several work-items of a group share: windows, greatest elements, running sums and LSTMs."""
+"""Items that several work-items of a group share: windows, greatest elements and running sums; and steps of LSTMs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import missing
 from tests.kernels.networks import options
 from tests.ops import windows
 from tests.ops.case import Net, Tensor
-from tests.ops.rows.recurrent import EVERYTHING, Lstm, sequence_node
+from tests.ops.rows.recurrent import Lstm, sequence_node
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
@@ -25,13 +25,12 @@ from tflgpu.kernels.kernel import Kernel
 TARGET = replace(emulated.PORTABLE, storage="float")
 
 
-def kernels_of(net: Net, template: str, launch: bool = False) -> list[Kernel]:
+def kernels_of(net: Net, template: str) -> list[Kernel]:
     """Those of a template, of a model whose results are right in float."""
     if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = net.case(ARITHMETIC)
-    target = replace(TARGET, executor="launch" if launch else "persistent")
-    _, plan = plan_model(case.model, tflgpu.Options(), target)
+    _, plan = plan_model(case.model, tflgpu.Options(), TARGET)
     for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
     return [k.kernel for k in plan.kernels if k.kernel.template == template]
@@ -106,13 +105,3 @@ def test_lstms_of_many_cells_take_a_kernel_for_each_step(cells: int, stepped: bo
     assert [k.kernel.template for k in plan.kernels].count("gpu/lstm_step") == (times if stepped else 0)
     weights = {id(a.data) for k in plan.kernels for a in k.arguments if a.name == "recurrent"}
     assert len(weights) == 1, "all steps read the same"
-
-
-@pytest.mark.parametrize("launch", [True, False], ids=["launch", "persistent"])
-def test_work_items_share_the_products_of_an_lstm(launch: bool) -> None:
-    net = Net(pytest.fail, seed=1)
-    for lstm in (Lstm(37, 37), EVERYTHING):
-        net.output(sequence_node(net, lstm, times=3, batch=2, depth=5, time_major=True))
-    kernels = kernels_of(net, "portable/lstm", launch)
-    assert [k.local_size for k in kernels] == [TARGET.limits.work_group_size] * 2
-    assert all(k.parameters["reduction"] for k in kernels)

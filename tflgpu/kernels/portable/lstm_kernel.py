@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,31 +11,18 @@ from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.kernels.tiling import local_vec4s
 from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
-from tflgpu.target import Target
 
 
 @dataclass(frozen=True)
 class Product:
-    """How a kernel walks through packed weights: chunks of rows by vec4s of columns; strides count vec4s.
-
-    sharers: work-items that share the columns of a chunk, ``depth_of_sharer`` vec4s each.
-    """
+    """How a kernel walks through packed weights: chunks of rows by vec4s of columns; strides count vec4s."""
 
     chunks: int
     depth: int
     chunk_stride: int
     column_stride: int
-    sharers: int = 1
-
-    @property
-    def depth_of_sharer(self) -> int:
-        return tile_count(self.depth, self.sharers)
-
-    def shared(self, items: int) -> Product:
-        """The same, shared by as many of a group's work-items as there are for each chunk."""
-        return replace(self, sharers=max(1, min(self.depth, items // self.chunks)))
 
 
 def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
@@ -51,20 +38,6 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
         return padded, Product(chunks, depth, 1, chunks)
     streams = padded.reshape(depth * LANES, chunks, lanes).transpose(1, 0, 2)
     return np.ascontiguousarray(streams), Product(chunks, depth, depth * lanes, lanes // LANES)
-
-
-def _group(lstm: Lstm, target: Target) -> int:
-    """Work-items of the one group of a batch row: of a launch as many as there can be, for all of them load weights.
-
-    0 where local memory is too small for what they share.
-    """
-    room, size = local_vec4s(target) - lstm.workspace_vec4s, target.local_size
-    if room < (size if lstm.layer_norm else 0):
-        return 0
-    if target.family == "gpu" and target.executor == "launch" and target.limits.local_is_real:
-        while 2 * size <= min(room, target.limits.work_group_size):
-            size *= 2
-    return size
 
 
 @PORTABLE.lowering("lstm")
@@ -93,12 +66,8 @@ def lstm_kernel(request: Request) -> Kernel:
         packed, projection = _packed(next(constants), lanes)
         arguments.append(request.weights("projection", packed))
         arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
-    size = _group(a, target)
-    real = target.family == "gpu" and target.limits.local_is_real
-    if real and 0 < size <= local_vec4s(target) - a.workspace_vec4s:
-        product, projection = product.shared(size), projection and projection.shared(size)
-    shared = any(p.sharers > 1 for p in (product, projection) if p)
-    reduction = size if a.layer_norm or shared else 0
+    reduction = target.local_size if a.layer_norm else 0
+    shares = a.workspace_vec4s + reduction <= local_vec4s(target)
     per_step = a.gates * a.cells * a.outputs + (a.outputs * a.cells if a.projection else 0)
     return Kernel(
         "portable/lstm",
@@ -106,8 +75,8 @@ def lstm_kernel(request: Request) -> Kernel:
             "lstm": a,
             "times": times,
             "lanes": lanes,
-            "reduction": reduction,
-            "private_vec4s": 0 if size else a.workspace_vec4s,
+            "reduction": reduction if shares else 0,
+            "private_vec4s": 0 if shares else a.workspace_vec4s,
             "sums": request.input(0),
             "first_hidden": request.input(1),
             "first_cell": request.input(2),
@@ -120,7 +89,7 @@ def lstm_kernel(request: Request) -> Kernel:
         },
         tuple(arguments),
         tiles=batch,
-        local_size=size or 1,
-        workspace=a.workspace_vec4s + reduction if size else 0,
+        local_size=target.local_size if shares else 1,
+        workspace=a.workspace_vec4s + reduction if shares else 0,
         macs=times * batch * per_step,
     )
