@@ -18,6 +18,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
+from tflgpu.kernels import shared_sums
 from tflgpu.kernels.mma import (
     depthwise_pointwise,
     implicit_gemm,
@@ -90,6 +91,7 @@ def test_emulated_kernels_give_the_right_result(
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
     monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
+    monkeypatch.setattr(shared_sums, "COUNTS", ())  # shares would be kernels of their own
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLIT_K"), case.pair, strict=True):
         monkeypatch.setattr(pointwise_depthwise, name, (value,))
     net = Net(pytest.fail, seed=1)  # it draws nothing
