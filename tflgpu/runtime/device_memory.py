@@ -113,14 +113,18 @@ class Memories:
         self._role, self._session = role, session
         self._last: dict[str, tuple[DeviceArray, DeviceMemory]] = {}
 
+    def of_last(self, info: TensorInfo, given: object) -> DeviceMemory | None:
+        """The memory of what was given for ``info``, if it is the array that :meth:`remember` got last, unchanged."""
+        last = self._last.get(info.name)
+        return last[1] if last is not None and last[0] is given and self._is_still(*last) else None
+
     def of(self, info: TensorInfo, array: DeviceArray) -> DeviceMemory:
         """:func:`device_memory` of an array for the input or output ``info``."""
-        last = self._last.get(info.name)
-        if last is not None and last[0] is array and self._is_still(array, last[1]):
-            return last[1]
-        memory = device_memory(self._role, info, array, self._session)
+        return device_memory(self._role, info, array, self._session)
+
+    def remember(self, info: TensorInfo, array: DeviceArray, memory: DeviceMemory) -> None:
+        """Of an array that fits."""
         self._last[info.name] = array, memory
-        return memory
 
     def _is_still(self, array: DeviceArray, memory: DeviceMemory) -> bool:
         """Whether an array is where it was, and has no queue of its own to wait for."""

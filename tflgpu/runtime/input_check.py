@@ -26,6 +26,7 @@ class InputCheck:
     def __init__(self, infos: Sequence[TensorInfo], session: Session) -> None:
         self._memories = Memories("input", session)
         self._names = [info.name for info in infos]
+        self._name_set = set(self._names)
         self._wanted = [(info, _element_type(info)) for info in infos]
 
     def values(self, inputs: Inputs) -> list[Value]:
@@ -38,12 +39,17 @@ class InputCheck:
 
     def _ordered(self, inputs: Inputs) -> Sequence[Given]:
         names = self._names
+        # The common cases come first, with as few operations as possible: a GPU has nothing to do in the meantime.
+        if type(inputs) is dict and inputs.keys() == self._name_set:
+            return [inputs[name] for name in names]
         if isinstance(inputs, np.ndarray) or is_device_array(inputs):
             inputs = [inputs]
-        elif isinstance(inputs, Mapping):
-            if inputs.keys() != set(names):  # perhaps as the file has them
+        if type(inputs) is list and len(inputs) == len(names):
+            return inputs
+        if isinstance(inputs, Mapping):
+            if inputs.keys() != self._name_set:  # perhaps as the file has them
                 inputs = {printable(str(name)): given for name, given in inputs.items()}
-            if inputs.keys() != set(names):
+            if inputs.keys() != self._name_set:
                 raise ValueError(f"inputs named {sorted(map(str, inputs))} were given; the model has {names}")
             return [inputs[name] for name in names]
         if not isinstance(inputs, Collection) or isinstance(inputs, Set | str | bytes):
@@ -56,12 +62,15 @@ class InputCheck:
         return inputs
 
     def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
-        # The common case comes first, with as few operations as possible.
         if type(given) is np.ndarray and given.dtype == dtype and given.shape == info.shape:
             return given
+        known = self._memories.of_last(info, given)
+        if known is not None:
+            return known
         if is_device_array(given):
             memory = self._memories.of(info, given)
             _check_shape("input", info, memory.shape, info.free_axes)
+            self._memories.remember(info, given, memory)
             return memory
         try:
             array = np.asarray(given)
@@ -88,18 +97,22 @@ def check_outputs(
         raise TypeError(
             f"outputs is of type {type(given).__name__}; a dictionary of device arrays by name was expected"
         )
-    names = [info.name for info in infos]
-    if not given.keys() <= set(names):
-        raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")
     found = {}
     for number, info in enumerate(infos):
         if info.name in given:
             array = given[info.name]
-            if not is_device_array(array):
-                kind = type(array).__name__
-                raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
-            found[number] = memories.of(info, array)
-            _check_shape("output", info, found[number].shape)
+            memory = memories.of_last(info, array)
+            if memory is None:
+                if not is_device_array(array):
+                    kind = type(array).__name__
+                    raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
+                memory = memories.of(info, array)
+            _check_shape("output", info, memory.shape)
+            memories.remember(info, array, memory)
+            found[number] = memory
+    if len(found) != len(given):
+        names = [info.name for info in infos]
+        raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")
     return found
 
 
