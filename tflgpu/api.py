@@ -140,7 +140,7 @@ class CompiledModel:
 
         Inferences follow each other on the queue in the order of the calls, so that variables change as by runs.
         Inputs on the host are copied before this returns. Arrays on the device are kept until the inference is over,
-        and read and written up to then. If 16 inferences are on their way, this waits for the first of them; of a model
+        and read and written up to then. If 8 inferences are on their way, this waits for the first of them; of a model
         of which operators run on the CPU, or in a loop or a branch that the host decides, it waits for the result.
 
         Raises what :meth:`run` does.
@@ -150,7 +150,8 @@ class CompiledModel:
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, NDArray[Any]]]:
         """The results of one inference after another, in order, while the next ones are on their way already.
 
-        Inputs are taken from ``many`` up to three inferences ahead, and copied at once: an array may be filled again.
+        Inputs are taken from ``many`` up to three inferences ahead (on CPUs one after another), and copied at once: an
+        array may be filled again.
         An error of one inference, or of ``many``, is raised in its place, and ends the iteration. Whoever stops earlier
         can go on to use the model.
         """
