@@ -58,7 +58,7 @@ class Bundle:
     def seconds(self, compiled: tflgpu.CompiledModel) -> list[tuple[float, int]]:
         """Time of each operator, and how many kernels it takes."""
         compiled.run(self.inputs())
-        (instance,) = compiled._instances.values()
+        (instance,) = compiled._runner.instances.values()
         (executor,) = instance._engines
         assert isinstance(executor, LaunchExecutor)
         launches = list(zip(executor._launches, executor.executable.launches, strict=True))
