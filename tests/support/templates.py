@@ -21,6 +21,7 @@ SURROUNDINGS = {
     "probes/grid_barriers",
     "probes/memory",
     "ptx/grid_ptx",
+    "ptx/half_functions_ptx",
     "ptx/matrix_units_ptx",
     "ptx/multiply_matrices",
     "ptx/storage_ptx",

@@ -6,3 +6,10 @@ from tflgpu.kernels.architecture import Architecture
 from tflgpu.kernels.gpu import GPU
 
 PTX = Architecture("ptx", lambda target: target.ptx, refines=GPU, prelude=("ptx/storage_ptx",)).register()
+
+PTX_HALF = Architecture(
+    "ptx_half",
+    lambda target: target.ptx and target.storage == "half",
+    refines=PTX,
+    prelude=("ptx/half_functions_ptx",),
+).register()
