@@ -17,6 +17,7 @@ from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
+from tests.support.templates import NOT_PORTABLE
 from tflgpu.compiler import plan_model
 from tflgpu.kernels import shared_sums
 from tflgpu.kernels.mma import (
@@ -109,6 +110,28 @@ def test_emulated_kernels_give_the_right_result(
         check_largest(got, model.expected[0], storage)
         results.append(got)
     check_largest(*results, storage)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.full("the runtime compiles six kernels for matrix units as one, for 10 s")
+def test_emulated_persistent_kernel_gives_the_right_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions for matrix units wait for their inputs in their own text: in it, all four kinds of them."""
+    case = DIVISIONS[1]
+    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    x = network(net, case)
+    x = convolution(net, depthwise(net, x, case.window, "RELU6"), 40, Window((1, 1)), "RELU6")
+    x = convolution(net, net.op("ABS", [x], np.abs(x.value)), 40, Window((1, 1)), "RELU6")
+    axes = net.constant(np.array([1, 2], np.int32))
+    net.output(net.op("MEAN", [x, axes], x.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
+    model = net.case(ARITHMETIC)
+    _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+    templates = {k.kernel.template for k in plan.kernels} & NOT_PORTABLE
+    assert templates == {
+        f"mma/{name}" for name in ("implicit_gemm", "pointwise_depthwise", "depthwise_pointwise", "pointwise_mean")
+    }
+    (got,) = emulated.run_persistent(plan, model.inputs)
+    check_largest(got, model.expected[0], "half")
 
 
 @dataclass(frozen=True)

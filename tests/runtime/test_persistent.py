@@ -12,6 +12,7 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
+from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
@@ -182,7 +183,7 @@ def test_barriers_stand_between_intervals_only(shared: Path) -> None:
     source = render(plan)
     text, persistent = render_persistent(source, link(plan, source.names), ptx=True)
     assert sorted(persistent.order) == list(range(len(plan.kernels)))
-    (condition,) = re.findall(r"if \((.*)\) \{\n +if \(!grid_barrier", text)
+    (condition,) = re.findall(r"if \((.*)\) end_interval", text)
     without = {int(place) for place in re.findall(r"place != (\d+)", condition)}
     found = [barrier_intervals(plan)[number] for number in persistent.order]
     ends = [i for i, (interval, following) in enumerate(pairwise(found)) if interval != following]
@@ -198,6 +199,24 @@ def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> No
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
     for function in source.functions:
         assert text.count(f"{function.name}_tile(") == 2  # its definition, and one call
+
+
+def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
+    """Ahead of the wait they only compute the places of what they will read, and load constants."""
+    data = (shared / "models" / "face_landmark.tflite").read_bytes()
+    _, plan = plan_model(data, tflgpu.Options(), H200)
+    source = render(plan)
+    functions, waiting = {f.name: f for f in source.functions}, 0
+    for planned, name in zip(plan.kernels, source.names, strict=True):
+        ahead, found, _ = functions[name].tile.partition("{")[2].partition(AWAIT_INPUTS)
+        if not found:
+            continue
+        waiting += 1
+        inputs = "|".join(argument.name for argument in planned.arguments if argument.data is None)
+        for statement in re.findall(rf"[^;{{}}]*\b(?:{inputs})\b[^;]*;", ahead):
+            assert re.match(r"\s*__global const \w+ \*\w+ = [^][]*;", statement), statement
+        assert not re.search(r"\bimage\w*\[", ahead)
+    assert waiting > 10
 
 
 def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from tflgpu.codegen.environment import environment
 from tflgpu.codegen.link import link
+from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import prelude, render
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.plan import Plan
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
@@ -113,6 +115,16 @@ def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> lis
     session = open_session(choose(DEVICE))
     program = build(portable(source.text, plan.target, late=late), session)[0]
     return LaunchExecutor(link(plan, source.names), program, session).run(inputs)
+
+
+def run_persistent(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """The same from one kernel, whose only work-group computes all tiles."""
+    source = render(plan)
+    executable = link(plan, source.names)
+    text, persistent = render_persistent(source, executable, ptx=False)
+    session = open_session(choose(DEVICE))
+    program = build(portable(text, plan.target), session)[0]
+    return PersistentExecutor(replace(executable, persistent=persistent), program, session).run(inputs)
 
 
 def portable(text: str, target: Target, *, late: bool = True) -> str:

@@ -18,6 +18,9 @@ from typing import Any
 import jinja2
 from jinja2.bccache import Bucket
 
+# In the text of a function: from here on it reads what other kernels write. A comment, except in the persistent kernel.
+AWAIT_INPUTS = "/* Inputs are read from here on. */"
+
 
 def template_folder() -> Path:
     """The folder of the templates: inside an installed package, beside the package in a checkout."""
@@ -80,7 +83,7 @@ class Bytecode(jinja2.BytecodeCache):
 def environment() -> jinja2.Environment:
     """The one environment of all templates. An undefined name in a template is an error."""
     own, added = jinja2.FileSystemLoader(template_folder()), jinja2.FunctionLoader(package_template)
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.ChoiceLoader((own, added)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -89,6 +92,8 @@ def environment() -> jinja2.Environment:
         finalize=literal,
         bytecode_cache=Bytecode(),
     )
+    made.globals["AWAIT_INPUTS"] = AWAIT_INPUTS
+    return made
 
 
 def literals(parameters: Any) -> dict[str, Any]:

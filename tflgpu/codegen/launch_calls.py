@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tflgpu.artifact.executable import Executable, Launch, Slot
+from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.render import Function, KernelSource
 
 Place = tuple[int, int]  # a buffer's number, and an offset in bytes
@@ -14,12 +15,13 @@ Place = tuple[int, int]  # a buffer's number, and an offset in bytes
 class Case(NamedTuple):
     """Launches of one function: their places in the order, their number of tiles, and the call of a ``tile``.
 
-    The call can depend on ``place``.
+    The call can depend on ``place``. awaits: whether the function says from where on it reads inputs.
     """
 
     places: tuple[int, ...]
     tiles: int
     call: str
+    awaits: bool
 
 
 def in_intervals(executable: Executable) -> list[int]:
@@ -33,14 +35,17 @@ def binding_names(executable: Executable) -> list[str]:
     return [f"binding{number}" for number in executable.movable]
 
 
-def calls(source: KernelSource, executable: Executable, order: Sequence[int], local_size: int) -> list[Case]:
+def calls(
+    source: KernelSource, executable: Executable, order: Sequence[int], local_size: int, last_argument: str = ""
+) -> list[Case]:
     """Groups of equal launches, which stand in this order in a kernel of so many work-items.
 
-    Only the first work-item makes calls of kernels that are of one.
+    Only the first work-item makes calls of kernels that are of one. last_argument: of every call, a C expression.
     """
     functions = {f.name: f for f in source.functions}
     launches = [executable.launches[number] for number in order]
     places = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
+    last = ("tile", "workspace", *filter(None, [last_argument]))
     groups: dict[tuple[str, int], list[int]] = {}
     alone = {launch.function for launch in launches if launch.local_size < local_size}
     for place, launch in enumerate(launches):
@@ -50,7 +55,8 @@ def calls(source: KernelSource, executable: Executable, order: Sequence[int], lo
             tuple(own),
             tiles,
             f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile("
-            f"{', '.join(_arguments(functions[name], own, launches, places))}, tile, workspace)",
+            f"{', '.join((*_arguments(functions[name], own, launches, places), *last))})",
+            AWAIT_INPUTS in functions[name].tile,
         )
         for (name, tiles), own in groups.items()
     ]

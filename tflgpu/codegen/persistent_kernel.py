@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tflgpu.artifact.executable import Executable, Persistent
-from tflgpu.codegen.environment import environment
+from tflgpu.codegen.environment import AWAIT_INPUTS, environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
-from tflgpu.codegen.render import KernelSource
+from tflgpu.codegen.render import Function, KernelSource
 
 PERSISTENT = "persistent"
 
@@ -33,7 +33,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             local_size=local_size,
             workspace=max((f.workspace for f in source.functions), default=0),
             launches=len(order),
-            cases=calls(source, executable, order, local_size),
+            cases=calls(source, executable, order, local_size, "meeting, waits && tile == group"),
             within_levels=[
                 place
                 for place, (number, following) in enumerate(pairwise(order))
@@ -41,7 +41,15 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             ],
         )
     )
+    barrier = environment().get_template("executor/grid_barrier.cl.j2").render()
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
-    tiles = (f"static inline {f.tile}" for f in source.functions)
-    text = "\n".join((source.prelude, grid, *tiles, kernel))
+    tiles = (_inlined(function) for function in source.functions)
+    text = "\n".join((source.prelude, grid, barrier, *tiles, kernel))
     return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)
+
+
+def _inlined(function: Function) -> str:
+    """The text of a function that waits for other work-groups where it says so, if its last parameter says so."""
+    head, body = function.tile.split(")", 1)
+    body = body.replace(AWAIT_INPUTS, "if (waits) await_others(meeting);")
+    return f"static inline {head}, Meeting meeting, bool waits){body}"

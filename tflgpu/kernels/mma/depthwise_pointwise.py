@@ -146,6 +146,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
     operands, tap_type = operands_of_image(src, type_of_constant(request, packed)), type_of_constant(request, taps)
     tap_count, vec4s = prod(attributes.window.kernel), work.depthwise_vec4s
     tap_registers = 2 * (HALVES[operands.image] + HALVES[tap_type]) * tap_count
+    most = max(1, TAP_REGISTERS // tap_registers)
     return Kernel(
         "mma/depthwise_pointwise",
         {
@@ -158,7 +159,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "column_warp_tiles": tile.column_tiles,
             "split_k": tile.split_k,
             "sum_vec4s": work.sum_vec4s,
-            "vec4s_at_once": vec4s if vec4s * tap_registers <= TAP_REGISTERS else 1,
+            "vec4s_at_once": max(n for n in range(1, vec4s + 1) if vec4s % n == 0 and n <= most),
             "slices": vec4s * _slices_at_once(tile, target),
             "prefetch_depth": prefetch_depth(operands, work.k_steps, 1, tile.column_blocks),
             "input_blocks": input_blocks,

@@ -78,7 +78,7 @@ class PersistentExecutor(Executor):
             )
 
     def _measure(self) -> list[Interval]:
-        """A wait at a barrier counts as time of the last launch before it."""
+        """A wait at a barrier counts as time of the first launch behind it."""
         persistent = self._persistent
         if not persistent.clock:
             raise DeviceError(
