@@ -5,8 +5,8 @@
 
 A MODEL is a .tflite file or a name of benchmarks.zoo. Every process has all of them, each in a thread of its own. A
 thread makes ``runs`` inferences on a few inputs in turn: by ``run`` with arrays on the host and on the device, by
-``enqueue`` with several on their way, and by ``run_many``; none begins after ``seconds``. Every output is compared with
-the first one for its input, which LiteRT's interpreter judges elsewhere. ``--busy`` adds a process in which PyTorch
+``enqueue`` with several on their way, and by ``run_many``, for at most ``seconds`` once its process has compiled all
+models. Every output is compared with the first one for its input, which LiteRT's interpreter judges elsewhere. ``--busy`` adds a process in which PyTorch
 multiplies large matrices on the same GPU.
 
 A row tells how many inferences of a model in one process there were, how many differed, and which errors were raised.
@@ -105,10 +105,11 @@ def strain(subject: Subject, runs: int, end: float) -> Counter[str]:
     raise AssertionError("unreachable")
 
 
-def process(models: Sequence[str], options: tflgpu.Options, runs: int, end: float) -> list[Counter[str]]:
+def process(models: Sequence[str], options: tflgpu.Options, runs: int, seconds: float) -> list[Counter[str]]:
     """The models in a thread each."""
     warnings.simplefilter("ignore", tflgpu.FallbackWarning)
     subjects = [Subject(model, options) for model in models]
+    end = time.time() + seconds
     with ThreadPoolExecutor(len(models)) as pool:
         return list(pool.map(lambda subject: strain(subject, runs, end), subjects))
 
@@ -125,8 +126,7 @@ def keep_busy(stop: Event) -> None:
 
 
 def rows(arguments: argparse.Namespace, options: tflgpu.Options) -> Iterator[dict[str, Any]]:
-    end = time.time() + arguments.seconds
-    shared = arguments.models, options, arguments.runs, end
+    shared = arguments.models, options, arguments.runs, arguments.seconds
     with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         for done in as_completed([pool.submit(process, *shared) for _ in range(arguments.processes)]):
             for model, found in zip(arguments.models, done.result(), strict=True):
