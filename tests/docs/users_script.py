@@ -60,7 +60,9 @@ def main(path: Path, image: NDArray[np.float32]) -> None:
         print(tflgpu.__version__, model.device.name, *map(describe, model.inputs), *map(describe, model.outputs))
         frame: NDArray[np.float32] = model.pinned_array("image")
         frame[...] = image
+        submission: tflgpu.Submission = model.enqueue(image)
         answers = {best(model.run({"image": frame})), best(model.run([image])), best(model.run(image))}
+        answers |= {best(submission.wait()), *map(best, model.run_many([image, image]))}
         copy: tflgpu.CompiledModel = pickle.loads(pickle.dumps(model))
         assert answers == {best(copy.run(image)), with_interpreter(path, image)}
         assert on_cpu(model.report) == on_cpu(tflgpu.inspect(path)) == []
