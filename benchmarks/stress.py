@@ -6,8 +6,8 @@
 A MODEL is a .tflite file or a name of benchmarks.zoo. Every process has all of them, each in a thread of its own. A
 thread makes ``runs`` inferences on a few inputs in turn: by ``run`` with arrays on the host and on the device, by
 ``enqueue`` with several on their way, and by ``run_many``, for at most ``seconds`` once its process has compiled all
-models. Every output is compared with the first one for its input, which LiteRT's interpreter judges elsewhere. ``--busy`` adds a process in which PyTorch
-multiplies large matrices on the same GPU.
+models. Every output is compared with the first one for its input, which LiteRT's interpreter judges elsewhere.
+``--busy`` adds a process in which PyTorch multiplies large matrices on the same GPU.
 
 A row tells how many inferences of a model in one process there were, how many differed, and which errors were raised.
 The script fails if there are any of those.

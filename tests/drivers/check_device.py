@@ -8,6 +8,7 @@ these versions. ``whole_table.py`` has everything.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -19,23 +20,30 @@ from tflgpu.options import CacheMode, Options
 WRONG_VERSION = 2
 # float64 and int64 are options of OpenCL.
 LACKING = "does not compute with"
+REFUSED = re.compile("LiteRT says: .* only supports|LiteRT's interpreter refuses")
 
 
 def outcome(subject: Subject, program: Program, device: int, cache: CacheMode = "off") -> str:
-    """What is wrong, or nothing. Models with elements that a device lacks are to be right by way of the CPU."""
+    """What is wrong, or nothing. Models with elements that a device lacks are to be right by way of the CPU, or refused
+    with LiteRT's words where it lacks them, too."""
+    on_cpu = False
 
     def compiled(model: bytes) -> tflgpu.CompiledModel:
+        nonlocal on_cpu
         options = Options(**program._asdict(), device=device, fallback="forbid", cache=cache)
         try:
             return tflgpu.compile(model, options)
         except tflgpu.UnsupportedError as error:
-            if LACKING not in str(error):
+            on_cpu = LACKING in str(error)
+            if not on_cpu:
                 raise
             return tflgpu.compile(model, replace(options, fallback="auto"))
 
     try:
         subject.check(compiled, program.precision)
     except Exception as error:
+        if on_cpu and isinstance(error, (tflgpu.UnsupportedError, ValueError)) and REFUSED.search(str(error)):
+            return ""
         return f"{type(error).__module__}.{type(error).__name__}: {error}"
     return ""
 

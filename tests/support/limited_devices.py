@@ -69,9 +69,8 @@ def limited(platform: str, simulation: Simulation) -> Iterator[Device]:
     real = next(device for device in devices.devices() if device.platform == platform)
     limits = replace(real.limits, **{"local_is_real": True} | simulation.limits)  # kernels use it only then
     claims = simulation.int64 and limits.opencl_c >= (2, 0)  # it needs atomic operations, and 64-bit offsets
-    device = replace(
-        real, index=0, limits=limits, int64=simulation.int64, executor=real.executor if claims else "launch"
-    )
+    types = {"int64": simulation.int64, "float64": real.float64 and "opencl_c" not in simulation.limits}
+    device = replace(real, index=0, limits=limits, **types, executor=real.executor if claims else "launch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "_devices", lambda: (device,))
         patch.setattr(cl, "Buffer", _limited_buffer(limits))

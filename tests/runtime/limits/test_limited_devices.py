@@ -219,3 +219,18 @@ def test_a_language_that_is_too_old_is_refused() -> None:
         pytest.raises(DeviceError, match=r"has OpenCL C 1\.1; 1\.2 is needed"),
     ):
         tflgpu.compile(fixed_cases()["means"].model)
+
+
+def test_constant_indices_need_no_int64() -> None:
+    """As a list of rows and as a list of places."""
+    numbers = np.arange(24, dtype=np.float32).reshape(4, 6)
+    rows, places = np.array([3, 0, 2], np.int64), np.array([[1, 5], [3, 0]], np.int64)
+    builder = ModelBuilder()
+    x, taken, picked = builder.input((4, 6)), builder.tensor((3, 6)), builder.tensor((2,))
+    builder.op("GATHER", [x, builder.constant(rows)], [taken])
+    builder.op("GATHER_ND", [x, builder.constant(places)], [picked])
+    with limited(INTEL, SIMULATIONS["an embedded profile"]) as device:
+        options = Options(device=device.index, precision="fp32", fallback="forbid", cache="off")
+        got = tflgpu.compile(builder.finish([taken, picked]), options).run([numbers])
+    for array, expected in zip(got.values(), (numbers[rows], numbers[tuple(places.T)]), strict=True):
+        np.testing.assert_array_equal(array, expected)

@@ -68,7 +68,14 @@ def _gather_node(emit: Emitter, x: Tensor, indices: Tensor, axis: int, batch: in
     positions = [follow(i if i < axis else i - 1 + new) for i in range(len(x.shape))]
     positions[axis] = Position((Lookup(1, places, x.shape[axis] - 1),))
     shape = (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :])
-    return emit.node("gather", [x, indices], shape, Gather(tuple(positions)))
+    return emit.node("gather", [x, _short(emit, indices)], shape, Gather(tuple(positions)))
+
+
+def _short(emit: Emitter, indices: Tensor) -> Tensor:
+    """Constant indices in 32 bits, which every device computes with. They are places along an axis, so they fit."""
+    if indices.data is None or indices.dtype != "int64":
+        return indices
+    return emit.constant(indices.data.astype(np.int32))
 
 
 def _embedding_reasons(site: Site) -> Iterator[str]:
@@ -120,7 +127,7 @@ def gather_nd(site: Site, emit: Emitter) -> Tensor:
     outer = tuple(AxisMap(i) for i in range(len(leading)))
     found = (Position((Lookup(1, (*outer, AxisMap(None, i)), x.shape[i] - 1),)) for i in range(depth))
     rest = (follow(len(leading) + i) for i in range(len(x.shape) - depth))
-    return emit.node("gather", [x, indices], (*leading, *x.shape[depth:]), Gather((*found, *rest)))
+    return emit.node("gather", [x, _short(emit, indices)], (*leading, *x.shape[depth:]), Gather((*found, *rest)))
 
 
 def _one_hot_axis(site: Site) -> int | None:
