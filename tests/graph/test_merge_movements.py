@@ -105,6 +105,13 @@ def test_a_number_for_each_row_goes_with_them() -> None:
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
+def test_numbers_without_axes_are_no_rows() -> None:
+    m = Chain()
+    total = m.op("SUM", [m.input(3, 5), m.integers([0, 1])], (), keep_dims=False)
+    graph = apply(merge_movements, m.graph(m.op("MUL", [m.input(4), m.op("MUL", [total, total])])))
+    assert kinds(graph)["map"] == 2
+
+
 def test_a_convolution_of_pixels_that_are_rows_is_a_layer() -> None:
     m = Chain()
     x = m.layer(m.input(30, 7), 8)

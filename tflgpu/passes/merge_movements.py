@@ -111,10 +111,11 @@ class _Merging:
         """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
         shape = self._tensors[node.output].shape
         is_layer = _is_layer(self._graph, node)
-        if not (is_layer or node.kind in ("map", "layer_norm", "softmax")) or not prod(shape):
+        if not (is_layer or node.kind in ("map", "layer_norm", "softmax")) or not shape or not prod(shape):
             return False
         weights = set(range(1, kernel_inputs(node))) if is_layer else set()
-        full = {i for i, t in enumerate(node.inputs) if self._tensors[t].shape[:-1] == shape[:-1]} - weights
+        shapes = [self._tensors[t].shape for t in node.inputs]
+        full = {i for i, own in enumerate(shapes) if own and own[:-1] == shape[:-1]} - weights
         others = [self._tensors[t] for i, t in enumerate(node.inputs) if i not in full | weights]
         leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node)
         if leading in (None, shape[:-1]) or not all(map(_is_of_channels, others)):

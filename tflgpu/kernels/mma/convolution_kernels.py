@@ -133,7 +133,7 @@ def convolution(request: Request) -> Kernel:
 @MMA.lowering("transpose_convolution", when=_is_dense)
 def transpose_convolution(request: Request) -> Kernel:
     operands, phases = _operands(request), phases_of(request)
-    assert phases
+    assert phases is not None
     chosen = request.choose_candidate(_candidates_of_phases(request, operands, phases))
     weights, bias = phases.weights(request.constant(1)), request.optional_constant(2)
     return implicit_gemm.implicit_gemm(request, operands.image, chosen, phases.window_of_phase, weights, bias)
