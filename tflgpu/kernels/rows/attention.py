@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.kernels.kernel import Argument
+from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.strided import Factor, Strided, axes_of
 
 
@@ -51,6 +53,17 @@ class Attention:
     value: Reach
     mask: Reach | None
     result: Reach
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of both products."""
+        return self.heads * self.rows * self.keys * (self.depth + self.value_depth)
+
+
+def operands_of(request: Request, attention: Attention) -> tuple[Argument, ...]:
+    """The arguments by which kernels read an attention's inputs."""
+    names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
+    return tuple(request.operand(name, index) for index, name in enumerate(names))
 
 
 def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int]) -> Reach | None:

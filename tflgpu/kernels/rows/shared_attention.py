@@ -9,7 +9,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention
+from tflgpu.kernels.rows.attention import Attention, operands_of
 from tflgpu.kernels.rows.fuse_attention import fuse_attention
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, tile_count, waves
 from tflgpu.target import Limits, Target
@@ -61,8 +61,7 @@ def attention_of_rows(request: Request) -> Kernel:
     key_stride = _vec4s(attention) | 1  # so that neighbours are in different banks of local memory
     blocks = tile_count(attention.keys, STAGED_VEC4S // key_stride)
     block_keys = tile_count(attention.keys, blocks) if staged else attention.keys
-    names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
-    operands = [request.operand(name, index) for index, name in enumerate(names)]
+    operands = operands_of(request, attention)
     return Kernel(
         "rows/attention",
         {
@@ -76,9 +75,9 @@ def attention_of_rows(request: Request) -> Kernel:
             "block_keys": block_keys,
             **{argument.name: argument for argument in operands},
         },
-        tuple(operands),
+        operands,
         tiles=_tiles(attention, target, rows, sharers),
         local_size=size,
         workspace=max(block_keys * key_stride if staged else 0, size * sums if sharers > 1 else 0),
-        macs=attention.heads * attention.rows * attention.keys * (attention.depth + attention.value_depth),
+        macs=attention.macs,
     )

@@ -9,7 +9,7 @@ from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import vectors_in_registers
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention
+from tflgpu.kernels.rows.attention import Attention, operands_of
 from tflgpu.kernels.rows.fuse_attention import fuse_attention
 from tflgpu.kernels.tiling import TILES_PER_CORE, most_per_tile, tile_count
 from tflgpu.target import Target
@@ -43,8 +43,7 @@ def attention_of_vectors(request: Request) -> Kernel:
     blocks = min(blocks, most_per_tile(request.target, cost))
     chunks = tile_count(row_blocks, blocks)
     registers = vectors_in_registers(request.target)
-    names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
-    operands = [request.operand(name, index) for index, name in enumerate(names)]
+    operands = operands_of(request, attention)
     return Kernel(
         "rows/attention_vectors",
         {
@@ -57,9 +56,9 @@ def attention_of_vectors(request: Request) -> Kernel:
             "values_held": max(1, registers - 2),
             **{argument.name: argument for argument in operands},
         },
-        tuple(operands),
+        operands,
         tiles=attention.heads * chunks,
         local_size=1,
-        macs=attention.heads * attention.rows * attention.keys * depths,
+        macs=attention.macs,
         fills_vectors=True,
     )
