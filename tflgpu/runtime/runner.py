@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.runtime.device_memory import DeviceArray, Memories, Value
+from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Memories, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
@@ -44,18 +44,14 @@ class Runner:
         with self._failures:
             values = self._inputs.values(inputs)
         with self._lock, self._failures:
-            instance = self._instance(values)
-            places = check_outputs(outputs, instance.outputs, self._targets) if outputs else {}
-            names = [name for number, name in enumerate(instance.output_names) if number not in places]
+            instance, places, names = self._prepared(values, outputs)
             return dict(zip(names, instance.run(values, places), strict=True))
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
         with self._failures:
             values = self._inputs.values(inputs)
         with self._lock, self._failures:
-            instance = self._instance(values)
-            places = check_outputs(outputs, instance.outputs, self._targets) if outputs else {}
-            names = [name for number, name in enumerate(instance.output_names) if number not in places]
+            instance, places, names = self._prepared(values, outputs)
             return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
@@ -101,6 +97,14 @@ class Runner:
             self.instances.clear()
             self._inputs.forget()
             self._targets.forget()
+
+    def _prepared(
+        self, values: Sequence[Value], outputs: Mapping[str, DeviceArray] | None
+    ) -> tuple[Instance, dict[int, DeviceMemory], list[str]]:
+        """What runs for these inputs, the memory of outputs on the device, and the names of the others."""
+        instance = self._instance(values)
+        places = check_outputs(outputs, instance.outputs, self._targets) if outputs else {}
+        return instance, places, [n for number, n in enumerate(instance.output_names) if number not in places]
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
