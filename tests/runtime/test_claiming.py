@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 import tflgpu
 from tests.runtime.test_persistent import chain
-from tflgpu.codegen.claiming_kernel import render_claiming
+from tflgpu.artifact.executable import Launch
+from tflgpu.codegen.claiming_kernel import render_claiming, tables
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_model, plan_model
@@ -23,28 +25,28 @@ from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.session import open_session
+from tflgpu.runtime.opencl.session import open_session, session_on
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 
 SHAPE = (1, 32, 32, 16)
 
 
-def branches() -> bytes:
+def branches(shape: tuple[int, ...] = SHAPE) -> bytes:
     """Three chains of convolutions of one input, which meet: several kernels of several tiles in an interval."""
     builder = ModelBuilder()
     random = np.random.default_rng(0)
-    x = builder.input(SHAPE, name="x")
+    x = builder.input(shape, name="x")
     ends = []
     for _ in range(3):
         end = x
         for _ in range(3):
             weights = builder.constant(random.normal(0, 0.1, (16, 3, 3, 16)).astype(np.float32))
             bias = builder.constant(random.normal(0, 0.1, 16).astype(np.float32))
-            result = builder.tensor(SHAPE)
+            result = builder.tensor(shape)
             builder.op("CONV_2D", [end, weights, bias], [result], {"padding": "SAME", "stride_w": 1, "stride_h": 1})
             end = result
         ends.append(end)
-    added, y = builder.tensor(SHAPE), builder.tensor(SHAPE, name="y")
+    added, y = builder.tensor(shape), builder.tensor(shape, name="y")
     builder.op("ADD", ends[:2], [added], {})
     builder.op("MUL", [added, ends[2]], [y], {})
     return builder.finish([y])
@@ -56,10 +58,10 @@ X = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
 class Executors:
     """A model in both executors. groups: work-groups that the claiming one has for so many cores."""
 
-    def __init__(self, device_name: str, groups: int, cores: int | None = None) -> None:
+    def __init__(self, device_name: str, groups: int, cores: int | None = None, shape: tuple[int, ...] = SHAPE) -> None:
         options = tflgpu.Options(device=device_name, precision="fp32")
         device = choose(device_name)
-        _, plan = plan_model(branches(), options, device.target(options))
+        _, plan = plan_model(branches(shape), options, device.target(options))
         source = render(plan)
         executable = link(plan, source.names)
         text, claiming = render_claiming(source, executable)
@@ -67,7 +69,7 @@ class Executors:
         wide = replace(session, device=replace(device, compute_units=cores or groups))
         self.launching = LaunchExecutor(executable, build(source.text, session)[0], session)
         self.claiming = ClaimingExecutor(executable, claiming, build(text, session)[0], wide)
-        assert self.claiming._size == ((groups,), (1,))
+        assert self.claiming._way.groups == groups
 
     def check(self, x: np.ndarray = X) -> None:
         (expected,), (got,) = self.launching.run([x]), self.claiming.run([x])
@@ -94,16 +96,17 @@ def test_a_group_that_does_not_wait_leaves_the_rest_to_the_others(executors: Exe
 def test_counters_may_overflow(executors: Executors) -> None:
     """As if the model had run 2^32 - 3 times."""
     claiming, runs = executors.claiming, -3
-    groups, order = claiming._size[0][0], claiming._claiming.order
+    groups, order = claiming._way.groups, claiming._claiming.order
     words = np.zeros((1 + groups, claiming._claiming.row), np.int64)
-    tiles = np.array([claiming.executable.launches[number].groups for number in order])
-    words[0, : len(order)] = runs * tiles
+    launches = [claiming.executable.launches[number] for number in order]
+    tiles = np.array([launch.groups for launch in launches])
+    words[0, : len(order)] = runs * np.array(tables(launches)["left"])
     for group in range(groups):
         words[1 + group, : len(order)] = runs * (tiles // groups + (group < tiles % groups))
     head = np.zeros(claiming._claiming.counter_words(groups) - words.size, np.int64)
     head[0] = runs
     counters = np.concatenate((head, words.reshape(-1))).astype(np.uint32)
-    cl.enqueue_copy(claiming.session.queue, claiming._counters, counters)
+    cl.enqueue_copy(claiming.session.queue, claiming._way.counters, counters)
     for factor in range(1, 7):
         executors.check(X * np.float32(factor))
 
@@ -114,7 +117,7 @@ def test_a_profile_that_was_cut_short_leaves_no_trace(executors: Executors) -> N
     assert len(whole) == len(claiming.executable.launches) and all(end > begin for begin, end in whole)
     queue, _, kernels = claiming._profiled
     for kernel in kernels[:3]:
-        cl.enqueue_nd_range_kernel(queue, kernel, *claiming._size)
+        cl.enqueue_nd_range_kernel(queue, kernel, (claiming._way.groups,), (1,))
     queue.finish()
     executors.check()
     claiming.profile([-X], 1)
@@ -178,10 +181,67 @@ def test_cpus_claim_whatever_has_several_kernels(device_name: str) -> None:
     assert executor(builder.finish([y])) == "launch"
 
 
-def test_little_work_is_for_one_core(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "WORTHWHILE", 1 << 40)
-    executors = Executors(device_name, 1, cores=2)
+SMALL = (1, 2, 3, 16)
+
+
+def test_little_work_is_for_the_calling_thread(device_name: str) -> None:
+    """Where the device lets it compute; other inferences keep the order of the queue."""
+    executors = Executors(device_name, 1, cores=2, shape=SMALL)
+    claiming, session = executors.claiming, executors.claiming.session
+    assert claiming._way.queue is (session.inline or session.queue)
+    for factor in range(1, 10):
+        x = np.random.default_rng(factor).normal(size=SMALL).astype(np.float32)
+        executors.check(x)
+        (expected,) = executors.launching.run([x])
+        first, second = claiming.enqueue([x], {}), claiming.enqueue([-x], {})
+        executors.check(2 * x)
+        np.testing.assert_array_equal(claiming.collect(first)[0], expected)
+        np.testing.assert_array_equal(claiming.collect(second)[0], executors.launching.run([-x])[0])
+
+
+def test_a_callers_queue_is_the_only_one(device_name: str) -> None:
+    session = open_session(choose(device_name))
+    assert session_on(session.queue).inline is None
+
+
+def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
+    raced: list[list[int]] = []
+
+    def last(ways: list[claiming_executor._Way], run: Callable[[claiming_executor._Way], None]) -> Any:
+        raced.append([way.groups for way in ways])
+        for way in ways:
+            run(way)
+        return ways[-1]
+
+    monkeypatch.setattr(claiming_executor, "fastest", last)
+    executors = Executors(device_name, 2)
+    assert raced == [[1, 2]]
     executors.check()
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_brief_launches_are_one_chain(device_name: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming_executor, "WORTHWHILE", 1)
+    executors = Executors(device_name, 1, cores=groups, shape=SMALL)
+    launches = executors.claiming.executable.launches
+    assert tables(launches)["chains"] == [len(launches)] * len(launches)
+    for factor in range(1, 10):
+        executors.check(np.random.default_rng(factor).normal(size=SMALL).astype(np.float32))
+    assert len(executors.claiming.profile([np.ones(SMALL, np.float32)], 1)) == len(launches)
+
+
+def test_chains_end_where_several_tiles_begin() -> None:
+    def launch(interval: int, tiles: int = 1, macs: int = 0) -> Launch:
+        return Launch("f", tiles, 1, (), (), macs, 4, interval)
+
+    order = [launch(0), launch(0), launch(1), launch(2, 3), launch(2), launch(3, macs=1 << 20), launch(4)]
+    assert tables(order) == {
+        "tiles": [1, 1, 1, 3, 1, 1, 1],
+        "chains": [3, 3, 3, 4, 5, 6, 7],
+        "intervals": [3, 3, 3, 5, 5, 6, 7],
+        "left": [1, 1, 1, 4, 1, 1, 1],
+    }
 
 
 def test_a_device_that_cannot_is_refused(device_name: str) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, groupby
 
-from tflgpu.artifact.executable import CACHE_LINE, Claiming, Executable
+from tflgpu.artifact.executable import CACHE_LINE, Claiming, Executable, Launch
 from tflgpu.codegen.environment import environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
 from tflgpu.codegen.render import KernelSource
 
 CLAIMING = "claiming"
+
+# Multiplications, or half as many bytes, of a launch that takes less time than two work-groups to meet behind it.
+BRIEF = 100_000
+
+# How often a work-group looks whether an interval is over before it looks for tiles that others have not claimed.
+GLANCES = 64
 
 
 def can_claim(executable: Executable) -> bool:
@@ -31,9 +38,9 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
             workspace=max(f.workspace for f in source.functions),
             header=CACHE_LINE,
             row=claiming.row,
-            tiles=[executable.launches[number].groups for number in order],
-            intervals=_intervals([executable.launches[number].interval for number in order]),
+            glances=GLANCES,
             cases=calls(source, executable, order, 1),
+            **tables([executable.launches[number] for number in order]),
         )
     )
     # One copy of each, which takes Intel's compiler an eighth of the time that inlined ones take.
@@ -41,7 +48,21 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
     return "\n".join((source.prelude, *tiles, kernel)), claiming
 
 
-def _intervals(intervals: list[int]) -> list[int]:
-    """For each place where an interval ends, the place where it begins; -1 for the others."""
-    ends = [a != b for a, b in pairwise((*intervals, None))]
-    return [intervals.index(own) if end else -1 for own, end in zip(intervals, ends, strict=True)]
+def tables(order: Sequence[Launch]) -> dict[str, list[int]]:
+    """The template's ``tiles``, ``chains``, ``intervals`` and ``left`` of launches in their order.
+
+    Neighbouring intervals of brief launches only are one interval, and one chain.
+    """
+    chains, intervals, left = list[int](), list[int](), list[int]()
+    by_interval = (list(own) for _, own in groupby(order, key=lambda launch: launch.interval))
+    for brief, several in groupby(by_interval, key=lambda own: all(map(_is_brief, own))):
+        for own in [list(chain.from_iterable(several))] if brief else several:
+            begin, end = len(chains), len(chains) + len(own)
+            chains += [end] * len(own) if brief else range(begin + 1, end + 1)
+            intervals += [end] * len(own)
+            left += [1 if brief else sum(launch.groups for launch in own[i:]) for i in range(len(own))]
+    return {"tiles": [launch.groups for launch in order], "chains": chains, "intervals": intervals, "left": left}
+
+
+def _is_brief(launch: Launch) -> bool:
+    return launch.groups == 1 and launch.macs + 2 * launch.bytes < BRIEF

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.artifact.executable import Claiming, Executable
+from tflgpu.artifact.executable import Array, Claiming, Executable
 from tflgpu.runtime.executors.executor import Executor, Interval
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import Session, profiling_queue
+from tflgpu.runtime.race import fastest
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 from tflgpu.runtime.transfer.transfer import Transfer
 
@@ -22,10 +24,26 @@ from tflgpu.runtime.transfer.transfer import Transfer
 # microseconds.
 PATIENCE = 1 << 20
 
-# Multiplications, or half as many bytes, for which one more work-group is worthwhile: it has to wake another core, and
-# to meet it between kernels. On two cores of an EPYC two groups take 0.86 to 0.92 of the time of one for 15 million
-# (Intel's runtime, PoCL), and 1.1 to 1.4 times as long for 3.5 million.
-WORTHWHILE = 5_000_000
+# Multiplications, or half as many bytes, for which one more work-group may be worthwhile: it has to wake another core,
+# and to meet it between kernels.
+WORTHWHILE = 2_500_000
+
+# As many for which several work-groups are worthwhile. In between a race decides: whether cores share a cache makes
+# more of a difference than the model. For 3.3 million (dtln) two groups take 0.7 of the time of one on two cores that
+# hear of each other in 40 ns, and 1.2 where it takes 200 ns (an EPYC, Intel's runtime).
+SURE = 20_000_000
+
+
+class _Way(NamedTuple):
+    """So many work-groups, the kernel with their counters, and the queue for inputs and outputs on the host."""
+
+    groups: int
+    counters: cl.Buffer
+    kernel: cl.Kernel
+    queue: cl.CommandQueue
+
+    def start(self) -> cl.Event:
+        return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (self.groups,), (1,))
 
 
 class ClaimingExecutor(Executor):
@@ -33,10 +51,7 @@ class ClaimingExecutor(Executor):
 
     def __init__(self, executable: Executable, claiming: Claiming, program: cl.Program, session: Session) -> None:
         self._claiming, self._program = claiming, program
-        work = sum(launch.macs + 2 * launch.bytes for launch in executable.launches)
-        most = min(1 + work // WORTHWHILE, max(launch.groups for launch in executable.launches))
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
-        self._size = (min(session.device.compute_units, most),), (1,)
         super().__init__(executable, program, session)
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
@@ -54,9 +69,26 @@ class ClaimingExecutor(Executor):
         return DirectTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
-        self._counters = self._new_counters()
-        self._kernel = self._bound(self._counters, 0, len(self._claiming.order))
-        self._follow(self._kernel)
+        self._way = fastest(self._ways(), lambda way: way.start().wait())
+        self._last: cl.Event | None = None  # of the last run
+        self._follow(self._way.kernel)
+
+    def _ways(self) -> list[_Way]:
+        """The ways to run the kernel that may be the fastest."""
+        launches, session = self.executable.launches, self.session
+        work = sum(launch.macs + 2 * launch.bytes for launch in launches)
+        most = min(1 + work // WORTHWHILE, max(launch.groups for launch in launches))
+        groups = min(session.device.compute_units, most)
+        several = [self._new_way(groups, session.queue)] if groups > 1 else []
+        if several and work >= SURE:
+            return several
+        # What else is enqueued for a run has to keep the order, and other threads of Python wait for an inline one.
+        inline = session.inline if self._shared and not self.executable.states and work < SURE else None
+        return [self._new_way(1, inline or session.queue), *several]
+
+    def _new_way(self, groups: int, queue: cl.CommandQueue) -> _Way:
+        counters = self._new_counters(groups)
+        return _Way(groups, counters, self._bound(counters, 0, len(self._claiming.order)), queue)
 
     def _bound(self, counters: cl.Buffer, begin: int, end: int) -> cl.Kernel:
         """The kernel with arguments to run the launches of these places in the order."""
@@ -67,17 +99,27 @@ class ClaimingExecutor(Executor):
             set_number(kernel, i, number)
         return kernel
 
-    def _new_counters(self) -> cl.Buffer:
-        words = np.zeros(self._claiming.counter_words(*self._size[0]), np.uint32)
+    def _new_counters(self, groups: int) -> cl.Buffer:
+        words = np.zeros(self._claiming.counter_words(groups), np.uint32)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self.session.context, flags, hostbuf=words)
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group looks for the others; with 0 it leaves as soon as it would have to wait."""
-        set_number(self._kernel, self._kernel.num_args - 3, np.uint32(looks))
+        set_number(self._way.kernel, self._way.kernel.num_args - 3, np.uint32(looks))
+
+    def step(self) -> None:
+        self._last = self._way.start()
+        self._keep_states()
+
+    def results(self) -> list[Array]:
+        if self._last is not None:
+            self._last.wait()
+        return super().results()
 
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
-        return cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size, wait_for=ready or None)
+        way = self._way
+        return cl.enqueue_nd_range_kernel(self.session.queue, way.kernel, (way.groups,), (1,), wait_for=ready or None)
 
     def _check(self, begun: float) -> None:
         """Does nothing: the queue reports every failure."""
@@ -85,7 +127,7 @@ class ClaimingExecutor(Executor):
     @cached_property
     def _profiled(self) -> tuple[cl.CommandQueue, cl.Buffer, list[cl.Kernel]]:
         """A queue, counters, and for each launch in the order a kernel that runs it alone."""
-        counters = self._new_counters()
+        counters = self._new_counters(self._way.groups)
         kernels = [self._bound(counters, place, place + 1) for place in range(len(self._claiming.order))]
         return profiling_queue(self.session), counters, kernels
 
@@ -93,7 +135,7 @@ class ClaimingExecutor(Executor):
         self.session.queue.finish()
         queue, counters, kernels = self._profiled
         cl.enqueue_fill(queue, counters, np.zeros(1, np.uint32), counters.size)  # they may be of half a run
-        times = measure_launches(queue, [(kernel, *self._size) for kernel in kernels])
+        times = measure_launches(queue, [(kernel, (self._way.groups,), (1,)) for kernel in kernels])
         seconds = [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
         intervals = dict(zip(self._claiming.order, seconds, strict=True))
         return [intervals[launch] for launch in range(len(intervals))]

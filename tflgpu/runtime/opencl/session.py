@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
+from typing import cast
 
 import pyopencl as cl
 
@@ -13,16 +14,23 @@ from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
 from tflgpu.runtime.opencl.quirks import Driver, keeps_context, with_advice
 
+_INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
+
 _kept: dict[cl.Device, cl.Context] = {}
 
 
 @dataclass(frozen=True)
 class Session:
-    """What a compiled model holds of a device."""
+    """What a compiled model holds of a device.
+
+    inline: a second queue, if the device has such queues and ``queue`` is not a caller's: a thread that enqueues a
+    kernel there computes it before the call returns, and wakes no other.
+    """
 
     device: Device
     context: cl.Context
     queue: cl.CommandQueue
+    inline: cl.CommandQueue | None = None
 
 
 class DeviceFailures:
@@ -55,7 +63,13 @@ def open_session(device: Device) -> Session:
         context = cl.Context([device.handle])
         if keeps_context(Driver.of(device.handle)):
             _kept.setdefault(device.handle, context)
-        return Session(device, context, cl.CommandQueue(context))
+        return Session(device, context, cl.CommandQueue(context), _inline_queue(device, context))
+
+
+def _inline_queue(device: Device, context: cl.Context) -> cl.CommandQueue | None:
+    if "cl_intel_exec_by_local_thread" not in device.handle.extensions.split():
+        return None
+    return cl.CommandQueue(context, properties=_INLINE)
 
 
 def session_on(queue: cl.CommandQueue) -> Session:

@@ -78,7 +78,8 @@ class _DirectPassage(Passage):
 class SharedTransfer(DirectTransfer):
     """Copies to and from memory that is the host's and the device's at once, without the queue.
 
-    Among several inferences the queue has to keep the order, so there it copies as well.
+    Among several inferences the queue has to keep the order, so there it copies as well. Who reads has waited for the
+    kernels.
     """
 
     def __init__(
@@ -99,5 +100,4 @@ class SharedTransfer(DirectTransfer):
             self._inputs[number][...] = given
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        self._queue.finish()
         return [self._outputs[number].astype(self._output_types[number]) for number in numbers]
