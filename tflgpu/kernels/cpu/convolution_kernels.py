@@ -30,6 +30,11 @@ MOST_SLICES = 8  # of a block of output channels; more would leave room for few 
 PIXELS: Mapping[int, tuple[int, ...]] = {1: (8, 12, 16, 6, 4), 2: (6, 12, 8, 10, 4)}
 PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 
+# The same of an image in PHWC4. The sums, the weights and two elements of the image fill the registers.
+PIXELS_OF_SLICES: Mapping[int, tuple[int, ...]] = {2: (14, 11), 3: (9, 7)}
+# Input channels from which on it counts for little that the result of such a block has to be transposed.
+DEEP = 192
+
 # What a block costs beside its pixels, and what it costs to store a part of one. In pixels, measured as in costs.py.
 BLOCK = 1.5
 PART = 8
@@ -42,6 +47,36 @@ TILES_PER_CORE = 12
 def _reads_slices(request: Request) -> bool:
     """Whether the image is in PHWC4, and a fully connected layer will not do."""
     return not request.input(0).linear and not is_vector_product(request)
+
+
+def _is_deep_and_pointwise(request: Request) -> bool:
+    """Whether output pixels sum many floats of a pixel in PHWC4, in whole blocks of vectors that registers hold."""
+    attributes, src, target = request.node.attributes, request.input(0), request.target
+    if not isinstance(attributes, Convolution) or not attributes.window.is_pointwise or not _reads_slices(request):
+        return False
+    wide_floats = src.type == target.storage == "float" and target.limits.vector_width == VECTOR
+    constant = attributes.groups == 1 and request.value(1) is not None
+    deep = src.channels >= DEEP and request.output.geometry.plane > VECTOR
+    return wide_floats and constant and deep and _vectors_of_whole_blocks(request) > 0
+
+
+def _vectors_of_whole_blocks(request: Request) -> int:
+    """How many vectors of output channels blocks may have so that no lane is wasted; 0 if there is no such number."""
+    return next((n for n in PIXELS_OF_SLICES if request.output.channels % (n * VECTOR) == 0), 0)
+
+
+@CPU.lowering("convolution", when=_is_deep_and_pointwise)
+def pointwise_convolution(request: Request) -> Kernel:
+    """Blocks of pixels by vectors of output channels, against which elements of the image are broadcast.
+
+    Products need no shuffles, and no pixels of a quad are wasted; but the result has to be transposed.
+    """
+    plane, vectors = request.output.geometry.plane, _vectors_of_whole_blocks(request)
+    wanted = PIXELS_OF_SLICES[vectors]
+    (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(plane, n) for n in wanted)])
+    return _kernel(
+        request, "cpu/convolution", (1, plane), pixels, vectors * VECTOR, {"vectors": vectors, "pixels": pixels}
+    )
 
 
 @CPU.lowering("transpose_convolution")

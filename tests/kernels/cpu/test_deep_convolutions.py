@@ -1,0 +1,63 @@
+"""Pointwise convolutions of many channels on CPUs: blocks of whole vectors of output channels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.networks import convolution
+from tests.ops.case import Net
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.cpu.convolution_kernels import DEEP
+from tflgpu.target import Limits, Target
+
+ONE = Window((1, 1))
+# Shape of the image, and output channels.
+CASES = {
+    "whole blocks of two vectors": ((1, 4, 7, DEEP), 64),
+    "pixels that are left over, of three vectors": ((2, 5, 5, DEEP + 2), 48),
+    "one row and a half": ((3, 1, 21, DEEP + 4), 32),
+}
+
+
+def network(shape: tuple[int, ...], channels: int) -> Net:
+    """With an activation, and a residual that is added behind it."""
+    net = Net(pytest.fail, seed=channels)
+    x = net.input(net.normal(shape))
+    y = convolution(net, net.op("ABS", [x], np.abs(x.value)), channels, ONE, "RELU6")
+    other = net.input(net.normal(y.shape))
+    net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
+    return net
+
+
+@pytest.mark.quick(when=lambda name: "left over" in name)
+@pytest.mark.parametrize("name", CASES)
+def test_deep_convolutions_are_right(name: str, device_name: str) -> None:
+    case = network(*CASES[name]).case(ARITHMETIC)
+    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "width", "storage", "expected"),
+    [
+        ((1, 5, 5, DEEP), 32, 16, "float", "cpu/convolution"),
+        ((1, 5, 5, DEEP), 48, 16, "float", "cpu/convolution"),
+        ((1, 5, 5, DEEP), 40, 16, "float", "cpu/convolution_quads"),
+        ((1, 5, 5, DEEP - 4), 32, 16, "float", "cpu/convolution_quads"),
+        ((1, 4, 4, DEEP), 32, 16, "float", "cpu/convolution_quads"),
+        ((1, 5, 5, DEEP), 32, 8, "float", "cpu/convolution_quads"),
+        ((1, 5, 5, DEEP), 32, 16, "half", "cpu/convolution_quads"),
+    ],
+)
+def test_other_convolutions_compute_quads(
+    shape: tuple[int, ...], channels: int, width: int, storage: str, expected: str
+) -> None:
+    """Where lanes, registers or the time to transpose would be wasted."""
+    target = Target(family="cpu", compute_units=2, storage=storage, limits=Limits(vector_width=width))
+    kernels = plan_model(network(shape, channels).case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels
+    assert [k.kernel.template for k in kernels if k.kernel.macs] == [expected]
