@@ -222,7 +222,8 @@ class CompiledModel:
                     "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
                 )
                 instance = self._open(None, options, clock, None)
-            instance.keep_binaries(cache, clock)
+            if cache.is_writable:
+                instance.keep_binaries(cache, clock)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")

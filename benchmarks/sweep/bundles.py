@@ -16,6 +16,7 @@ from benchmarks.sweep.drawn_shapes import Drawn
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.clock import Launch
 
 AT_ONCE = 16  # operators of a model: a compilation begins with much that does not depend on their number
@@ -55,11 +56,18 @@ class Bundle:
     def inputs(self) -> list[np.ndarray]:
         return [numbers(shape) for drawn in self.operators for shape in drawn.inputs]
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether it is one operator of steps that wait for each other."""
+        return self.operators[0].steps > 1
+
     def seconds(self, compiled: tflgpu.CompiledModel) -> list[tuple[float, int]]:
-        """Time of each operator, and how many kernels it takes."""
-        compiled.run(self.inputs())
+        """Time of each operator of a model that has run, and how many kernels it takes."""
         (instance,) = compiled._runner.instances.values()
         (executor,) = instance._engines
+        if isinstance(executor, PersistentExecutor):
+            own = [(executor._kernel, *executor._size)]
+            return [(seconds_in_turn(executor.session.queue, own), len(executor.executable.launches))]
         assert isinstance(executor, LaunchExecutor)
         launches = list(zip(executor._launches, executor.executable.launches, strict=True))
         found = []
@@ -68,19 +76,16 @@ class Bundle:
             found.append((seconds_in_turn(executor.session.queue, own), len(own)))
         return found
 
-    def errors(self, compiled: tflgpu.CompiledModel, model: bytes) -> list[float]:
-        """Each result's largest difference from LiteRT's CPU, relative to its range."""
+    def expected(self, model: bytes) -> list[np.ndarray]:
+        """The results of LiteRT's CPU."""
         from ai_edge_litert.interpreter import Interpreter
 
         interpreter = Interpreter(model_content=model)
         interpreter.allocate_tensors()
-        inputs = self.inputs()
-        for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        for detail, array in zip(interpreter.get_input_details(), self.inputs(), strict=True):
             interpreter.set_tensor(detail["index"], array)
         interpreter.invoke()
-        expected = [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
-        got = compiled.run(inputs).values()
-        return [_error(a.reshape(b.shape), b) for a, b in zip(got, expected, strict=True)]
+        return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
     def _places(self) -> list[int]:
         """The index of each operator in the file."""
@@ -92,14 +97,19 @@ class Bundle:
         return places
 
 
-def _error(got: np.ndarray, expected: np.ndarray) -> float:
+def error(got: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, relative to the range of what is expected."""
     deviation = Deviation(None if expected.dtype.kind == "f" else 1.0)
-    deviation.add(expected, got)
+    deviation.add(expected, got.reshape(expected.shape))
     return deviation.relative
 
 
 def bundles(drawn: Sequence[Drawn]) -> list[Bundle]:
-    return [Bundle(tuple(drawn[first : first + AT_ONCE])) for first in range(0, len(drawn), AT_ONCE)]
+    """Those of steps are models of their own, because the steps of several would be computed side by side."""
+    alone = [(each,) for each in drawn if each.steps > 1]
+    others = [each for each in drawn if each.steps == 1]
+    together = [tuple(others[first : first + AT_ONCE]) for first in range(0, len(others), AT_ONCE)]
+    return [Bundle(each) for each in (*alone, *together)]
 
 
 def seconds_in_turn(queue: cl.CommandQueue, launches: Sequence[Launch]) -> float:
@@ -117,11 +127,6 @@ def seconds_in_turn(queue: cl.CommandQueue, launches: Sequence[Launch]) -> float
     if (once := run(1)) > LONG:
         return once
     return median(run(MANY) - run(FEW) for _ in range(ROUNDS)) / (MANY - FEW)
-
-
-def compile_bundle(bundle: Bundle, options: tflgpu.Options) -> None:
-    """Into the cache."""
-    tflgpu.compile(bundle.model(), options).close()
 
 
 def _inputs(builder: ModelBuilder, drawn: Drawn, activations: list[int]) -> list[int]:

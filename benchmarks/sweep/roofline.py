@@ -22,6 +22,15 @@ class Roofline:
     ceilings: Ceilings
     barrier: float
 
+    @property
+    def facts(self) -> dict[str, object]:
+        return {
+            "bytes_per_second": round(self.ceilings.bytes_per_second),
+            "flops": {precision: round(rate) for precision, rate in self.ceilings.flops.items()},
+            "launch_us": round(1e6 * self.ceilings.launch_seconds, 2),
+            "barrier_us": round(1e6 * self.barrier, 2),
+        }
+
     def seconds(self, drawn: Drawn, precision: str) -> float:
         """Results are outputs of the model, of four bytes each."""
         read, written = drawn.elements
