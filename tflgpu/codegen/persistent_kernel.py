@@ -41,7 +41,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             ],
         )
     )
-    barrier = environment().get_template("executor/grid_barrier.cl.j2").render()
+    barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
     tiles = (_inlined(function) for function in source.functions)
     text = "\n".join((source.prelude, grid, barrier, *tiles, kernel))
