@@ -27,7 +27,7 @@ from tflgpu.runtime.device_memory import DeviceArray, Queue
 from tflgpu.runtime.input_check import Inputs
 from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.kernel_times import kernel_times
-from tflgpu.runtime.opencl.build import WideGroupsError
+from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
 from tflgpu.runtime.runner import Runner
@@ -241,6 +241,7 @@ class CompiledModel:
 
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
+        load_compiler(self._session)
         # A warm start must not import the compiler, and what that imports.
         from tflgpu.compiler import compile_model
 

@@ -1,12 +1,16 @@
-"""Ctrl-C while a driver's compiler works."""
+"""A driver's compiler in a thread of its own: it is loaded ahead of time, and Ctrl-C does not wait for it."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tflgpu.errors import BuildError
+from tflgpu.runtime.opencl import build
 from tflgpu.runtime.opencl.interruptible import interruptible
 
 
@@ -29,3 +33,21 @@ def test_the_call_raises_and_returns_as_without() -> None:
     assert interruptible(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
         interruptible(lambda: 1 // 0)
+
+
+def test_a_compiler_is_loaded_once_for_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody hears of a failure: the model's own program will fail, too."""
+    compiled = []
+
+    def compile_program(context: object, text: str) -> None:
+        compiled.append(context)
+        raise BuildError("no compiler", text, "")
+
+    monkeypatch.setattr(build, "compile_program", compile_program)
+    loading: dict[Any, threading.Thread] = {}
+    monkeypatch.setattr(build, "_loading", loading)
+    for context, device in ("a", 1), ("b", 1), ("c", 2):
+        build.load_compiler(SimpleNamespace(context=context, device=SimpleNamespace(handle=device)))  # type: ignore[arg-type]
+    for thread in loading.values():
+        thread.join()
+    assert sorted(compiled) == ["a", "c"]

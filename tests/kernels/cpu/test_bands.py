@@ -108,6 +108,21 @@ def test_bands_with_the_depthwise_one_first_are_right(
     check(got, case.expected[0], case.tolerance, precision, case.describe)
 
 
+def test_layers_of_several_sizes_share_a_function(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the width of the image and the size of the window."""
+    monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([Band(2, 4)]))
+    net = Net(pytest.fail, seed=1)
+    x = image(net, 1, 16, 32, 8)
+    for window in (HALF, Window((5, 5), padding="SAME"), SAME):
+        x = depthwise(net, convolution(net, x, 32, ONE, "RELU6"), window, "RELU")
+    net.output(convolution(net, x, 8, ONE, "NONE"))  # which is not of the bands, and stores in the host's order
+    case = net.case(ARITHMETIC)
+    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")) as compiled:
+        assert compiled.source.count("int row_at[") == 1
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+
+
 def kinds(net: Net, *outputs: Tensor, target: Target = CORES) -> list[str]:
     for output in outputs:
         net.output(output)

@@ -144,7 +144,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "image": {"height": height, "width": width},
             "vectors": band.vectors,
-            "pixels": pixels_per_block(width, pixels, part=0),
+            "pixels": pixels_per_block(width, _wanted_pixels(width, band.vectors, pixels), part=0),
             "columns": min(dst.width, pixels * band.vectors, COLUMNS),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
@@ -168,6 +168,15 @@ def convolution_depthwise(request: Request) -> Kernel:
         workspace=best.work.workspace,
         macs=src.batch * height * width * request.constant(1).size + dst.pixels * request.constant(3).size,
     )
+
+
+def _wanted_pixels(width: int, vectors: int, most: int) -> int:
+    """About how many pixels a block of the convolution should have.
+
+    Of several vectors, 8 are as fast as more. They divide many widths, and layers whose blocks are alike are compiled
+    once (:mod:`tflgpu.codegen.shared_functions`).
+    """
+    return COLUMNS if vectors > 1 and most > COLUMNS and width % COLUMNS == 0 else most
 
 
 def _taps(weights: Array, vectors: int) -> Array:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import cast
 
 import numpy as np
@@ -11,6 +13,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.cache import Cache, KernelKey, warn_once
 from tflgpu.artifact.executable import Executable
+from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program, make_kernel
 from tflgpu.runtime.opencl.session import Session
@@ -18,6 +21,8 @@ from tflgpu.runtime.opencl.session import Session
 LOGGER = logging.getLogger(__name__)
 
 Binaries = tuple[bytes, ...]
+
+_loading: dict[cl.Device, threading.Thread] = {}  # what loads the compiler of each device, or has loaded it
 
 
 class WideGroupsError(Exception):
@@ -44,6 +49,24 @@ def check_groups(program: cl.Program, executable: Executable, session: Session) 
         raise WideGroupsError(sizes)
 
 
+def load_compiler(session: Session) -> None:
+    """Let the driver load its compiler in a thread, while the caller plans what to compile; once in a process.
+
+    Drivers load it with the first program, and take longer for that than for a small kernel.
+    """
+    device = session.device.handle
+    if device not in _loading:
+        thread = _loading[device] = threading.Thread(
+            target=_compile_nothing, args=(session.context,), name="tflgpu-compiler"
+        )
+        thread.start()
+
+
+def _compile_nothing(context: cl.Context) -> None:
+    with suppress(BuildError, cl.Error):  # the model's own program will tell
+        compile_program(context, "__kernel void nothing() {}")
+
+
 def build(
     source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None
 ) -> tuple[cl.Program, Binaries]:
@@ -62,6 +85,8 @@ def build(
             LOGGER.info("the cache has a binary of the kernels")
             return program, binaries
     LOGGER.info("the driver compiles the kernels")
+    if session.device.handle in _loading:
+        _loading[session.device.handle].join()  # Oclgrind cannot compile two programs at once
     return interruptible(lambda: compile_program(session.context, source)), ()
 
 
