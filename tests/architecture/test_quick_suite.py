@@ -47,10 +47,17 @@ def literals(*paths: Path) -> set[str]:
 
 
 def test_every_test_has_a_case(quick: set[str], everything: set[str]) -> None:
-    """Those of executors, verbs and faults among them. Tests of real models, pages, Ray and drivers may be full."""
+    """Those of executors, verbs and faults among them. Some of models, pages, Ray, drivers and GPUs may be full."""
     assert quick < everything
     left_out = functions(everything) - functions(quick)
-    may_be_full = ("tests/acceptance/", "tests/batch/test_ray.py", "tests/docs/", "tests/drivers/", "tests/examples/")
+    may_be_full = (
+        "tests/acceptance/",
+        "tests/batch/test_ray.py",
+        "tests/docs/",
+        "tests/drivers/",
+        "tests/examples/",
+        "tests/kernels/gpu/",
+    )
     assert {function for function in left_out if not function.startswith(may_be_full)} == set()
 
 

@@ -63,6 +63,7 @@ async def ask_all(app: FastAPI, bodies: list[bytes]) -> list[httpx.Response]:
         return await asyncio.gather(*(client.post("/classify", content=body) for body in bodies))
 
 
+@pytest.mark.full("it compiles a model and serves dozens of pictures")
 def test_concurrent_requests_get_their_own_answers(serving: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = folder / "models" / "mobilenet_v1_0.25_224_1_default_1.tflite"
     sizes: list[int] = []

@@ -161,6 +161,7 @@ def test_padding_joins_each_of_its_readers_that_can_pad() -> None:
     assert convolution.inputs[0] in graph.inputs
 
 
+@pytest.mark.quick(when=lambda constant_first, shape: constant_first and shape == (7,))
 @pytest.mark.parametrize("code", ["MUL", "ADD", "SUB"])
 @pytest.mark.parametrize("constant_first", [False, True])
 @pytest.mark.parametrize("shape", [(7,), (1,), (1, 1, 1, 7)])

@@ -16,11 +16,10 @@ from tests.ops.tolerance import check
 from tests.quick import on_first_runtime
 
 FIRST_OF_OPERATOR = {row.op: row.name for row in reversed(ROWS)}
+SOME = sorted(FIRST_OF_OPERATOR.values())[::8]
 
 
-@pytest.mark.quick(
-    when=lambda row, device_name: row.name == FIRST_OF_OPERATOR[row.op] and on_first_runtime(device_name)
-)
+@pytest.mark.quick(when=lambda row, device_name: row.name in SOME and on_first_runtime(device_name))
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @given(data=st.data())
 def test_each_input_can_be_a_constant(row: Row, device_name: str, data: st.DataObject) -> None:

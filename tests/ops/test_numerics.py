@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ops.test_ops import FAMILIES
+from tests.quick import on_first_runtime
 
 numerics = pytest.importorskip("scripts.pages.numerics", reason="LiteRT is missing")  # judges each corner
 
@@ -12,6 +13,11 @@ CORNERS = [corner for corners in numerics.sections().values() for corner in corn
 CHECKED = [corner for corner in CORNERS if numerics.UNCHECKED in numerics.explanation(corner)]
 
 
+def is_quick(corner: numerics.Corner, device_name: str) -> bool:
+    return any(corner is one for one in CORNERS[::4]) and on_first_runtime(device_name)
+
+
+@pytest.mark.quick(when=is_quick)
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: f"{corner.code}-{corner.description}")
 def test_equals_litert_where_its_kernels_agree(corner: numerics.Corner, device_name: str) -> None:
     plain, reference = numerics.run_litert(corner, "plain"), numerics.run_litert(corner, "reference")
@@ -21,6 +27,7 @@ def test_equals_litert_where_its_kernels_agree(corner: numerics.Corner, device_n
         assert outcome.equals(plain) or not agreed, f"{family}: {outcome}, LiteRT: {plain}"
 
 
+@pytest.mark.quick(when=is_quick)
 @pytest.mark.parametrize("corner", CHECKED, ids=lambda corner: f"{corner.code}-{corner.description}")
 def test_checks_find_what_litert_refuses(corner: numerics.Corner, device_name: str) -> None:
     refused = numerics.run_litert(corner, "plain").refusal == "an error"

@@ -36,34 +36,45 @@ def kernels_of(net: Net, template: str) -> list[Kernel]:
     return [k.kernel for k in plan.kernels if k.kernel.template == template]
 
 
-def test_work_items_share_the_taps_of_a_window() -> None:
+@pytest.mark.quick(when=lambda multiplier: multiplier == 1)
+@pytest.mark.parametrize(("kernel", "multiplier"), [((1, 33), 1), ((5, 7), 3)])
+def test_work_items_share_the_taps_of_a_window(kernel: tuple[int, int], multiplier: int) -> None:
     net = Net(pytest.fail, seed=1)  # it draws nothing
     given = net.input(net.normal((2, 5, 40, 7)))
     x = net.op("ABS", [given], abs(given.value))
-    for kernel, multiplier in (((1, 33), 1), ((5, 7), 3)):
-        window = Window(kernel, padding="SAME")
-        weights = net.constant(net.normal((1, *kernel, 7 * multiplier), 0.3))
-        bias = net.constant(net.normal((7 * multiplier,)))
-        value = windows.depthwise_conv_2d(x.value, weights.value, bias.value, window)
-        parameters = options(window) | {"depth_multiplier": multiplier}
-        net.output(net.op("DEPTHWISE_CONV_2D", [x, weights, bias], value, parameters))
-    kernels = kernels_of(net, "gpu/depthwise_taps")
-    assert len(kernels) == 2 and all(k.parameters["split_k"] != 1 for k in kernels)
+    window = Window(kernel, padding="SAME")
+    weights = net.constant(net.normal((1, *kernel, 7 * multiplier), 0.3))
+    bias = net.constant(net.normal((7 * multiplier,)))
+    value = windows.depthwise_conv_2d(x.value, weights.value, bias.value, window)
+    parameters = options(window) | {"depth_multiplier": multiplier}
+    net.output(net.op("DEPTHWISE_CONV_2D", [x, weights, bias], value, parameters))
+    (shared,) = kernels_of(net, "gpu/depthwise_taps")
+    assert shared.parameters["split_k"] != 1
 
 
-def test_work_items_share_the_search_for_the_greatest_element() -> None:
-    """The first of equals, whichever work-item finds it; and a number beats NaN."""
+@pytest.mark.quick(when=lambda gap: gap)
+@pytest.mark.parametrize(
+    ("code", "shape", "dtype", "gap"),
+    [
+        ("ARG_MAX", (2, 1501), np.float32, None),
+        ("ARG_MIN", (2, 1501), np.float32, None),
+        ("ARG_MAX", (2, 700, 5), np.int32, None),
+        ("ARG_MAX", (3, 1001), np.float32, 7),
+    ],
+)
+def test_work_items_share_the_search_for_the_greatest_element(
+    code: str, shape: tuple[int, ...], dtype: type[np.generic], gap: int | None
+) -> None:
+    """The first of equals, whichever work-item finds it; and a number beats NaN. gap: from one NaN to the next."""
     net = Net(pytest.fail, seed=1)
-    few = net.input(net.rng.integers(-3, 3, (2, 1501)).astype(np.float32))
-    column = net.input(net.rng.integers(-3, 3, (2, 700, 5)).astype(np.int32))
-    gaps = net.normal((3, 1001))
-    gaps[:, :900:7] = np.nan
-    for x, code in ((few, "ARG_MAX"), (few, "ARG_MIN"), (column, "ARG_MAX"), (net.input(gaps), "ARG_MAX")):
-        find = np.nanargmax if code == "ARG_MAX" else np.nanargmin
-        value = find(x.value, 1).astype(np.int32)
-        net.output(net.op(code, [x, net.integers(1)], value, {"output_type": "INT32"}))
-    kernels = kernels_of(net, "portable/arg_extreme")
-    assert len(kernels) == 4 and all(k.parameters["sharers"] != 1 for k in kernels)
+    values = net.rng.integers(-3, 3, shape).astype(dtype)
+    if gap:
+        values[:, :900:gap] = np.nan
+    find = np.nanargmax if code == "ARG_MAX" else np.nanargmin
+    x, found = net.input(values), find(values, 1).astype(np.int32)
+    net.output(net.op(code, [x, net.integers(1)], found, {"output_type": "INT32"}))
+    (shared,) = kernels_of(net, "portable/arg_extreme")
+    assert shared.parameters["sharers"] != 1
 
 
 def running_sum(net: Net, x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
@@ -73,28 +84,36 @@ def running_sum(net: Net, x: Tensor, axis: int, exclusive: bool, reverse: bool) 
     return net.op("CUMSUM", [x, net.integers(axis)], value, {"exclusive": exclusive, "reverse": reverse})
 
 
-def test_work_items_share_running_sums() -> None:
+@pytest.mark.quick(when=lambda shape: shape == (3, 3000))
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 3000), 1), ((3000, 5), 0), ((1, 3, 2500, 6), 2), ((2, 2500, 3, 3), 1)]
+)
+def test_work_items_share_running_sums(shape: tuple[int, ...], axis: int) -> None:
     net = Net(pytest.fail, seed=1)
-    for shape, axis in (((3, 3000), 1), ((3000, 5), 0), ((1, 3, 2500, 6), 2), ((2, 2500, 3, 3), 1)):
-        floats = net.input(net.normal(shape))
-        whole = net.input(net.rng.integers(-9, 9, shape).astype(np.int32))
-        net.output(running_sum(net, floats, axis, exclusive=False, reverse=False))
-        net.output(running_sum(net, whole, axis, exclusive=True, reverse=True))
+    floats = net.input(net.normal(shape))
+    whole = net.input(net.rng.integers(-9, 9, shape).astype(np.int32))
+    net.output(running_sum(net, floats, axis, exclusive=False, reverse=False))
+    net.output(running_sum(net, whole, axis, exclusive=True, reverse=True))
     kernels = kernels_of(net, "portable/cumulative_sum")
-    assert len(kernels) == 8 and all(k.parameters["sharers"] != 1 for k in kernels)
+    assert len(kernels) == 2 and all(k.parameters["sharers"] != 1 for k in kernels)
 
 
-def test_work_groups_share_the_cells_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lstm_steps, "GAIN", 1e9)
-    net, times = Net(pytest.fail, seed=1), 3
-    cases = (
+@pytest.mark.quick(when=lambda batch: batch == 2)
+@pytest.mark.parametrize(
+    ("lstm", "batch", "time_major"),
+    [
         (Lstm(9, 9), 2, True),
         (Lstm(21, 21, peephole=True, cell_clip=0.3), 6, False),
         (Lstm(8, 8, input_gate=False), 1, False),
-    )
-    for lstm, batch, time_major in cases:
-        net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
-    assert len(kernels_of(net, "gpu/lstm_step")) == times * len(cases)
+    ],
+)
+def test_work_groups_share_the_cells_of_a_step(
+    lstm: Lstm, batch: int, time_major: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lstm_steps, "GAIN", 1e9)
+    net, times = Net(pytest.fail, seed=1), 3
+    net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
+    assert len(kernels_of(net, "gpu/lstm_step")) == times
 
 
 @pytest.mark.parametrize(("cells", "stepped"), [(512, True), (64, False)])

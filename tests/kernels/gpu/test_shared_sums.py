@@ -78,6 +78,7 @@ def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_
             check(got, expected, case.tolerance, precision, case.describe)
 
 
+@pytest.mark.full("Intel's compiler takes long over emulated matrix units")
 @pytest.mark.usefixtures("in_shares")
 @pytest.mark.parametrize("storage", ["half", "float"])
 def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
