@@ -95,6 +95,14 @@ def test_identities_disappear() -> None:
     assert kinds(graph) == {"convolution": 1, "map": 1}
 
 
+@pytest.mark.parametrize("options", [{}, {"align_corners": True}, {"half_pixel_centers": True}])
+def test_a_resize_to_the_same_size_disappears(options: dict[str, bool]) -> None:
+    m = Model()
+    x = m.conv(m.input(*IMAGE))
+    same = m.op("RESIZE_BILINEAR", [x, m.integers(IMAGE[1:3])], **options)
+    assert kinds(apply(simplify, m.graph(m.op("ABS", [same])))) == {"convolution": 1, "map": 1}
+
+
 def test_a_reshape_that_moves_no_byte_is_a_view() -> None:
     m = Model()
     y = m.op("RESHAPE", [m.conv(m.input(1, 1, 1, 8), out=10)], (1, 10), new_shape=[1, 10])

@@ -192,9 +192,12 @@ def pools(net: Net) -> Tensor:
 
 
 def resize(net: Net) -> Tensor:
-    x = _image(net, 1, 4, 5, 5)
-    value = reference.resize_bilinear(x.value, (7, 3), half_pixel_centers=True)
-    return net.op("RESIZE_BILINEAR", [x, net.integers([7, 3])], value, {"half_pixel_centers": True}, version=3)
+    for channels in (17, 5):  # enough for whole vectors of them, and fewer
+        x = _image(net, 1, 4, 5, channels)
+        value = reference.resize_bilinear(x.value, (7, 3), half_pixel_centers=True)
+        resized = net.op("RESIZE_BILINEAR", [x, net.integers([7, 3])], value, {"half_pixel_centers": True}, version=3)
+        net.output(resized)
+    return _swish(net, resized)
 
 
 def means(net: Net) -> Tensor:

@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.cpu import CPU
+from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.resize import Resize
 
 OPERATIONS = 6 * LANES  # of a vec4: three interpolations
 
 
+def _takes_whole_pixels(request: Request) -> bool:
+    """Whether pixels are stored as they are, in the host's order, with channels for whole vectors."""
+    dst = request.output
+    plain = dst.linear and dst.type == "float" and dst.channels >= VECTOR and not request.node.epilogue
+    return plain and _workspace(request) <= local_vec4s(request.target)
+
+
+def _workspace(request: Request) -> int:
+    """A row of the image, and three numbers for each column of the result."""
+    src = request.input(0)
+    return src.slices * src.width + tile_count(3 * request.output.width, LANES)
+
+
+@CPU.lowering("resize_bilinear", when=_takes_whole_pixels)
+def resize_pixels(request: Request) -> Kernel:
+    return _kernel(request, "cpu/resize_pixels", _workspace(request))
+
+
 @CPU.lowering("resize_bilinear")
 def resize_rows(request: Request) -> Kernel:
+    return _kernel(request, "cpu/resize_rows", 0)
+
+
+def _kernel(request: Request, template: str, workspace: int) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Resize)
     rows = items_per_tile(g.height * g.batch, request.target, OPERATIONS * g.width * g.slices)
     rows = min(g.height, rows)
     chunks = tile_count(g.height, rows)
     return Kernel(
-        "cpu/resize_rows",
+        template,
         {
             "scale": attributes.scale,
             "offset": attributes.offset,
@@ -31,4 +53,5 @@ def resize_rows(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=g.batch * chunks,
         local_size=1,
+        workspace=workspace,
     )
