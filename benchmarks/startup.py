@@ -136,9 +136,16 @@ def environment(bytecode: Path) -> dict[str, str]:
     return own | CACHE_SWITCHES | {"PYTHONPYCACHEPREFIX": str(bytecode)}
 
 
+def search_path(checkout: Path) -> str:
+    """PYTHONPATH with another checkout in place of this one, and with all else that it has."""
+    own, given = Path(__file__).parents[1].resolve(), os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = [place for place in given if place and Path(place).resolve() != own]
+    return os.pathsep.join([str(checkout), *others])
+
+
 def start(bytecode: Path, program: str, *arguments: object, checkout: Path | None = None) -> Start:
     """Run one process, by default of this checkout. Raises ChildError with the last line that it wrote to stderr."""
-    variables = environment(bytecode) | ({"PYTHONPATH": str(checkout)} if checkout else {})
+    variables = environment(bytecode) | ({"PYTHONPATH": search_path(checkout)} if checkout else {})
     command = [sys.executable, "-c", program + REPORT, *map(str, arguments)]
     with TemporaryFile("w+") as errors:
         begin = time.perf_counter()
