@@ -119,7 +119,7 @@ class InPlace:
         for _, mapping in self._mappings.values():
             mapping.release(self._queue)
         self._targets.reverse()
-        others = iter(self._executor.run_on_device(self._inputs, self._targets[0]))
+        others = iter(self._executor.run(self._inputs, self._targets[0]))
         self._mappings = self._map_sources()
         outputs = self._executor.executable.outputs
         found = self._map(self._targets[0], outputs)

@@ -149,7 +149,7 @@ def test_outputs_may_stay_on_the_device(device_name: str, shared: bool, monkeypa
     source = cl.Buffer(session.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=X)
     target = DeviceMemory(cl.Buffer(session.context, cl.mem_flags.READ_WRITE, X.nbytes), 0, SHAPE, X.dtype)
     for given in DeviceMemory(source, 0, SHAPE, X.dtype), X:
-        assert executors.claiming.run_on_device([given], {0: target}) == []
+        assert executors.claiming.run([given], {0: target}) == []
         np.testing.assert_array_equal(target.read(session.queue), expected)
         executors.check(-X)
 

@@ -91,9 +91,9 @@ def test_barrier_that_gives_up_is_seen_without_reading_outputs(executor: Persist
     target = DeviceMemory(cl.Buffer(executor.session.context, cl.mem_flags.READ_WRITE, X.nbytes), 0, X.shape, X.dtype)
     executor.set_patience(0)
     with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
-        executor.run_on_device([X], {0: target})
+        executor.run([X], {0: target})
     executor.set_patience(PATIENCE)
-    assert executor.run_on_device([X], {0: target}) == []
+    assert executor.run([X], {0: target}) == []
     np.testing.assert_allclose(target.read(executor.session.queue), expected(X), rtol=1e-5)
 
 

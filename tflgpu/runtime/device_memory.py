@@ -24,6 +24,8 @@ DeviceArray = Union[cl.Buffer, "Array"]
 
 Queue: TypeAlias = cl.CommandQueue
 
+Place = tuple[cl.Buffer, int]  # and an offset in bytes
+
 # Bytes. A tensor for kernels must begin at a multiple of this, the size of the widest vectors that they read.
 ALIGNMENT = 64
 
@@ -40,6 +42,10 @@ class DeviceMemory:
     @property
     def bytes(self) -> int:
         return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def place(self) -> Place:
+        return self.buffer, self.offset
 
     @property
     def is_aligned(self) -> bool:

@@ -160,11 +160,7 @@ class Instance:
         outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
         if self._whole is not None:
-            on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
-            if not outputs and len(on_host) == len(inputs):
-                arrays = self._whole.run(on_host)
-            else:
-                arrays = self._whole.run_on_device(inputs, outputs)
+            arrays = self._whole.run(inputs, outputs)
             return _checked(self.artifact.partitions[0], arrays)
         return self._run_in_parts(inputs, outputs)
 

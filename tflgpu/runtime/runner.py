@@ -43,16 +43,16 @@ class Runner:
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
         with self._failures:
             values = self._inputs.values(inputs)
-        with self._lock, self._failures:
-            instance, places, names = self._prepared(values, outputs)
-            return dict(zip(names, instance.run(values, places), strict=True))
+            with self._lock:
+                instance, places, names = self._prepared(values, outputs)
+                return dict(zip(names, instance.run(values, places), strict=True))
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
         with self._failures:
             values = self._inputs.values(inputs)
-        with self._lock, self._failures:
-            instance, places, names = self._prepared(values, outputs)
-            return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
+            with self._lock:
+                instance, places, names = self._prepared(values, outputs)
+                return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
         if self.ahead == 1:
@@ -77,8 +77,8 @@ class Runner:
     def profile(self, inputs: Inputs, runs: int) -> Timed:
         with self._failures:
             values = self._inputs.values(inputs)
-        with self._lock, self._failures:
-            return self._instance(values).profile(values, runs)
+            with self._lock:
+                return self._instance(values).profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
         for info in self._infos:
@@ -103,7 +103,9 @@ class Runner:
     ) -> tuple[Instance, dict[int, DeviceMemory], list[str]]:
         """What runs for these inputs, the memory of outputs on the device, and the names of the others."""
         instance = self._instance(values)
-        places = check_outputs(outputs, instance.outputs, self._targets) if outputs else {}
+        if not outputs:
+            return instance, {}, instance.output_names
+        places = check_outputs(outputs, instance.outputs, self._targets)
         return instance, places, [n for number, n in enumerate(instance.output_names) if number not in places]
 
     def _instance(self, values: Sequence[Value]) -> Instance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
@@ -11,9 +12,9 @@ import numpy as np
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Array, Binding, Executable
-from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Geometry, pack, unpack
-from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.device_memory import DeviceMemory, Place, Value
+from tflgpu.runtime.executors.allocation import allocated
 from tflgpu.runtime.executors.flight import Flight, Flights
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import set_number
@@ -24,7 +25,7 @@ from tflgpu.target import HOST_DTYPES
 # Begin and end of a launch on the device, in seconds since the first launch of the run began.
 Interval = tuple[float, float]
 
-_Place = tuple[cl.Buffer, int]  # and an offset in bytes
+NOWHERE: Mapping[int, DeviceMemory] = {}  # all outputs go to the host
 
 
 class Use(NamedTuple):
@@ -48,7 +49,7 @@ class Executor(ABC):
         # Of kernels' arguments. A device without 64-bit integers has no buffers that need them.
         self._offset_type = np.uint64 if session.device.int64 else np.uint32
         # Kept here because clSetKernelArg does not keep a buffer alive.
-        self._buffers = [self._allocate(number) for number in range(len(executable.buffers))]
+        self._buffers = [allocated(b, session, partial(self._new_buffer, n)) for n, b in enumerate(executable.buffers)]
         self._transfer = self._make_transfer()
         self._flights = Flights(self._check)
         self._begun: float | None = None  # of the first run whose failure would not be known
@@ -56,7 +57,7 @@ class Executor(ABC):
         self._output_numbers = range(len(executable.outputs))
         # The callers' memory that kernels have as arguments now, by binding.
         self._moved: dict[int, DeviceMemory] = {}
-        self._given: dict[int, DeviceMemory] | None = None  # of callers, the last time
+        self._given: dict[int, DeviceMemory] | None = {}  # of callers, the last time
         self._copied: set[int] = set()
         # The arguments of the bindings that can lie in callers' memory, and the offsets in bytes that they have now.
         self._uses: dict[int, list[Use]] = {number: [] for number in executable.movable}
@@ -102,21 +103,25 @@ class Executor(ABC):
             else:
                 copy(queue, buffer, state.initial)
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One inference. inputs: arrays in the order and element types of the inputs. Returns new arrays.
+    def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
+        """One inference, and wait for it. inputs: in order; arrays have the element types of the inputs.
 
-        If it fails, the variables are undefined until :meth:`reset_state`.
+        outputs: device memory for some of the outputs, by number. Returns new arrays of the others. If it fails, the
+        variables are undefined until :meth:`reset_state`.
         """
-        self.write(inputs)
+        given = {n: value for n, value in enumerate(inputs) if isinstance(value, DeviceMemory)}
+        if outputs:
+            given |= {len(inputs) + n: memory for n, memory in outputs.items()}
+        self.write(inputs, given)
         self.step()
-        return self.results()
+        return self.results(given)
 
-    def write(self, inputs: Sequence[Array]) -> None:
-        """Start to copy the inputs to the device."""
+    def write(self, inputs: Sequence[Value], given: Mapping[int, DeviceMemory] = NOWHERE) -> None:
+        """Start to copy the inputs to the device. given: callers' memory for inputs and outputs, by binding."""
         self._flights.land_all()  # inputs need not go by way of the queue
-        if self._moved:
-            self._settle({})
-        self._transfer.write(enumerate(inputs))
+        self._settle(given)
+        self._transfer.write([(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)])
+        self._copy_in(given)
 
     def step(self) -> None:
         """Enqueue all kernels of one inference, on the inputs that are there."""
@@ -124,9 +129,14 @@ class Executor(ABC):
         self._start()
         self._keep_states()
 
-    def results(self) -> list[Array]:
-        """Wait for the queue. Returns new arrays of the outputs. Raises DeviceError if the kernels report a failure."""
-        results = self._transfer.read(self._output_numbers)
+    def results(self, given: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
+        """Wait for the queue. Returns new arrays of the outputs, but for those with memory among what is ``given``.
+
+        Raises DeviceError if the kernels report a failure.
+        """
+        self._copy_out(given)
+        first = len(self.executable.inputs)
+        results = self._transfer.read([n for n in self._output_numbers if first + n not in given])
         self._check(self._begun or 0)
         self._begun = None
         return results
@@ -142,25 +152,20 @@ class Executor(ABC):
         copy(self.session.queue, elements, self._buffers[binding.buffer])
         return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
 
-    def run_on_device(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
-        """:meth:`run` with inputs that may be on the device, and device memory for some of the outputs, by number."""
-        return self.collect(self.enqueue(inputs, outputs))
-
     def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> Flight:
-        """Start :meth:`run_on_device`. Arrays on the host may change as soon as this returns."""
+        """Start :meth:`run`. Arrays on the host may change as soon as this returns."""
         self._flights.make_room()
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
         to_host = [n for n in self._output_numbers if n not in outputs]
         passage = self._transfer.passage(on_host, to_host) if on_host or to_host else Passage()
         sources = {n: a for n, a in enumerate(inputs) if isinstance(a, DeviceMemory)} | passage.inputs
         targets = {len(inputs) + n: m for n, m in (*outputs.items(), *passage.outputs.items())}
-        copied = self._settle(sources | targets)
-        for binding in copied & sources.keys():
-            self._copy_in(binding, sources[binding], passage.ready)
+        given = sources | targets
+        self._settle(given)
+        self._copy_in(given, passage.ready)
         begun, last = perf_counter(), self._start(passage.ready)
         last = self._keep_states() or last
-        for binding in copied & targets.keys():
-            last = self._copy_out(binding, targets[binding]) or last
+        last = self._copy_out(given) or last
         event, queue = passage.leave(last), self.session.queue
         queue.flush()
         flight = Flight(begun, event or cl.enqueue_marker(queue), passage, (inputs, outputs))
@@ -175,16 +180,15 @@ class Executor(ABC):
         self._flights.land(flight)
         return flight.passage.arrays()
 
-    def _settle(self, given: Mapping[int, DeviceMemory]) -> set[int]:
+    def _settle(self, given: Mapping[int, DeviceMemory]) -> None:
         """Let the kernels use the callers' memory, given by binding, where possible, and the model's own otherwise.
 
-        Returns the bindings to copy instead: kernels touch bytes outside of that memory, or would write bytes that are
-        still to be read.
+        There, what is given is copied: kernels touch bytes outside of it, or would write bytes that are still to be
+        read.
         """
-        last, self._given = self._given, None  # nothing is known if this fails
-        if last is not None and given.keys() == last.keys() and all(m is last[n] for n, m in given.items()):
-            self._given = last
-            return self._copied
+        if given == self._given:
+            return
+        self._given = None  # nothing is known if this fails
         usable = {n: m for n, m in given.items() if self._bindings[n].exact and m.is_aligned}
         for n in self._output_numbers:
             binding = n + len(self.executable.inputs)
@@ -192,9 +196,8 @@ class Executor(ABC):
                 del usable[binding]
         for n in self._moved.keys() | usable.keys():
             memory = usable.get(n)
-            self._place(n, *(self._home(n) if memory is None else (memory.buffer, memory.offset)))
+            self._place(n, *(self._home(n) if memory is None else memory.place))
         self._moved, self._given, self._copied = usable, dict(given), given.keys() - usable.keys()
-        return self._copied
 
     def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
         """Tell the kernels where an input or output is. Outputs are numbered after the inputs; offset is in bytes."""
@@ -226,18 +229,24 @@ class Executor(ABC):
         for i, number in enumerate(self.executable.movable):
             self._uses[number].append(Use(kernel, len(self._buffers) + 2 * i, 1))
 
-    def _home(self, binding: int) -> _Place:
+    def _home(self, binding: int) -> Place:
         """The model's own memory of an input or output."""
         return self._buffers[self._bindings[binding].buffer], self._bindings[binding].offset
 
-    def _copy_in(self, binding: int, memory: DeviceMemory, ready: Sequence[cl.Event]) -> None:
-        self._copy((memory.buffer, memory.offset), self._home(binding), memory.bytes, ready)
+    def _copy_in(self, given: Mapping[int, DeviceMemory], ready: Sequence[cl.Event] = ()) -> None:
+        for binding in self._copied:
+            if binding < len(self.executable.inputs):
+                self._copy(given[binding].place, self._home(binding), given[binding].bytes, ready)
 
-    def _copy_out(self, binding: int, memory: DeviceMemory) -> cl.Event | None:
-        events = self._copy(self._home(binding), (memory.buffer, memory.offset), memory.bytes)
+    def _copy_out(self, given: Mapping[int, DeviceMemory]) -> cl.Event | None:
+        """Returns the event of the last copy, if there is any."""
+        events: tuple[cl.Event, ...] = ()
+        for binding in self._copied:
+            if binding >= len(self.executable.inputs):
+                events = self._copy(self._home(binding), given[binding].place, given[binding].bytes) or events
         return events[-1] if events else None
 
-    def _copy(self, source: _Place, target: _Place, size: int, ready: Sequence[cl.Event] = ()) -> tuple[cl.Event, ...]:
+    def _copy(self, source: Place, target: Place, size: int, ready: Sequence[cl.Event] = ()) -> tuple[cl.Event, ...]:
         places = {"src_offset": source[1], "dst_offset": target[1], "byte_count": size}
         return copy(self.session.queue, target[0], source[0], wait_for=ready or None, **places)
 
@@ -274,25 +283,6 @@ class Executor(ABC):
             if state.next is not None:
                 last = cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
         return last
-
-    def _allocate(self, number: int) -> cl.Buffer:
-        """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input."""
-        flags, context, device = cl.mem_flags, self.session.context, self.session.device
-        wanted = self.executable.buffers[number]
-        what = "activations" if wanted.data is None else "weights"
-        if wanted.bytes > device.limits.allocation_bytes:
-            raise DeviceError(
-                f"{device.name} has no buffers of more than {device.limits.allocation_bytes} bytes; {what} need one of "
-                f"{wanted.bytes}"
-            )
-        try:
-            if wanted.data is not None:
-                return cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=wanted.data)
-            buffer = self._new_buffer(number, wanted.bytes)
-            cl.enqueue_fill(self.session.queue, buffer, np.zeros(1, np.uint8), wanted.bytes)
-        except cl.Error as error:
-            raise DeviceError(f"{device.name} has no {wanted.bytes} bytes left for {what}: {error}") from error
-        return buffer
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
         """The buffer of this number, of so many bytes, that kernels write or callers do."""

@@ -48,12 +48,14 @@ class PinnedTransfer(Transfer):
         for binding, array in pinned:
             buffer = self._buffers[binding.buffer]
             self._copies += copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
-        self._queue.flush()  # so that the device begins while the host prepares the launch
+        if self._copies:
+            self._queue.flush()  # so that the device begins while the host prepares the launch
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        lent = self._lender.lend()
-        for n, memory in self._outputs.places(lent).items():
-            self._copies.append(cl.enqueue_copy(self._queue, memory, self._buffers[n], is_blocking=False))
+        lent = self._lender.lend() if numbers else None
+        if numbers:
+            for n, memory in self._outputs.places(lent).items():
+                self._copies.append(cl.enqueue_copy(self._queue, memory, self._buffers[n], is_blocking=False))
         self._queue.finish()
         self._copies.clear()
         return self._outputs.arrays(numbers, lent)

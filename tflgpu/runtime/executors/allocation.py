@@ -1,0 +1,34 @@
+"""Buffers of an executable on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyopencl as cl
+
+from tflgpu.artifact.executable import DeviceBuffer
+from tflgpu.errors import DeviceError
+from tflgpu.runtime.opencl.session import Session
+
+
+def allocated(wanted: DeviceBuffer, session: Session, new_buffer: Callable[[int], cl.Buffer]) -> cl.Buffer:
+    """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
+
+    new_buffer: makes one of so many bytes that is written. Raises DeviceError if memory runs out.
+    """
+    flags, device = cl.mem_flags, session.device
+    what = "activations" if wanted.data is None else "weights"
+    if wanted.bytes > device.limits.allocation_bytes:
+        raise DeviceError(
+            f"{device.name} has no buffers of more than {device.limits.allocation_bytes} bytes; {what} need one of "
+            f"{wanted.bytes}"
+        )
+    try:
+        if wanted.data is not None:
+            return cl.Buffer(session.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=wanted.data)
+        buffer = new_buffer(wanted.bytes)
+        cl.enqueue_fill(session.queue, buffer, np.zeros(1, np.uint8), wanted.bytes)
+    except cl.Error as error:
+        raise DeviceError(f"{device.name} has no {wanted.bytes} bytes left for {what}: {error}") from error
+    return buffer
