@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from tflgpu.artifact.executable import Array, Claiming, Executable
-from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.runtime.executors.executor import NOWHERE, Executor, Interval
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel, set_number
@@ -109,13 +110,17 @@ class ClaimingExecutor(Executor):
         set_number(self._way.kernel, self._way.kernel.num_args - 3, np.uint32(looks))
 
     def step(self) -> None:
-        self._last = self._way.start()
+        # Callers' memory may have to be copied, by way of the queue.
+        self._last = self._start() if self._given else self._way.start()
         self._keep_states()
 
-    def results(self) -> list[Array]:
+    def results(self, given: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
         if self._last is not None:
             self._last.wait()
-        return super().results()
+        results = super().results(given)
+        if given:
+            self.session.queue.finish()
+        return results
 
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
         way = self._way
