@@ -13,16 +13,20 @@ from numpy.typing import NDArray
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.runtime.transfer.transfer import view
+from tflgpu.runtime.transfer.transfer import end, view
 
 
 class Staging:
-    """Pinned memory in which inputs or outputs lie as in the device's buffers. blocks: by number of buffer."""
+    """Pinned memory in which inputs or outputs lie as in the device's buffers, up to the last one.
+
+    blocks: by number of buffer.
+    """
 
     def __init__(self, bindings: Sequence[Binding], executable: Executable, queue: cl.CommandQueue) -> None:
         """queue: whose commands this waits for."""
         numbers = sorted({binding.buffer for binding in bindings})
-        self.blocks = {n: _pinned(queue, executable.buffers[n].bytes) for n in numbers}
+        ends = {n: max(end(binding) for binding in bindings if binding.buffer == n) for n in numbers}
+        self.blocks = {n: _pinned(queue, size) for n, size in ends.items()}
         self.views = [view(self.blocks[binding.buffer], binding) for binding in bindings]
 
 
@@ -55,9 +59,10 @@ class Lender:
     WORTHWHILE = 1 << 18  # bytes
     AT_MOST = 4  # blocks: a caller who keeps all outputs must not take all of the host's memory
 
-    def __init__(self, queue: cl.CommandQueue, size: int) -> None:
-        """queue: whose commands :meth:`lend` may wait for."""
-        self._queue, self._size = queue, size
+    def __init__(self, executable: Executable, queue: cl.CommandQueue) -> None:
+        """For the executable's buffer of results. queue: whose commands :meth:`lend` may wait for."""
+        self._queue = queue
+        self._size = max((end(p) for p in executable.outputs if p.buffer == executable.results), default=0)
         self._made = 0
         self._free: list[NDArray[np.uint8]] = []
 

@@ -45,7 +45,7 @@ class Slots:
         self._executable = executable
         self.inward, self.outward = (cl.CommandQueue(session.context) for _ in range(2))
         self.kernels = session.queue
-        self.lender = Lender(self.inward, executable.buffers[executable.results].bytes)
+        self.lender = Lender(executable, self.inward)
         self._spare: list[_Slot] = []
 
     def take(self) -> _Slot:

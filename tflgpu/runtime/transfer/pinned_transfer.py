@@ -28,7 +28,7 @@ class PinnedTransfer(Transfer):
         self._executable, self._session = executable, session
         self._inputs = Staging(executable.inputs, executable, session.queue)
         self._outputs = OutputStaging(executable, session.queue)
-        self._lender = Lender(session.queue, executable.buffers[executable.results].bytes)
+        self._lender = Lender(executable, session.queue)
         self._pins = ArrayPins(session.context)
 
     def write(self, inputs: Iterable[Numbered]) -> None:

@@ -25,6 +25,10 @@ class _Known:
     pin: cl.Buffer | None = None
 
 
+def _nothing() -> None:
+    """Of a weak reference whose array is gone."""
+
+
 class ArrayPins:
     """Remembers the arrays that were used last, and pins those that were used often.
 
@@ -43,9 +47,13 @@ class ArrayPins:
     def __init__(self, context: cl.Context) -> None:
         self._context = context
         self._known: OrderedDict[Region, _Known] = OrderedDict()
+        self._last: Callable[[], Array | None] = _nothing  # a weak reference to the last array, if it is pinned
 
     def hold(self, array: Array) -> bool:
         """Count one more use of a contiguous array. Returns whether its memory is pinned."""
+        if self._last() is array:
+            return True
+        self._last = _nothing
         owner = array if array.base is None else array.base
         # Only an array that owns its memory tells, by a weak reference, when the memory is freed.
         if array.nbytes < self.WORTHWHILE or not isinstance(owner, np.ndarray) or not owner.flags.owndata:
@@ -60,7 +68,10 @@ class ArrayPins:
         known.sightings += 1
         if known.sightings == self.SIGHTINGS:
             known.pin = self._pinned(region)
-        return known.pin is not None
+        if known.pin is None:
+            return False
+        self._last = weakref.ref(array)
+        return True
 
     def _pinned(self, region: Region) -> cl.Buffer | None:
         """A buffer that pins the region while it exists; no kernel reads it. None if the driver refuses it."""

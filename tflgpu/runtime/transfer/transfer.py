@@ -20,12 +20,12 @@ Numbered = tuple[int, Array]  # an input's number and value
 
 def view(memory: NDArray[np.uint8], binding: Binding) -> Array:
     """The array of one binding in its buffer's memory."""
-    dtype = np.dtype(HOST_DTYPES[binding.element])
-    return (
-        memory[binding.offset : binding.offset + prod(binding.shape) * dtype.itemsize]
-        .view(dtype)
-        .reshape(binding.shape)
-    )
+    return memory[binding.offset : end(binding)].view(HOST_DTYPES[binding.element]).reshape(binding.shape)
+
+
+def end(binding: Binding) -> int:
+    """Where a binding ends in its buffer, in bytes."""
+    return binding.offset + prod(binding.shape) * np.dtype(HOST_DTYPES[binding.element]).itemsize
 
 
 class Passage:
