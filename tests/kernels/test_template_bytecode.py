@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
+from jinja2.bccache import Bucket
 
 from tflgpu.codegen.environment import environment
 
@@ -44,3 +47,15 @@ def test_nothing_is_kept_where_python_keeps_nothing(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "file"))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     assert rendered() == text
+
+
+def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_a_part(_: Bucket, file: IO[bytes]) -> None:
+        file.write(b"part")
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(Bucket, "write_bytecode", write_a_part)
+    assert rendered()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

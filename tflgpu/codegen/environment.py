@@ -71,9 +71,13 @@ class Bytecode(jinja2.BytecodeCache):
         path = self._path(bucket)
         with suppress(OSError):  # as Python does for folders that it must not write to
             path.parent.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                bucket.write_bytecode(file)
-            os.replace(file.name, path)
+            file = NamedTemporaryFile(dir=path.parent, delete=False)  # noqa: SIM115  closing it can fail as well
+            try:
+                with file:
+                    bucket.write_bytecode(file)
+                os.replace(file.name, path)
+            finally:
+                Path(file.name).unlink(missing_ok=True)
 
     def _path(self, bucket: Bucket) -> Path:
         return Path(cache_from_source(str(Path(__file__).with_name(f"template_{bucket.key}.py"))))
