@@ -189,6 +189,7 @@ def test_little_work_is_for_the_calling_thread(device_name: str) -> None:
     executors = Executors(device_name, 1, cores=2, shape=SMALL)
     claiming, session = executors.claiming, executors.claiming.session
     assert claiming._way.queue is (session.inline or session.queue)
+    assert claiming._way.looks == (session.inline is None)
     for factor in range(1, 10):
         x = np.random.default_rng(factor).normal(size=SMALL).astype(np.float32)
         executors.check(x)

@@ -91,6 +91,11 @@ def test_the_least_median_wins_whatever_the_first_runs_took() -> None:
     assert clock.order == ["a", "b"] * (ROUNDS + 1)
 
 
+def test_a_single_rival_does_not_run() -> None:
+    clock = Clock()
+    assert fastest(["a"], clock.run, clock.now) == "a"
+
+
 def test_a_long_race_ends_after_one_round() -> None:
     clock = Clock(a=[ENOUGH_SECONDS] * 2, b=[2 * ENOUGH_SECONDS] * 2)
     assert fastest(["b", "a"], clock.run, clock.now) == "a"

@@ -18,8 +18,11 @@ ENOUGH_SECONDS = 0.2
 def fastest(rivals: Sequence[Rival], run: Callable[[Rival], object], now: Callable[[], float] = perf_counter) -> Rival:
     """The rival whose runs take the least time: medians of alternating rounds, after one run of each to warm up.
 
-    now: a clock in seconds. There are at most ``ROUNDS``; no round begins after ``ENOUGH_SECONDS``.
+    A single one does not run. now: a clock in seconds. There are at most ``ROUNDS``; no round begins after
+    ``ENOUGH_SECONDS``.
     """
+    if len(rivals) == 1:
+        return rivals[0]
     for rival in rivals:
         run(rival)
     times: list[list[float]] = [[] for _ in rivals]

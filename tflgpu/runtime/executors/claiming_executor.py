@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tflgpu.runtime.executors.executor import NOWHERE, Executor, Interval
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel, set_number
+from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 from tflgpu.runtime.opencl.session import Session, profiling_queue
 from tflgpu.runtime.race import fastest
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
@@ -35,16 +37,33 @@ WORTHWHILE = 2_500_000
 SURE = 20_000_000
 
 
+# Seconds that a thread looks for the end of a run before it sleeps: a few times what it takes to wake it.
+LOOKING = 100e-6
+
+
 class _Way(NamedTuple):
-    """So many work-groups, the kernel with their counters, and the queue for inputs and outputs on the host."""
+    """So many work-groups, the kernel with their counters, and the queue for inputs and outputs on the host.
+
+    looks: whether the calling thread looks for the end of a run, on a core that nothing else needs.
+    """
 
     groups: int
     counters: cl.Buffer
     kernel: cl.Kernel
     queue: cl.CommandQueue
+    looks: bool
 
     def start(self) -> cl.Event:
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (self.groups,), (1,))
+
+    def wait(self, run: cl.Event) -> None:
+        """Wait for a run that was started."""
+        if self.looks:
+            self.queue.flush()
+            end = perf_counter() + LOOKING
+            while run.command_execution_status > cl.command_execution_status.COMPLETE and perf_counter() < end:
+                pass
+        run.wait()
 
 
 class ClaimingExecutor(Executor):
@@ -70,7 +89,7 @@ class ClaimingExecutor(Executor):
         return DirectTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
-        self._way = fastest(self._ways(), lambda way: way.start().wait())
+        self._way = fastest(self._ways(), lambda way: way.wait(way.start()))
         self._last: cl.Event | None = None  # of the last run
         self._follow(self._way.kernel)
 
@@ -88,8 +107,10 @@ class ClaimingExecutor(Executor):
         return [self._new_way(1, inline or session.queue), *several]
 
     def _new_way(self, groups: int, queue: cl.CommandQueue) -> _Way:
-        counters = self._new_counters(groups)
-        return _Way(groups, counters, self._bound(counters, 0, len(self._claiming.order)), queue)
+        counters, device = self._new_counters(groups), self.session.device
+        wakes_slowly = any(quirk.wakes_slowly for quirk in quirks_of(Driver.of(device.handle)))
+        looks = wakes_slowly and groups < device.compute_units
+        return _Way(groups, counters, self._bound(counters, 0, len(self._claiming.order)), queue, looks)
 
     def _bound(self, counters: cl.Buffer, begin: int, end: int) -> cl.Kernel:
         """The kernel with arguments to run the launches of these places in the order."""
@@ -116,7 +137,7 @@ class ClaimingExecutor(Executor):
 
     def results(self, given: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
         if self._last is not None:
-            self._last.wait()
+            self._way.wait(self._last)
         results = super().results(given)
         if given:
             self.session.queue.finish()
