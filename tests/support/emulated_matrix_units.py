@@ -41,7 +41,9 @@ uint2 halves_of_floats(float4 x) {
   vstore_half4(within_half_float4(x), 0, (__private half *)&halves);
   return halves;
 }
+#define bounded_halves_of_floats(x) halves_of_floats(x)
 float4 floats_of_halves(uint2 x) { return vload_half4(0, (__private const half *)&x); }
+uint2 product_of_halves(uint2 x, uint2 y) { return halves_of_floats(floats_of_halves(x) * floats_of_halves(y)); }
 float2 shuffled_halves(uint pair, uint lane) {
   const uint halves = intel_sub_group_shuffle(pair, lane);
   return vload_half2(0, (__private const half *)&halves);
@@ -57,6 +59,9 @@ __attribute__((noinline)) float4 mma_16x8x16(float4 sums, uint4 a, uint2 b) {
     sums += (float4)(dot(low8, even8), dot(low8, odd8), dot(high8, even8), dot(high8, odd8));
   }
   return sums;
+}
+__attribute__((noinline)) float4 mma_halves_16x8x8(float4 sums, uint2 a, uint b) {
+  return mma_16x8x16(sums, (uint4)(a, 0, 0), (uint2)(b, 0));
 }
 """
 

@@ -24,9 +24,10 @@ SURROUNDINGS = {
     "ptx/half_functions_ptx",
     "ptx/matrix_units_ptx",
     "ptx/multiply_matrices",
+    "ptx/rounding_ptx",
     "ptx/storage_ptx",
 }
-# Kernels with calls of NVIDIA's assembly, which test_emulated_kernels.py emulates.
+# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates.
 NOT_PORTABLE = {
     "mma/implicit_gemm",
     "mma/implicit_gemm_multistage",
@@ -34,6 +35,7 @@ NOT_PORTABLE = {
     "mma/pointwise_depthwise",
     "mma/depthwise_pointwise",
     "mma/pointwise_mean",
+    "mma/diagonal_depthwise",
 }
 
 

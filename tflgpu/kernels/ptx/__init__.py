@@ -13,3 +13,10 @@ PTX_HALF = Architecture(
     refines=PTX,
     prelude=("ptx/half_functions_ptx",),
 ).register()
+
+PTX_ROUNDING = Architecture(
+    "ptx_rounding",
+    lambda target: target.ptx and target.matrix_unit is not None,  # from compute capability 8.0 on
+    refines=PTX,
+    prelude=("ptx/rounding_ptx",),
+).register()
