@@ -37,6 +37,8 @@ class Combination:
 
 
 _REDUCED = ("float", "int", "long")
+LONG = 16  # elements of each work-item of a group that are worth its sharing them
+LOADS_AT_ONCE = 8  # of a work-item that reduces: it waits for memory once for so many
 
 
 # sum_of_squares has no operator of its own: norms are made of it.
@@ -88,7 +90,7 @@ def reduce_kernel(request: Request) -> Kernel:
     assert isinstance(attributes, Reduce)
     rank = len(source.shape)
     channels = rank - 1 in attributes.axes
-    loops = [(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1]
+    loops = _loops([(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1])
     if channels:
         loops.append((source.slices, source.plane))
     kept = access("src", request.input(0).type, source.shape, g.shape, fixed=attributes.axes)
@@ -105,6 +107,17 @@ def reduce_kernel(request: Request) -> Kernel:
         past_last=[-(lane >= source.channels % LANES) for lane in range(LANES)] if unused else [],
         divided_by=prod(source.shape[a] for a in attributes.axes) if attributes.function == "mean" else 1,
     )
+
+
+def _loops(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Extents and strides of loops over ``axes``, the innermost first: one for axes that lie within each other."""
+    loops: list[tuple[int, int]] = []
+    for extent, stride in reversed(axes):
+        if loops and stride == loops[-1][0] * loops[-1][1]:
+            inner, step = loops.pop()
+            extent, stride = extent * inner, step
+        loops.append((extent, stride))
+    return loops
 
 
 @PORTABLE.lowering("join")
@@ -141,6 +154,7 @@ def _reduction(request: Request, sharing: Sharing, function: str, *, count: int,
             "sharers": sharing.sharers,
             "subgroups": reduces_in_subgroups(request.target, sharing.sharers),
             "per_tile": sharing.per_tile,
+            "at_once": LOADS_AT_ONCE if request.target.family == "gpu" else 1,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
@@ -194,7 +208,8 @@ def share_results(request: Request, items: int, length: int) -> Sharing:
     able = able and fits_local(target, 2 * size)
     if able and (length >= size or (length >= least and idle)):
         counts = (size // n for n in SPLIT_K if size // n >= least)
-        sharers = next((n for n in counts if request.shares * tile_count(items, size // n) <= units), least)
+        long = length >= LONG * size
+        sharers = next((n for n in counts if long or request.shares * tile_count(items, size // n) <= units), least)
         return Sharing(sharers, tile_count(items, size // sharers), size // sharers)
     per_tile = items_per_tile(items, target, 4 * length)
     return Sharing(1, tile_count(items, per_tile), per_tile)
