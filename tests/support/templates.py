@@ -35,7 +35,6 @@ NOT_PORTABLE = {
     "mma/pointwise_depthwise",
     "mma/depthwise_pointwise",
     "mma/pointwise_mean",
-    "mma/diagonal_depthwise",
 }
 
 

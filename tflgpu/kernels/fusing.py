@@ -35,13 +35,13 @@ def weights_and_bias(
     return weights, bias[0]
 
 
-def epilogue_without_inputs(graph: Graph, node: Node) -> tuple[EpilogueOp, ...] | None:
+def epilogue_without_inputs(graph: Graph, node: Node, *, reads_padding: bool = True) -> tuple[EpilogueOp, ...] | None:
     """The epilogue of ``node`` for the inside of a kernel, where ops read no inputs: single numbers become parameters.
 
     None if that cannot be, if an op computes no float, or if one makes anything but zero of the lanes past the last
-    channel.
+    channel and the kernel reads these.
     """
-    padded = graph[node.output].shape[-1] % LANES != 0
+    padded = reads_padding and graph[node.output].shape[-1] % LANES != 0
     epilogue = []
     for op in node.epilogue:
         function = FUNCTIONS[op.function]

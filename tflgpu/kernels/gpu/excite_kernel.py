@@ -17,6 +17,8 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, tile_count, waves
 from tflgpu.target import ITEM_BYTES, Target
 
+RESIDENT_GROUPS = 8  # work-groups of a compute unit that launches keep busy
+
 
 @dataclass(frozen=True)
 class Excite:
@@ -35,11 +37,13 @@ class Excite:
 
 @dataclass(frozen=True)
 class ExciteWork:
-    """How work-groups divide the work: each slice of an image in ``chunks`` of ``per_tile`` pixels.
+    """How work-groups divide the work: ``slices`` of an image at once, in ``chunks`` of ``per_tile`` pixels.
 
-    weight_bytes: of both layers, which each work-group reads.
+    gate_sharers: work-items that share a vec4 of the gates. weight_bytes: of both layers, which each work-group reads.
     """
 
+    gate_sharers: int
+    slices: int
     chunks: int
     per_tile: int
     tiles: int
@@ -47,12 +51,39 @@ class ExciteWork:
 
 
 def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) -> ExciteWork:
-    """As many tiles as there are compute units, if that leaves a pixel for each work-item. hidden: channels."""
-    slices = image.batch * image.slices
-    most = tile_count(image.plane, target.local_size)
-    chunks = max(1, min(most, target.compute_units // slices))
-    weights = tile_count(hidden, LANES) * (vector.slices + 1) * LANES * LANES
-    return ExciteWork(chunks, tile_count(image.plane, chunks), slices * chunks, weights * ITEM_BYTES[target.storage])
+    """As many tiles as compute units work on at once, if that leaves a pixel for each work-item. hidden: channels.
+
+    Slices share the hidden layer where there would be more tiles.
+    """
+    hidden_slices = tile_count(hidden, LANES)
+    gate_sharers = 1 << (hidden_slices * LANES - 1).bit_length()  # a power of two
+    wanted = target.compute_units * (RESIDENT_GROUPS if target.executor == "launch" else 1)
+    slices, most = 1, max(1, target.local_size // gate_sharers)
+    while slices < most and image.batch * tile_count(image.slices, slices) > wanted:
+        slices *= 2
+    parts = image.batch * tile_count(image.slices, slices)
+    chunks = max(1, min(tile_count(image.plane * slices, target.local_size), wanted // parts))
+    weights = hidden_slices * (vector.slices + slices) * LANES * LANES
+    per_tile = tile_count(image.plane, chunks)
+    return ExciteWork(gate_sharers, slices, chunks, per_tile, parts * chunks, weights * ITEM_BYTES[target.storage])
+
+
+def hidden_sharers(hidden: int, target: Target) -> int:
+    """How many work-items share a vec4 of the hidden layer: a power of two."""
+    return 1 << (target.local_size // tile_count(hidden, LANES)).bit_length() - 1
+
+
+def excitation_arguments(request: Request, slices: int) -> tuple[Argument, ...]:
+    """The vector, and weights and biases of both layers. slices: of the gates."""
+    squeezed, hidden_weights = request.input(1), request.constant(2)
+    hidden = tile_count(len(hidden_weights), LANES) * LANES
+    return (
+        request.activation("squeezed", 1),
+        request.weights("hidden_weights", pack_dense(hidden_weights, LANES, squeezed.slices * LANES)),
+        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), hidden)),
+        request.weights("gate_weights", pack_dense(request.constant(4), LANES, hidden)),
+        Argument("gate_bias", "float", None, padded_bias(request.constant(5), slices * LANES)),
+    )
 
 
 def fits_work_group(hidden: int, target: Target) -> bool:
@@ -92,19 +123,15 @@ def excite(request: Request) -> Kernel:
             "gate_epilogue": inner_epilogue(attributes.gate_epilogue),
             "hidden_slices": hidden_slices,
             "hidden_channels": len(hidden_weights),
-            # Work-items that share a vec4 of the hidden layer, of the gates: powers of two.
-            "sharers": 1 << (target.local_size // hidden_slices).bit_length() - 1,
-            "gate_sharers": 1 << (hidden_slices * LANES - 1).bit_length(),
+            "sharers": hidden_sharers(len(hidden_weights), target),
+            "gate_sharers": work.gate_sharers,
+            "slices_at_once": work.slices,
             "chunks": work.chunks,
             "per_tile": work.per_tile,
         },
         (
             request.activation("src", 0),
-            request.activation("squeezed", 1),
-            request.weights("hidden_weights", pack_dense(hidden_weights, LANES, squeezed.slices * LANES)),
-            Argument("hidden_bias", "float", None, padded_bias(request.constant(3), hidden_slices * LANES)),
-            request.weights("gate_weights", pack_dense(gate_weights, LANES, hidden_slices * LANES)),
-            Argument("gate_bias", "float", None, padded_bias(request.constant(5), dst.slices * LANES)),
+            *excitation_arguments(request, dst.slices),
         ),
         tiles=work.tiles,
         local_size=target.local_size,

@@ -63,7 +63,8 @@ def _excitation(graph: Graph, storage: Mapping[TensorId, Storage], product: Node
     shape = graph[image].shape
     if len(shape) != 4 or shape != graph[product.output].shape or graph[gate].shape != (shape[0], 1, 1, shape[3]):
         return None
-    hidden_epilogue, gate_epilogue = epilogue_without_inputs(graph, hidden), epilogue_without_inputs(graph, gates)
+    hidden_epilogue = epilogue_without_inputs(graph, hidden, reads_padding=False)
+    gate_epilogue = epilogue_without_inputs(graph, gates)
     inputs = image, gate, gates.inputs[0], hidden.inputs[0]
     if any(graph[t].precise or graph[t].is_constant for t in inputs) or storage[image].linear:
         return None
