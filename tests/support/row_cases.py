@@ -1,16 +1,17 @@
-"""Small models of kernels that normalize rows, for ``template_cases.py``."""
+"""Small models of kernels that work on rows, or on columns, for ``template_cases.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.kernels.networks import binary, layer_norm_of_products, layer_norm_of_quotients, number
+from tests.kernels.networks import binary, depthwise, layer_norm_of_products, layer_norm_of_quotients, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
+from tests.ops.windows import Window
 
 
 def computed(net: Net, shape: Sequence[int]) -> Tensor:
@@ -124,3 +125,12 @@ def attentions(net: Net) -> Tensor:
     plain = Heads((2,), 18, 270, 4, 8, (18, 270))
     net.output(attention(net, plain, *(computed(net, shape) for shape in plain.shapes)))
     return attention_of_projections(net, Heads((2, 2), 18, 18, 4, 4, (2, 1, 1, 18)))
+
+
+def columns(net: Net) -> Tensor:
+    """Images of one column, of which some pixels are left over, under a window that is too large to unroll."""
+    x = depthwise(net, computed(net, (2, 37, 1, 6)), Window((27, 1), padding="SAME"), "NONE")
+    return depthwise(net, x, Window((3, 1), (2, 1)), "NONE")
+
+
+CASES: tuple[Callable[[Net], Tensor], ...] = (softmaxes, layer_norms, movements, attentions, columns)

@@ -60,6 +60,8 @@ def depthwise_pointwise(request: Request) -> Kernel:
         "cpu/band_depthwise_pointwise",
         {
             "window": attributes.window,
+            "unrolled": True,
+            "upright": False,
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "vectors": band.vectors,
             "pixels": pixels_per_block(kept.width, pixels_by_vectors(request.target)[band.vectors]),

@@ -5,29 +5,37 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.convolutions import (
-    depthwise_arguments,
-    has_unrolled_taps,
-)
+from tflgpu.kernels.convolutions import depthwise_arguments, unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.convolution import Depthwise
 
+# Of a window, whose weights of a slice are kept as 4 KiB of floats.
+MOST_TAPS = 256
 
-@CPU.lowering("depthwise", when=has_unrolled_taps)
+
+def _is_small(request: Request) -> bool:
+    attributes = request.node.attributes
+    assert isinstance(attributes, Depthwise)
+    return attributes.multiplier == 1 and prod(attributes.window.kernel) <= MOST_TAPS
+
+
+@CPU.lowering("depthwise", when=_is_small)
 def depthwise_rows(request: Request) -> Kernel:
-    attributes, dst = request.node.attributes, request.output
+    attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)
-    g = dst.geometry
-    rows = items_per_tile(g.height * g.slices * g.batch, request.target, 2 * taps * LANES * g.width)
-    rows = min(g.height, rows)
-    chunks = tile_count(g.height, rows)
+    upright = request.input(0).geometry.width == g.width == 1 and attributes.window.kernel[1] == 1
+    height, width = (1, g.height) if upright else (g.height, g.width)
+    rows = min(height, items_per_tile(height * g.slices * g.batch, request.target, 2 * taps * LANES * width))
+    chunks = tile_count(height, rows)
     arguments = depthwise_arguments(request)
     parameters = {
         "window": attributes.window,
+        "unrolled": unrolls(attributes),
+        "upright": upright,
         "chunks": chunks,
         "rows_per_tile": rows,
         "src": request.input(0),

@@ -6,12 +6,16 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import blocks_per_tile, vectors_in_registers
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 
-MOST_ROWS = 8  # of a block: more would only make the source longer
+# Of a block: more would only make the source longer.
+MOST_ROWS = 8
+MOST_VECTORS = 8
+
+PART = 256  # floats of each row of a block: 8 KiB, a sixth of the smallest cache of a core
 
 
 @CPU.lowering("convolution", when=is_vector_product)
@@ -20,33 +24,54 @@ def fully_connected(request: Request) -> Kernel:
     source, g = request.input(0).geometry, request.output.geometry
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
-    vectors = min(4, tile_count(out, VECTOR))
+    vectors, rows = _block(out, g.batch, vectors_in_registers(request.target) + 1, request.target.compute_units)
     blocks = tile_count(out, vectors * VECTOR)
-    # Beside the sums of each image of a block are the weights of an input.
-    most = max(1, (vectors_in_registers(request.target) - vectors) // vectors)
-    rows = tile_count(g.batch, tile_count(g.batch, min(most, MOST_ROWS)))
     row_blocks = tile_count(g.batch, rows)
     per_tile = blocks_per_tile(row_blocks, blocks, 2 * rows * vectors * VECTOR * depth, request.target)
     chunks = tile_count(row_blocks, per_tile)
     packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
+    src, storage = request.input(0), request.target.storage
+    factor_type = request.factor_type(src.type, storage)
+    # What many blocks use is converted once, here.
+    weights_type = storage if row_blocks == 1 else factor_type
     return Kernel(
         "cpu/fully_connected",
         {
             "vectors": vectors,
             "rows": rows,
             "blocks_per_tile": per_tile,
+            "part": min(PART, tile_count(depth, VECTOR) * VECTOR),
             "chunks": chunks,
             "images": g.batch,
-            "src": request.input(0),
-            "weights_type": request.target.storage,
-            "factor_type": request.factor_type(request.input(0).type, request.target.storage),
+            "src": src,
+            "weights_type": weights_type,
+            "factor_type": factor_type,
         },
         (
             request.activation("src", 0),
-            request.weights("weights", packed),
+            Argument("weights", weights_type, data=packed),
             bias_argument(request, blocks * vectors * VECTOR),
         ),
         tiles=chunks * blocks,
         local_size=1,
         macs=g.batch * out * depth,
     )
+
+
+def _block(out: int, images: int, registers: int, compute_units: int) -> tuple[int, int]:
+    """Vectors of outputs and images of the blocks that take the least time.
+
+    registers: for sums, the weights of an input, and the input of an image. A step of a block is a product for each
+    sum, and a load for each of the others.
+    """
+
+    def rows(vectors: int) -> int:
+        most = max(1, min((registers - 1 - vectors) // vectors, MOST_ROWS))
+        return tile_count(images, tile_count(images, most))
+
+    def cost(vectors: int) -> int:
+        blocks = tile_count(out, vectors * VECTOR) * tile_count(images, rows(vectors))
+        return tile_count(blocks, compute_units) * (rows(vectors) * vectors + rows(vectors) + vectors)
+
+    vectors = min(range(1, min(MOST_VECTORS, tile_count(out, VECTOR)) + 1), key=cost)
+    return vectors, rows(vectors)

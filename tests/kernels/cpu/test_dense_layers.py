@@ -1,0 +1,59 @@
+"""Fully connected layers on CPUs: blocks of images by vectors of outputs, of any number of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.ops import reference
+from tests.ops.case import Net
+from tests.ops.tolerance import ARITHMETIC, check
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.cpu.fully_connected_kernels import PART
+from tflgpu.target import Limits, Target
+
+# Images, depth, outputs.
+CASES = {
+    "whole blocks": (10, 80, 80),
+    "images and outputs that are left over": (53, 31, 75),
+    "several parts of the depth": (7, 2 * PART + 18, 38),
+    "one image": (1, 257, 514),
+    "few outputs": (9, 20, 6),
+}
+
+
+def layer(images: int, depth: int, outputs: int) -> Net:
+    """With operands of the result's own shape, of one image, and of one channel."""
+    net = Net(pytest.fail, seed=outputs)
+    x = net.input(net.normal((images, depth)))
+    x = net.op("ABS", [x], np.abs(x.value))
+    weights, bias = net.constant(net.normal((outputs, depth), depth**-0.5)), net.constant(net.normal((outputs,)))
+    value = reference.fully_connected(x.value, weights.value, bias.value)
+    y = net.op("FULLY_CONNECTED", [x, weights, bias], value, activation="RELU", terms=depth)
+    for shape in ((images, outputs), (1, outputs), (images, 1)):
+        other = net.input(net.normal(shape))
+        y = net.op("ADD", [y, other], y.value + other.value, activation="NONE")
+    net.output(y)
+    net.output(net.op("ABS", [y], np.abs(y.value)))
+    return net
+
+
+@pytest.mark.quick(when=lambda name, precision: "left over" in name and precision == "fp16")
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("name", CASES)
+def test_layers_are_right(name: str, precision: str, device_name: str) -> None:
+    case = layer(*CASES[name]).case(ARITHMETIC)
+    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision=precision, cache="off")) as compiled:
+        outputs = compiled.run(case.inputs).values()
+    for got, expected in zip(outputs, case.expected, strict=True):
+        check(got, expected, case.tolerance, precision, case.describe)
+
+
+@pytest.mark.parametrize(("images", "stored"), [(1, "half"), (3, "half"), (100, "float")])
+def test_weights_that_many_blocks_use_are_floats(images: int, stored: str) -> None:
+    target = Target(family="cpu", compute_units=2, storage="half", limits=Limits(vector_width=16))
+    kernels = plan_model(layer(images, 40, 64).case(ARITHMETIC).model, tflgpu.Options(precision="fp16"), target)[
+        1
+    ].kernels
+    assert [a.type for k in kernels if k.kernel.macs for a in k.kernel.arguments if a.name == "weights"] == [stored]
