@@ -27,7 +27,7 @@ from tflgpu.target import Target
 PIXELS: Mapping[int, int] = {2: 11, 1: 14}
 PIXELS_OF_HALVES: Mapping[int, int] = {2: 8, 1: 12}
 NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
-COLUMNS = 8  # pixels of the depthwise result that are computed together, at most
+COLUMNS = 8  # pixels of the depthwise result that are computed together, about or less
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "image": {"height": height, "width": width},
             "vectors": band.vectors,
             "pixels": pixels_per_block(width, _wanted_pixels(width, band.vectors, pixels), part=0),
-            "columns": min(dst.width, pixels * band.vectors, COLUMNS),
+            "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
             "bands": tile_count(dst.height, band.rows),
