@@ -35,6 +35,7 @@ NOT_PORTABLE = {
     "mma/pointwise_depthwise",
     "mma/depthwise_pointwise",
     "mma/pointwise_mean",
+    "mma/diagonal_depthwise",
 }
 
 

@@ -22,6 +22,8 @@ class MatrixUnitCosts:
         come from four slices, weights are 512 bytes in a row.
     depthwise_vec4_cycles: of a vec4 of a depthwise result that each work-item computes from global memory.
     depthwise_row_vec4_cycles: the same from local memory.
+    diagonal_vec4_cycles: of the caches, for a vec4 that each lane of a warp loads or stores in a depthwise convolution
+        by diagonal matrices.
     local_k_step_latency: of a k-step whose operands are in registers and in local memory.
     part_product_cycles: of a product of parts of floats, of two blocks of 16 x 16.
     """
@@ -30,6 +32,7 @@ class MatrixUnitCosts:
     weight_block_cycles: float
     depthwise_vec4_cycles: float
     depthwise_row_vec4_cycles: float
+    diagonal_vec4_cycles: float
     local_k_step_latency: float
     part_product_cycles: float
 

@@ -50,13 +50,13 @@ def _work(tile: DepthwiseTile, window: Window, dst: Storage, target: Target) -> 
     return KLoopWork(
         tiles=tile_count(items, target.local_size),
         k_steps=1,
-        loads=taps + window.kernel[1] * len(_rows(window, tile.pixels)),
+        loads=taps + window.kernel[1] * len(input_rows(window, tile.pixels)),
         products=taps * tile.pixels / LANES,
         accumulators=tile.pixels,
     )
 
 
-def _rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
+def input_rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, int]]]]:
     """The input rows that ``pixels`` outputs of a column need, from the first tap of the first one on.
 
     Each comes with its uses: the output and the tap that it is for.
@@ -79,7 +79,7 @@ def depthwise_columns(request: Request) -> Kernel:
         {
             "window": window,
             "pixels": chosen.tile.pixels,
-            "rows": _rows(window, chosen.tile.pixels),
+            "rows": input_rows(window, chosen.tile.pixels),
             "per_tile": target.local_size,
             "src": request.input(0),
             "weights_type": arguments[1].type,

@@ -177,3 +177,18 @@ def pointwise_mean_cycles(work: PointwiseMeanWork, target: Target) -> float:
     loading = max(load_cycles(work.operands, work.blocks, work.blocks), part_product_cycles(work.operands, work.blocks))
     sharing = split_cycles(work.split_k, 2, target) + split_cycles(target.local_size // UNIT.lanes, 1, target)
     return model.kernel(waves(work.tiles, target), work.rounds * max(waiting, loading) + sharing)
+
+
+@dataclass(frozen=True)
+class DiagonalWork:
+    """A depthwise convolution as products by diagonal matrices: the vec4s that a lane loads and stores."""
+
+    tiles: int
+    vec4s: int
+
+
+def diagonal_cycles(work: DiagonalWork, target: Target) -> float:
+    """Cycles of the kernel: caches serve one warp after another. Work-groups of launches hide what others wait for."""
+    model, in_turn = target.cost_model, waves(work.tiles, target)
+    busy = target.local_size // UNIT.lanes * work.vec4s * UNIT.costs.diagonal_vec4_cycles
+    return model.tile_latency * (1 if target.executor == "launch" else in_turn) + in_turn * busy

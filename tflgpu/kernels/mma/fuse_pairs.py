@@ -26,6 +26,7 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_candidates
+from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
 from tflgpu.kernels.mma.operands import operands_of_image
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.mma.pointwise_mean import PointwiseMean, pointwise_mean_candidates
@@ -185,7 +186,9 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
     result = storage[node.output]
     match node.attributes:
         case Depthwise(window):
-            return depthwise_candidates(window, result, target)[0].cycles
+            multiplies_halves = storage[node.inputs[0]].type == target.storage == "half"
+            candidates = diagonal_candidates if multiplies_halves else depthwise_candidates
+            return candidates(window, result, target)[0].cycles
         case Convolution(window):
             image = storage[node.inputs[0]]
             operands = operands_of_image(image, target.storage)
