@@ -157,6 +157,8 @@ def depthwise(net: Net) -> Tensor:
 
 
 def depthwise_with_multiplier(net: Net) -> Tensor:
+    """Of a long window, too, whose outputs share what they read."""
+    net.output(_depthwise(net, _image(net, 1, 2, 40, 2), Window((1, 27), padding="SAME")))
     return _depthwise(net, _image(net, 1, 5, 6, 3), Window((3, 3), padding="SAME"), multiplier=3)
 
 

@@ -68,26 +68,40 @@ def share_sums(
 
 def best_count(request: Request) -> int:
     """The number of shares that takes the least time by the cost model; 1 for a single kernel."""
-    node, target, model = request.node, request.target, request.target.cost_model
-    if node.kind == "view" or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
+    cycles = cycles_by_count(request)
+    if len(cycles) < 2:
         return 1
+    cycles[1] *= GAIN
+    least = min(cycles.values())
+    return next(count for count, estimate in cycles.items() if estimate <= LITTLE * least)
+
+
+def cycles_by_count(request: Request) -> dict[int, float]:
+    """The cycles of a node by the number of shares, as far as they may pay; none for what cannot be shared."""
+    node, target = request.node, request.target
+    if node.kind == "view" or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
+        return {}
     best = lowering_of(request).best
     if best is None or request.input(0).vector != "float":
-        return 1
+        return {}
     whole = best(request)
     assert whole is not None
-    joining = max(0.0, model.next_kernel(target.executor)) + model.kernel(waves=1, phases=model.batch_latency)
-    if whole.cycles < joining + model.tile_latency or whole.work.tiles >= target.compute_units:
-        return 1
-    cycles = {1: GAIN * whole.cycles}
+    cycles, joining = {1: whole.cycles}, joining_cycles(target)
+    if whole.cycles < joining + target.cost_model.tile_latency or whole.work.tiles >= target.compute_units:
+        return cycles
     for count in COUNTS:
         shared = replace(request, shares=count)
         best = sharing_lowering(shared).best
         fastest = best(shared) if best is not None else None
         if fastest is not None and count * request.output.geometry.elements <= ELEMENTS:
             cycles[count] = fastest.cycles + joining
-    least = min(cycles.values())
-    return next(count for count, estimate in cycles.items() if estimate <= LITTLE * least)
+    return cycles
+
+
+def joining_cycles(target: Target, waves: int = 1) -> float:
+    """Of a second kernel, whose work-items load once."""
+    model = target.cost_model
+    return max(0.0, model.next_kernel(target.executor)) + model.kernel(waves, phases=model.batch_latency)
 
 
 def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:

@@ -12,6 +12,7 @@ from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.pixels_as_channels import widen_channels
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.kernels.shared_sums import share_sums
 from tflgpu.ops.epilogue_ops import FUNCTIONS
@@ -45,7 +46,8 @@ def make_plan(
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
-    graph, storage = share_sums(make_numbers_whole(graph, storage, target), storage, target)
+    graph, storage = widen_channels(make_numbers_whole(graph, storage, target), storage, target)
+    graph, storage = share_sums(graph, storage, target)
     graph, storage = step_lstms(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.

@@ -18,7 +18,7 @@ from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.gpu import lstm_steps
+from tflgpu.kernels.gpu import depthwise_windows, lstm_steps
 from tflgpu.kernels.kernel import Kernel
 
 # Local memory of its own, as Intel's CPU runtime does not say that it has.
@@ -36,20 +36,40 @@ def kernels_of(net: Net, template: str) -> list[Kernel]:
     return [k.kernel for k in plan.kernels if k.kernel.template == template]
 
 
-@pytest.mark.quick(when=lambda multiplier: multiplier == 1)
-@pytest.mark.parametrize(("kernel", "multiplier"), [((1, 33), 1), ((5, 7), 3)])
-def test_work_items_share_the_taps_of_a_window(kernel: tuple[int, int], multiplier: int) -> None:
-    net = Net(pytest.fail, seed=1)  # it draws nothing
-    given = net.input(net.normal((2, 5, 40, 7)))
+def windows_of_many_taps(net: Net) -> None:
+    """Long and large ones, of any stride and dilation, in images that some of them leave."""
+    given = net.input(net.normal((2, 19, 45, 3)))
     x = net.op("ABS", [given], abs(given.value))
-    window = Window(kernel, padding="SAME")
-    weights = net.constant(net.normal((1, *kernel, 7 * multiplier), 0.3))
-    bias = net.constant(net.normal((7 * multiplier,)))
-    value = windows.depthwise_conv_2d(x.value, weights.value, bias.value, window)
-    parameters = options(window) | {"depth_multiplier": multiplier}
-    net.output(net.op("DEPTHWISE_CONV_2D", [x, weights, bias], value, parameters))
-    (shared,) = kernels_of(net, "gpu/depthwise_taps")
-    assert shared.parameters["split_k"] != 1
+    for kernel, stride, dilation, multiplier in (
+        ((1, 33), 1, 1, 1),
+        ((5, 7), 1, 1, 3),
+        ((18, 1), 2, 1, 2),
+        ((2, 25), 3, 1, 1),
+        ((3, 11), 1, 3, 4),
+    ):
+        window = Window(kernel, (stride, stride), (dilation, dilation), padding="SAME")
+        weights = net.constant(net.normal((1, *kernel, 3 * multiplier), 0.3))
+        bias = net.constant(net.normal((3 * multiplier,)))
+        value = windows.depthwise_conv_2d(x.value, weights.value, bias.value, window)
+        parameters = options(window) | {"depth_multiplier": multiplier}
+        net.output(net.op("DEPTHWISE_CONV_2D", [x, weights, bias], value, parameters))
+
+
+def test_work_items_share_the_taps_of_a_window() -> None:
+    net = Net(pytest.fail, seed=1)  # it draws nothing
+    windows_of_many_taps(net)
+    kernels = kernels_of(net, "gpu/depthwise_window")
+    assert len(kernels) == 5 and all(k.parameters["split_k"] != 1 for k in kernels)
+
+
+@pytest.mark.quick(when=lambda outputs: outputs == 2)
+@pytest.mark.parametrize(("outputs", "in_a_row"), [(2, 8), (4, 1), (8, 4)])
+def test_outputs_share_what_their_windows_read(outputs: int, in_a_row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depthwise_windows, "OUTPUTS", (outputs,))
+    monkeypatch.setattr(depthwise_windows, "IN_A_ROW", in_a_row)
+    net = Net(pytest.fail, seed=outputs)
+    windows_of_many_taps(net)
+    assert [k.parameters["outputs"] for k in kernels_of(net, "gpu/depthwise_window")] == [outputs] * 5
 
 
 @pytest.mark.quick(when=lambda gap: gap)

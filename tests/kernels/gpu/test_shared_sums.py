@@ -16,6 +16,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
+from tests.support.template_cases import transpose_convolution
 from tflgpu.compiler import plan_model
 from tflgpu.kernels import shared_sums
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
@@ -52,7 +53,7 @@ def layer(net: Net, x: Tensor, channels: int) -> Tensor:
 
 
 def sums() -> Case:
-    """Convolutions of a long and of a large window, a residual, a layer of three rows, and reductions."""
+    """Convolutions of a long and of a large window, transposed ones, a residual, a layer of three rows, reductions."""
     net = Net(pytest.fail, seed=1)  # it draws nothing
     sound = net.input(net.normal((1, 1, 60, 3)))
     sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
@@ -65,6 +66,7 @@ def sums() -> Case:
     for code, axes in (("MEAN", (1, 2)), ("SUM", (0, 3)), ("REDUCE_MAX", (1, 2, 3)), ("REDUCE_MIN", (3,))):
         net.output(reduced(net, code, image, axes))
     net.output(layer(net, net.input(net.normal((3, 150))), 6))
+    net.output(transpose_convolution(net, image))
     return net.case(ARITHMETIC)
 
 
@@ -87,6 +89,7 @@ def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
     case = sums()
     _, plan = plan_model(case.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     used = {k.kernel.template for k in plan.kernels if k.kernel.shares > 1}
+    assert "transpose_convolution" in {k.node.attributes.node.kind for k in plan.kernels if k.node.kind == "shares"}
     assert used >= {"mma/implicit_gemm", "mma/implicit_gemm_few_channels", "portable/reduce"}
     for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
         error = 2e-3 if storage == "half" else 1e-6

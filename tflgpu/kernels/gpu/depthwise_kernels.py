@@ -1,7 +1,4 @@
-"""Depthwise convolutions on GPUs: each work-item computes some pixels of a column, which share input rows.
-
-Of windows that are too large for that, work-items share the taps.
-"""
+"""Depthwise convolutions of small windows on GPUs: a work-item computes some pixels of a column, which share rows."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
@@ -89,59 +86,4 @@ def depthwise_columns(request: Request) -> Kernel:
         tiles=chosen.work.tiles,
         local_size=target.local_size,
         macs=prod(window.kernel) * g.pixels * g.channels,
-    )
-
-
-@dataclass(frozen=True)
-class TapsTile:
-    """How many work-items share the taps of a vec4."""
-
-    split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        return (self.split_k,)
-
-
-def _taps_candidates(request: Request) -> list[Candidate[TapsTile, KLoopWork]]:
-    """The tiles of a convolution of any window, the fastest first."""
-    attributes, target = request.node.attributes, request.target
-    assert isinstance(attributes, Depthwise)
-    taps, vec4s = tile_count(prod(attributes.window.kernel), request.shares), request.output.geometry.vec4s
-
-    def work(tile: TapsTile) -> KLoopWork:
-        tiles = request.shares * tile_count(vec4s * tile.split_k, target.local_size)
-        loads = 2 if attributes.multiplier == 1 else 1 + LANES
-        return KLoopWork(tiles, taps, loads=loads, products=1 / LANES, accumulators=1, split_k=tile.split_k)
-
-    tiles = (TapsTile(n) for n in SPLIT_K if n <= taps and can_split(target, n, 1))
-    return ranked(tiles, work, lambda work: k_loop_cycles(work, target))
-
-
-@GPU.lowering("depthwise", best=lambda request: _taps_candidates(request)[0])
-def depthwise_taps(request: Request) -> Kernel:
-    """For every window and channel multiplier."""
-    attributes, g, target = request.node.attributes, request.output.geometry, request.target
-    assert isinstance(attributes, Depthwise)
-    tile = request.choose_candidate(_taps_candidates(request)).tile
-    taps, per_tile = prod(attributes.window.kernel), target.local_size // tile.split_k
-    arguments = depthwise_arguments(request)
-    return Kernel(
-        "gpu/depthwise_taps",
-        {
-            "window": attributes.window,
-            "multiplier": attributes.multiplier,
-            "split_k": tile.split_k,
-            "shares": request.shares,
-            "per_split": tile_count(taps, request.shares * tile.split_k),
-            "per_tile": per_tile,
-            "src": request.input(0),
-            "weights_type": arguments[1].type,
-            "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
-        },
-        arguments,
-        tiles=tile_count(g.vec4s, per_tile),
-        local_size=target.local_size,
-        workspace=split_workspace(target, tile.split_k, 1),
-        macs=taps * g.pixels * g.channels,
     )

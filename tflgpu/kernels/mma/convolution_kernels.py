@@ -86,15 +86,12 @@ def _is_dense(request: Request) -> bool:
     if is_vector_product(request):
         return _has_rows(request)
     by_work_items = plain_candidates(request, request.target)[0].cycles
-    return _least_cycles(request, operands) < FLOATS_PAY * by_work_items
+    return _least_cycles(request) < FLOATS_PAY * by_work_items
 
 
-def _least_cycles(request: Request, operands: Operands) -> float:
+def _least_cycles(request: Request) -> float:
     """Of a convolution on matrix units."""
-    phases = phases_of(request)
-    if phases:
-        return _candidates_of_phases(request, operands, phases)[0].cycles
-    return _best(request).cycles
+    return (_best_of_phases(request) if phases_of(request) else _best(request)).cycles
 
 
 def _candidates_of_phases(
@@ -102,9 +99,14 @@ def _candidates_of_phases(
 ) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
     """The tiles of a transposed convolution, whose phases are convolutions side by side."""
     dst = replace(request.output, geometry=phases.geometry(request.output.channels))
-    return implicit_gemm.candidates(
-        operands, phases.window_of_phase, request.input(0), dst, request.target, phases.count
-    )
+    shapes = operands, phases.window_of_phase, request.input(0), dst, request.target
+    return implicit_gemm.candidates(*shapes, phases.count, request.shares)
+
+
+def _best_of_phases(request: Request) -> Candidate[ImplicitGemmTile, GemmWork]:
+    phases = phases_of(request)
+    assert phases is not None
+    return _candidates_of_phases(request, _operands(request), phases)[0]
 
 
 def _has_rows(request: Request) -> bool:
@@ -130,7 +132,7 @@ def convolution(request: Request) -> Kernel:
     return _kernel(request, attributes.window, request.constant(1))
 
 
-@MMA.lowering("transpose_convolution", when=_is_dense)
+@MMA.lowering("transpose_convolution", when=_is_dense, best=_best_of_phases)
 def transpose_convolution(request: Request) -> Kernel:
     operands, phases = _operands(request), phases_of(request)
     assert phases is not None

@@ -1,0 +1,70 @@
+"""Long windows of few output channels, whose neighbouring pixels become channels of one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.networks import convolution
+from tests.ops.case import Case, Net
+from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
+from tests.runtime.test_persistent import H200
+from tflgpu.compiler import plan_model
+from tflgpu.kernels import pixels_as_channels
+from tflgpu.model.writer import ModelBuilder
+
+
+def long_windows() -> Case:
+    """Along both axes, with a residual and without, of batches whose rows are and are not whole pixels."""
+    net = Net(pytest.fail, seed=1)
+    image = net.op("ABS", [given := net.input(net.normal((2, 12, 33, 6)))], abs(given.value))
+    for channels, kernel, padding in ((1, (1, 20), "SAME"), (3, (2, 17), "VALID"), (5, (11, 1), "SAME")):
+        inner = convolution(net, image, channels, Window(kernel, padding=padding), "NONE")
+        net.output(net.op("ADD", [inner, inner], 2 * inner.value, activation="RELU"))
+    alone = net.op("ABS", [given := net.input(net.normal((1, 41, 3, 3)))], abs(given.value))
+    net.output(convolution(net, alone, 2, Window((19, 2), (1, 2), padding="SAME"), "RELU"))
+    return net.case(ARITHMETIC)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pixels_as_channels, "GAIN", 1e9)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.quick(when=lambda pixels, device_name: (pixels, device_name) == (3, "intel"))
+@pytest.mark.parametrize(("pixels", "precision"), [(2, "fp32"), (3, "fp16"), (8, "fp32")])
+def test_pixels_get_their_places_again(
+    pixels: int, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pixels_as_channels, "PIXELS", (pixels,))
+    case = long_windows()
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
+    with tflgpu.compile(case.model, options) as model:
+        whole = 12 % pixels == 0  # the rows of two images are pixels, or else they stay rows
+        assert sum(k.kernel.startswith("movement_strided") for k in model.profile(case.inputs, 1).kernels) == 3 + whole
+        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+            check(got, expected, case.tolerance, precision, case.describe)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "depth", "channels", "widened"),
+    [((1, 743), 39, 2, True), ((87, 1), 22, 1, True), ((3, 3), 39, 2, False), ((1, 743), 39, 64, False)],
+)
+def test_few_channels_of_long_windows_are_widened(
+    kernel: tuple[int, int], depth: int, channels: int, widened: bool
+) -> None:
+    """Where the products saved are worth a second launch."""
+    builder = ModelBuilder()
+    x, y = builder.input((1, 1753, 11, depth)), builder.tensor((1, 1753, 11, channels))
+    weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
+    if kernel[1] > 1:
+        x, y = builder.input((1, 7, 4830, depth)), builder.tensor((1, 7, 4830, channels))
+    bias = builder.constant(np.zeros(channels, np.float32))
+    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), H200)
+    assert any(k.node.kind == "strided" for k in plan.kernels) == widened

@@ -1,0 +1,152 @@
+"""Depthwise convolutions of any window on GPUs: outputs along an axis share what they read, work-items share taps.
+
+With stride s and dilation d, outputs that are q = U / s places apart read the image U pixels apart, and so do taps that
+are g = U / d apart. Of such outputs 0, 1 ... and such taps 0, 1 ..., output j with tap m reads what output j + 1 does
+with tap m - 1. So a work-item takes outputs of one residue modulo q, and one residue modulo g of taps after the other.
+A large U lets neighbouring work-items read neighbouring vec4s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, product
+from math import lcm, prod
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.convolutions import depthwise_arguments
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
+from tflgpu.ops.image.convolution import Depthwise
+from tflgpu.ops.image.window import Window
+
+OUTPUTS = (1, 2, 4, 8)
+TAPS_AT_ONCE = 8  # at most: as many vec4s of weights, and as many of the image with one for each further output
+LOOKED_UP = 2  # input channels of a vec4 of the output, with a multiplier
+IN_A_ROW = 8  # vec4s that neighbouring work-items read: some 64 or 128 bytes
+
+
+@dataclass(frozen=True)
+class WindowTile:
+    """``outputs`` of a work-item along ``axis``, ``distance`` pixels of the image apart; ``split_k`` share the taps."""
+
+    outputs: int
+    axis: int
+    distance: int
+    split_k: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.outputs, self.axis, self.split_k
+
+
+@dataclass(frozen=True)
+class TapSteps:
+    """How a work-item goes through the taps of a window: step by step, ``at_once`` of them in each.
+
+    apart: how many places of the window lie between these. blocks: steps of one residue of places. steps: in all.
+    """
+
+    apart: int
+    at_once: int
+    blocks: int
+    steps: int
+
+
+def tap_steps(window: Window, tile: WindowTile) -> TapSteps:
+    """Those of a tile."""
+    along, across = window.kernel[tile.axis], window.kernel[1 - tile.axis]
+    apart = min(tile.distance // window.dilation[tile.axis], along)
+    taps = tile_count(along, apart)
+    blocks = tile_count(taps, TAPS_AT_ONCE)
+    return TapSteps(apart, tile_count(taps, blocks), blocks, across * apart * blocks)
+
+
+def _tiles(request: Request, window: Window) -> Iterator[WindowTile]:
+    """Along each axis at the least distance at which neighbours read enough in a row."""
+    target, g = request.target, request.output.geometry
+    for axis, outputs, split_k in product((0, 1), OUTPUTS, SPLIT_K):
+        unit, beside = lcm(window.stride[axis], window.dilation[axis]), g.width if axis == 0 else 1
+        distance = next(unit * 2**n for n in count() if unit * 2**n // window.stride[axis] * beside >= IN_A_ROW)
+        tile = WindowTile(outputs, axis, distance if outputs > 1 else window.dilation[axis], split_k)
+        shares_image = outputs == 1 or tap_steps(window, tile).at_once > 1
+        if shares_image and can_split(target, split_k, outputs) and (outputs == 1 or fits_registers(target, outputs)):
+            yield tile
+
+
+def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
+    """The tiles of a convolution of any window, the fastest first."""
+    attributes, target = request.node.attributes, request.target
+    assert isinstance(attributes, Depthwise)
+    window = attributes.window
+
+    def work(tile: WindowTile) -> KLoopWork:
+        taps = tap_steps(window, tile)
+        image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier == 1 else LOOKED_UP)
+        return KLoopWork(
+            tiles=request.shares * tile_count(_items(request, tile) * tile.split_k, target.local_size),
+            k_steps=tile_count(taps.steps, request.shares),
+            loads=image + taps.at_once,
+            products=taps.at_once * tile.outputs / LANES,
+            accumulators=tile.outputs,
+            split_k=tile.split_k,
+        )
+
+    return ranked(_tiles(request, window), work, lambda work: k_loop_cycles(work, target))
+
+
+def _items(request: Request, tile: WindowTile) -> int:
+    g = request.output.geometry
+    return g.batch * request.output.slices * _places(request, tile) * (g.height, g.width)[1 - tile.axis]
+
+
+def _places(request: Request, tile: WindowTile) -> int:
+    """How many work-items the outputs along the tile's axis take."""
+    apart = _outputs_apart(request, tile)
+    extent = (request.output.height, request.output.width)[tile.axis]
+    return tile_count(extent, apart * tile.outputs) * apart
+
+
+def _outputs_apart(request: Request, tile: WindowTile) -> int:
+    attributes = request.node.attributes
+    assert isinstance(attributes, Depthwise)
+    return tile.distance // attributes.window.stride[tile.axis] if tile.outputs > 1 else 1
+
+
+@GPU.lowering("depthwise", best=lambda request: _candidates(request)[0])
+def depthwise_window(request: Request) -> Kernel:
+    """For every window and channel multiplier."""
+    attributes, g, target = request.node.attributes, request.output.geometry, request.target
+    assert isinstance(attributes, Depthwise)
+    chosen = request.choose_candidate(_candidates(request))
+    tile, taps = chosen.tile, tap_steps(attributes.window, chosen.tile)
+    per_tile = target.local_size // tile.split_k
+    arguments = depthwise_arguments(request)
+    return Kernel(
+        "gpu/depthwise_window",
+        {
+            "window": attributes.window,
+            "multiplier": attributes.multiplier,
+            "outputs": tile.outputs,
+            "axis": tile.axis,
+            "outputs_apart": _outputs_apart(request, tile),
+            "places": _places(request, tile),
+            "taps": taps,
+            "split_k": tile.split_k,
+            "shares": request.shares,
+            "per_split": tile_count(taps.steps, request.shares * tile.split_k),
+            "per_tile": per_tile,
+            "src": request.input(0),
+            "weights_type": arguments[1].type,
+            "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
+        },
+        arguments,
+        tiles=tile_count(_items(request, tile), per_tile),
+        local_size=target.local_size,
+        workspace=split_workspace(target, tile.split_k, tile.outputs),
+        macs=prod(attributes.window.kernel) * g.pixels * g.channels,
+    )

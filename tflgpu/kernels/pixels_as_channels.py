@@ -1,0 +1,151 @@
+"""Long windows of few output channels: neighbouring output pixels become channels of one.
+
+A kernel computes at least a vec4 of channels, on matrix units 16: of a convolution of one or two channels it would
+throw the others away. P neighbouring pixels of N taps see N + P - 1 pixels of the image, so they are one pixel of P
+times as many channels and a window that long, in which the weights of each pixel lie one further than those of the
+one before, among zeros. Windows are then P pixels apart. A second kernel gives the pixels their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Graph, Input, Node, Operand, Tensor, TensorId
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.fusing import kernel_inputs
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.shared_sums import cycles_by_count, joining_cycles
+from tflgpu.kernels.tiling import tile_count, waves
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import Padding, Window
+from tflgpu.ops.movement.strided import Factor, Strided
+from tflgpu.target import Target
+
+FEW_CHANNELS = 16
+PIXELS = (2, 4, 8, 16, 32)
+WEIGHTS = 1 << 22  # elements that the weights may grow to
+GAIN = 0.6  # of the cycles of one kernel, what two may take by the cost model
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """A convolution whose channels are those of ``pixels`` pixels, the first pixel's first.
+
+    weights: [pixels * out, kh, kw, in]. size: height and width of its result. movement: from there to the pixels'
+    places.
+    """
+
+    pixels: int
+    window: Window
+    weights: Array
+    size: tuple[int, int]
+    movement: Strided
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """A convolution and what gives its pixels their places, what they add to a graph, and their cycles."""
+
+    nodes: tuple[Node, Node]
+    tensors: tuple[Tensor, ...]
+    storage: Mapping[TensorId, Storage]
+    cycles: float
+
+
+def widen_channels(
+    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
+) -> tuple[Graph, dict[TensorId, Storage]]:
+    """The graph with pixels as channels wherever that is faster, and the storage of its activations."""
+    nodes: list[Node] = []
+    tensors: list[Tensor] = []
+    fresh, known = graph.fresh_ids(), dict(storage)
+    for node in graph.nodes:
+        request = Request(node, graph, storage, target)
+        best = _fastest(request, fresh) if target.family == "gpu" and _has_few_channels(request) else None
+        if best is None:
+            nodes.append(node)
+            continue
+        nodes += best.nodes
+        tensors += best.tensors
+        known |= best.storage
+    return graph.with_nodes(nodes, tensors), known
+
+
+def _has_few_channels(request: Request) -> bool:
+    node, attributes = request.node, request.node.attributes
+    if not isinstance(attributes, Convolution) or node.kind != "convolution" or attributes.groups > 1:
+        return False
+    plain = request.value(1) is not None and request.input(0).vector == "float" and 0 not in node.epilogue_inputs
+    return plain and request.output.channels <= FEW_CHANNELS
+
+
+def _fastest(request: Request, fresh: Iterator[TensorId]) -> _Nodes | None:
+    """The nodes that take the least time by the cost model; None if the node as it is takes less."""
+    least, best = GAIN * min(cycles_by_count(request).values(), default=0.0), None
+    for wide in _ways(request):
+        nodes = _nodes(request, wide, fresh)
+        if nodes.cycles < least:
+            best, least = nodes, nodes.cycles
+    return best
+
+
+def _ways(request: Request) -> Iterator[_Wide]:
+    """Some neighbours along one axis as channels, of which a last place may have fewer."""
+    attributes = request.node.attributes
+    assert isinstance(attributes, Convolution)
+    window, g, src, weights = attributes.window, request.output.geometry, request.input(0).geometry, request.constant(1)
+    for axis, pixels in product((0, 1), PIXELS):
+        extent, image = ((g.height, src.height), (g.width, src.width))[axis]
+        fits = window.stride[axis] == window.dilation[axis] == 1 and pixels <= min(window.kernel[axis], extent)
+        if not fits or pixels * weights.size > WEIGHTS or (axis == 0 and g.batch > 1 and extent % pixels):
+            continue
+        places, wide = tile_count(extent, pixels), pixels * g.channels
+        kernel, stride, padding = list(window.kernel), list(window.stride), list(window.padding)
+        kernel[axis] += pixels - 1
+        stride[axis] = pixels
+        padding[2 * axis + 1] = (places - 1) * pixels + kernel[axis] - padding[2 * axis] - image
+        wide_window = Window((kernel[0], kernel[1]), (stride[0], stride[1]), window.dilation, Padding(*padding))
+        own = np.zeros((pixels, len(weights), *kernel, weights.shape[3]), weights.dtype)
+        for pixel in range(pixels):
+            taps = [slice(None), slice(None)]
+            taps[axis] = slice(pixel, pixel + window.kernel[axis])
+            own[pixel][:, taps[0], taps[1]] = weights
+        size = (places, g.width) if axis == 0 else (g.height, places)
+        rows = [(g.batch * places, g.width * wide), (pixels, g.channels), (g.width, wide), (g.channels, 1)]
+        columns = [(g.batch * g.height, places * wide), (g.width * g.channels, 1)]
+        movement = _movement((rows, columns)[axis])
+        yield _Wide(pixels, wide_window, own.reshape(-1, *own.shape[2:]), size, movement)
+
+
+def _movement(digits: list[tuple[int, int]]) -> Strided:
+    """digits: extent and stride of each digit of a result's index."""
+    return Strided(tuple(Factor(*digit) for digit in digits))
+
+
+def _nodes(request: Request, wide: _Wide, fresh: Iterator[TensorId]) -> _Nodes:
+    node, g, target = request.node, request.output.geometry, request.target
+    known, bias = kernel_inputs(node), request.optional_constant(2)
+    constants = [wide.weights] if bias is None else [wide.weights, np.tile(bias.reshape(-1), wide.pixels)]
+    tensors = [Tensor(next(fresh), "", data.shape, data.dtype.name, data) for data in constants]
+    precise = request.graph[node.output].precise
+    result = Tensor(next(fresh), "", (g.batch, *wide.size, wide.pixels * g.channels), precise=precise)
+    inputs = node.inputs[0], *(tensor.id for tensor in tensors)
+    convolution = Node("convolution", inputs, result.id, Convolution(wide.window), sources=node.sources)
+
+    def place(operand: Operand) -> Operand:
+        return Input(operand.index - known + 1) if isinstance(operand, Input) else operand
+
+    epilogue = tuple(op.moved(place) for op in node.epilogue)
+    operands = result.id, *node.inputs[known:]
+    back = Node("strided", operands, node.output, wide.movement, epilogue, node.sources)
+    storage = {result.id: Storage(Geometry(result.shape), "float")}
+    graph = request.graph.with_nodes([convolution, back], [*tensors, result])
+    alone = Request(convolution, graph, {**request.storage, **storage}, target)
+    moving = waves(tile_count(g.vec4s, target.local_size), target)
+    cycles = min(cycles_by_count(alone).values()) + joining_cycles(target, moving)
+    return _Nodes((convolution, back), (*tensors, result), storage, cycles)
