@@ -26,6 +26,7 @@ SURROUNDINGS = {
     "ptx/multiply_matrices",
     "ptx/rounding_ptx",
     "ptx/storage_ptx",
+    "ptx/warp_ptx",
 }
 # Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates.
 NOT_PORTABLE = {

@@ -75,7 +75,7 @@ def render(plan: Plan) -> KernelSource:
         made_of = _made_of(planned)
         if made_of not in rendered:
             with internal_faults(f"rendering {planned.node.title}"):
-                body, wrapper = _render_body(planned), _wrapper(PLACEHOLDER, planned, plan.target)
+                body, wrapper = _render_body(planned, plan.target), _wrapper(PLACEHOLDER, planned, plan.target)
             digest = hashlib.blake2b((_tile(PLACEHOLDER, planned, body) + wrapper).encode(), digest_size=6).hexdigest()
             name = rendered[made_of] = f"{planned.kernel.template.replace('/', '_')}_{digest}"
             bodies.setdefault(name, body)
@@ -132,7 +132,7 @@ def _made_of(planned: PlannedKernel) -> str:
         return repr((launch, shares, kernel.parameters, arguments, planned.destination, planned.epilogue))
 
 
-def _render_body(planned: PlannedKernel) -> str:
+def _render_body(planned: PlannedKernel, target: Target) -> str:
     """What computes one tile."""
     kernel, storage = planned.kernel, planned.destination.storage
     share = storage.share(kernel.shares)
@@ -143,6 +143,7 @@ def _render_body(planned: PlannedKernel) -> str:
             **literals(kernel.parameters),
             local_size=kernel.local_size,
             value_type=kernel.value_type,
+            shuffles=target.ptx,
             dst=_Destination(share, planned.destination.dirty),
             epilogue=[
                 {

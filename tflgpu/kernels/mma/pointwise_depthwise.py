@@ -119,12 +119,11 @@ def pointwise_depthwise(request: Request) -> Kernel:
     chosen = request.choose_candidate(pointwise_depthwise_candidates(window, src, dst, target))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     packed, taps = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks), pack(request.constant(3))
-    operands, tap_type = operands_of_image(src, type_of_constant(request, packed)), type_of_constant(request, taps)
+    operands = operands_of_image(src, type_of_constant(request, packed))
     return Kernel(
         "mma/pointwise_depthwise",
         {
             "operands": operands,
-            "tap_type": tap_type,
             "window": window,
             "pointwise_epilogue": inner_epilogue(attributes.epilogue),
             "rows": tile.rows,
@@ -140,7 +139,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             request.activation("src", 0),
             Argument("weights", operands.weights, None, packed),
             Argument("pointwise_bias", "float", None, padded_bias(request.constant(2), len(packed) * UNIT.side)),
-            Argument("depthwise_weights", tap_type, None, taps),
+            Argument("depthwise_weights", "float", None, taps),
             Argument("bias", "float", None, padded_bias(request.constant(4), dst.slices * LANES)),
         ),
         tiles=work.tiles,

@@ -1,11 +1,13 @@
-"""GPUs whose compiler takes PTX: half storage is read by instructions of its own."""
+"""GPUs whose compiler takes PTX: half storage is read, and values are exchanged, by instructions of their own."""
 
 from __future__ import annotations
 
 from tflgpu.kernels.architecture import Architecture
 from tflgpu.kernels.gpu import GPU
 
-PTX = Architecture("ptx", lambda target: target.ptx, refines=GPU, prelude=("ptx/storage_ptx",)).register()
+PTX = Architecture(
+    "ptx", lambda target: target.ptx, refines=GPU, prelude=("ptx/storage_ptx", "ptx/warp_ptx")
+).register()
 
 PTX_HALF = Architecture(
     "ptx_half",
