@@ -18,7 +18,7 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.runtime.transfer import pinned_memory
+from tflgpu.runtime.transfer import large_copies, pinned_memory
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
 from tflgpu.runtime.transfer.pinning import ArrayPins
@@ -162,3 +162,15 @@ def test_only_gpus_with_memory_of_their_own_get_pinned_memory(
     limits = replace(device.limits, shares_memory=shares_memory)
     executor.session = replace(executor.session, device=replace(device, type=kind, limits=limits))
     assert type(LaunchExecutor._make_transfer(executor)) is transfer
+
+
+@pytest.mark.parametrize("shape", [(1, 50, 40, 3), (7, 1, 30), (3, 2, 1), (5,), ()])
+@pytest.mark.parametrize("element", ["float32", "float64", "uint8"])
+def test_large_arrays_are_copied_whole(shape: tuple[int, ...], element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By threads, whichever axis is long enough; also a transposed array."""
+    monkeypatch.setattr(large_copies, "EACH", 16)
+    monkeypatch.setattr(large_copies, "THREADS", 8)
+    source = np.random.default_rng(0).uniform(0, 9, shape[::-1]).astype(element).T
+    target = np.zeros(shape, np.float32)
+    large_copies.fill(target, source)
+    np.testing.assert_array_equal(target, source.astype(np.float32))

@@ -111,7 +111,7 @@ class Runner:
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
         instances = self._open_instances()
-        shapes = tuple(v.shape for v in values)
+        shapes = tuple([v.shape for v in values])
         instance = instances.get(shapes)
         if instance is None:
             instance = instances[shapes] = self._make(shapes)

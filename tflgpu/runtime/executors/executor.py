@@ -135,8 +135,11 @@ class Executor(ABC):
         Raises DeviceError if the kernels report a failure.
         """
         self._copy_out(given)
-        first = len(self.executable.inputs)
-        results = self._transfer.read([n for n in self._output_numbers if first + n not in given])
+        numbers: Sequence[int] = self._output_numbers
+        if given:
+            first = len(self.executable.inputs)
+            numbers = [n for n in numbers if first + n not in given]
+        results = self._transfer.read(numbers)
         self._check(self._begun or 0)
         self._begun = None
         return results

@@ -10,6 +10,7 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.transfer.large_copies import fill
 from tflgpu.runtime.transfer.pinned_memory import Lender, OutputStaging, Staging
 from tflgpu.runtime.transfer.transfer import Numbered, Passage
 from tflgpu.target import HOST_DTYPES
@@ -78,7 +79,7 @@ class PinnedPassage(Passage):
         self.inputs = {number: slot.sources[number] for number, _ in inputs}
         self.outputs = {number: slot.targets[number] for number in outputs}
         for number, array in inputs:
-            slot.inputs.views[number][...] = array
+            fill(slot.inputs.views[number], array)
         if inputs:
             for n, memory in slot.inputs.blocks.items():
                 self.ready.append(cl.enqueue_copy(slots.inward, slot.input_buffers[n], memory, is_blocking=False))

@@ -10,6 +10,7 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Array, Executable
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.transfer.large_copies import fill
 from tflgpu.runtime.transfer.pinned_memory import Lender, OutputStaging, Staging, is_mapped
 from tflgpu.runtime.transfer.pinned_passage import PinnedPassage, Slots
 from tflgpu.runtime.transfer.pinning import ArrayPins
@@ -40,7 +41,7 @@ class PinnedTransfer(Transfer):
             if as_it_is and (is_mapped(array) or self._pins.hold(array)):
                 pinned.append((self._executable.inputs[number], array))
             else:
-                place[...] = array
+                fill(place, array)
                 staged = True
         if staged:
             for n, memory in self._inputs.blocks.items():

@@ -1,0 +1,37 @@
+"""Copies of arrays on the host, by several threads where one would take milliseconds."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tflgpu.artifact.executable import Array
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+# Bytes for each thread at least, and threads at most. On the host of an H200 one thread copies 38 MB in 3.8 ms, four in
+# 1.3 and eight in 0.9; to wake them takes 0.3 ms.
+EACH, THREADS = 1 << 22, min(8, os.cpu_count() or 1)
+
+
+def fill(target: Array, source: Array) -> None:
+    """Copy an array to one of the same shape, in the type of that."""
+    parts = min(target.nbytes // EACH, THREADS)
+    if parts < 2:
+        target[...] = source
+        return
+    axis = next((axis for axis, size in enumerate(target.shape) if size >= parts), 0)
+    pieces = (np.array_split(array, parts, axis) for array in (target, source))
+    deque(_threads().map(partial(np.copyto, casting="unsafe"), *pieces), maxlen=0)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # small models do without
+
+    return ThreadPoolExecutor(THREADS, "tflgpu-copy")
