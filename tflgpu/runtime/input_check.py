@@ -42,7 +42,7 @@ class InputCheck:
         # The common cases come first, with as few operations as possible: a GPU has nothing to do in the meantime.
         if type(inputs) is dict and inputs.keys() == self._name_set:
             return [inputs[name] for name in names]
-        if isinstance(inputs, np.ndarray) or is_device_array(inputs):
+        if type(inputs) is not list and (isinstance(inputs, np.ndarray) or is_device_array(inputs)):
             inputs = [inputs]
         if type(inputs) is list and len(inputs) == len(names):
             return inputs

@@ -117,7 +117,8 @@ class Runner:
             instance = instances[shapes] = self._make(shapes)
             if len(instances) > MAX_INSTANCES:
                 instances.popitem(last=False)
-        instances.move_to_end(shapes)
+        if len(instances) > 1:
+            instances.move_to_end(shapes)
         return instance
 
     def _open_instances(self) -> OrderedDict[Shapes, Instance]:
