@@ -114,6 +114,12 @@ def test_devices_are_measured(device_name: str) -> None:
     assert all(cost > 0 for cost in costs.values())
 
 
+def test_probes_for_matrix_units_and_barriers_are_rendered() -> None:
+    """Their text is NVIDIA's assembly, which no compiler of a CPU takes."""
+    source = probe_program(Limits(), 132, ptx=True, matrix_units=True).source
+    assert "grid_arrive(" in source and "multiply_matrices(" in source
+
+
 def test_a_device_with_next_to_nothing_is_measured(device_name: str) -> None:
     """Work-groups of one work-item, and no local memory."""
     program = probe_program(Limits(work_group_size=1, local_bytes=0), 2, ptx=False, matrix_units=False)

@@ -41,7 +41,7 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
         names += ["ptx/matrix_units_ptx", "ptx/multiply_matrices"]
     local = limits.local_bytes >= LOCAL_VEC4S * VEC4_BYTES
     numbers = {"local_size": group, "chains": CHAINS, "loads": LOADS, "local_vec4s": LOCAL_VEC4S}
-    context = numbers | {"widths": WIDTHS, "local": local}
+    context = numbers | {"widths": WIDTHS, "local": local, "ptx": ptx}
     texts = [_render(name, context | {"element": "float"}) for name in names]
     if limits.half_arithmetic:
         texts.append(_render("probes/arithmetic", context | {"element": "half"}))
