@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +24,20 @@ def fill(target: Array, source: Array) -> None:
     if parts < 2:
         target[...] = source
         return
+    from concurrent.futures import wait  # small models do without
+
     axis = next((axis for axis, size in enumerate(target.shape) if size >= parts), 0)
     pieces = (np.array_split(array, parts, axis) for array in (target, source))
-    deque(_threads().map(partial(np.copyto, casting="unsafe"), *pieces), maxlen=0)
+    copies = [_threads().submit(np.copyto, to, part, "unsafe") for to, part in zip(*pieces, strict=True)]
+    try:
+        for copy in copies:
+            copy.result()
+    finally:
+        wait(copies)  # also behind Ctrl-C: the next run fills the same memory
 
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # small models do without
+    from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(THREADS, "tflgpu-copy")
