@@ -43,6 +43,7 @@ CASES = {
         Band(1, 8),
     ),
     "one pixel": ((3, 1, 1, 20), 17, ONE, SAME, Band(1, 1)),
+    "bands of the last block only": ((2, 13, 10, 8), 44, ONE, SAME, Band(1, 7, whole=2)),
 }
 # Shape of the image; window of the depthwise convolution; channels of the pointwise one; vectors, rows of a band.
 DEPTHWISE_FIRST = {
@@ -74,6 +75,7 @@ def test_bands_are_right(
     """With activations of both, and a residual that is added behind them."""
     shape, channels, first, second, band = CASES[name]
     monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([band]))
+    monkeypatch.setattr(band_kernels, "shared_out", lambda band, *_: iter([band]))
     net = Net(pytest.fail, seed=len(name))
     x = image(net, *shape)
     y = depthwise(net, convolution(net, x, channels, first, "RELU6"), second, "RELU")
@@ -175,10 +177,19 @@ def test_some_devices_store_what_is_between(target: Target, net: Net) -> None:
     assert "convolution_depthwise" not in kinds(net, pair(net)[1], target=target)
 
 
+def test_only_the_blocks_that_cores_cannot_share_evenly_become_bands() -> None:
+    """Of 3 blocks two cores take one each, and bands of the third."""
+    dst = Geometry((1, 12, 12, 48))
+    assert list(band_kernels.shared_out(Band(1, 6), dst, CORES)) == [Band(1, 6), Band(1, 6, whole=2)]
+    assert list(band_kernels.shared_out(Band(1, 12), dst, CORES)) == [Band(1, 12)]
+    assert list(band_kernels.shared_out(Band(1, 6), Geometry((1, 12, 12, 64)), CORES)) == [Band(1, 6)]
+    assert list(band_kernels.shared_out(Band(2, 6), Geometry((1, 12, 12, 32)), CORES)) == [Band(2, 6)]
+
+
 def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
     """Until it holds each core's part of what is between them."""
     between = Storage(Geometry((1, 64, 64, 64)), "float")
     work = BandWork(tiles=4, vectors=1, convolution_products=1, depthwise_products=1, workspace=0)
     sizes = (0, between.bytes // 2 - 1, between.bytes // 2, between.bytes)
-    cycles = [costs.pair_cycles(work, between, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
+    cycles = [costs.pair_cycles(work, between, 1, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
     assert cycles[0] == cycles[1] > cycles[2] == cycles[3]

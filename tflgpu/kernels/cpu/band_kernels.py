@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -47,14 +47,18 @@ class ConvolutionDepthwise:
 
 @dataclass(frozen=True)
 class Band:
-    """What a tile computes: ``rows`` rows of the result in ``vectors`` * 16 channels."""
+    """What a tile computes: ``rows`` rows of the result in ``vectors`` * 16 channels.
+
+    whole: so many blocks of channels are not divided into bands; a tile computes all rows of one.
+    """
 
     vectors: int
     rows: int
+    whole: int = 0
 
     @property
     def config(self) -> TileConfig:
-        return self.vectors, self.rows
+        return self.vectors, self.rows, self.whole
 
 
 BandCandidate = Candidate[Band, BandWork]
@@ -68,7 +72,7 @@ def band_candidates(
     dst: the result of both.
     """
     found = ranked(
-        bands(dst, target),
+        (shared for band in bands(dst, target) for shared in shared_out(band, dst, target)),
         lambda band: band_work(band, attributes, src, dst),
         lambda work: band_cycles(work, target, ROW_PRODUCTS),
     )
@@ -81,6 +85,15 @@ def bands(dst: Geometry, target: Target) -> Iterator[Band]:
     for vectors in pixels_by_vectors(target):
         for rows in dict.fromkeys(tile_count(dst.height, 1 << n) for n in halvings):
             yield Band(vectors, rows)
+
+
+def shared_out(band: Band, dst: Geometry, target: Target) -> Iterator[Band]:
+    """The band, and where cores have as many whole blocks each, bands of only those that are left over."""
+    yield band
+    cores, blocks = target.compute_units, tile_count(dst.channels, band.vectors * VECTOR)
+    left = blocks % cores
+    if blocks > left > 0 and left * tile_count(dst.height, band.rows) % cores == 0:
+        yield replace(band, whole=blocks - left)
 
 
 def pixels_by_vectors(target: Target) -> Mapping[int, int]:
@@ -100,17 +113,24 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
     row = max(
         window.padding.left + width, (dst.width - 1) * window.stride[1] + span(window.kernel[1], window.dilation[1])
     )
+    before = None
+    if band.whole:
+        before = replace(band_work(Band(band.vectors, dst.height), attributes, src, dst), tiles=band.whole * dst.batch)
+    left = tile_count(dst.channels, band.vectors * VECTOR) - band.whole
     return BandWork(
-        tiles=tile_count(dst.channels, band.vectors * VECTOR) * tile_count(dst.height, band.rows) * dst.batch,
+        tiles=left * tile_count(dst.height, band.rows) * dst.batch,
         vectors=band.vectors,
         convolution_products=computed * width * depth * band.vectors,
         depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
         workspace=kept * row * band.vectors * VECTOR // LANES,
+        before=before,
     )
 
 
 def is_possible(work: BandWork, target: Target) -> bool:
     """Whether the device has room and time for the tiles."""
+    if work.before and not is_possible(work.before, target):
+        return False
     turns = (work.convolution_products + work.depthwise_products) * VECTOR // LANES  # at most one for each vec4
     return work.workspace <= local_vec4s(target) and turns <= target.limits.loop_turns
 
@@ -135,6 +155,8 @@ def convolution_depthwise(request: Request) -> Kernel:
     height, width = image_size(attributes, src)
     block = band.vectors * VECTOR
     blocks = tile_count(dst.channels, block)
+    bands_of_image = (blocks - band.whole) * tile_count(dst.height, band.rows)
+    cores = request.target.compute_units if band.whole else 1
     weights = pack_dense(request.constant(1), block, src.channels if src.linear else src.slices * LANES)
     return Kernel(
         "cpu/band_convolution_depthwise",
@@ -148,8 +170,9 @@ def convolution_depthwise(request: Request) -> Kernel:
             "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
-            "bands": tile_count(dst.height, band.rows),
+            "whole_blocks": band.whole,
             "out_blocks": blocks,
+            "shares": {"whole": band.whole // cores, "bands": bands_of_image // cores},
             "slices": src.slices,
             "groups": None,
             "src": src,
@@ -163,7 +186,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             Argument("depthwise_weights", "float", None, _taps(request.constant(3), blocks * band.vectors)),
             Argument("depthwise_bias", "float", None, padded_bias(request.constant(4), blocks * block)),
         ),
-        tiles=best.work.tiles,
+        tiles=(band.whole + bands_of_image) * dst.batch,
         local_size=1,
         workspace=best.work.workspace,
         macs=src.batch * height * width * request.constant(1).size + dst.pixels * request.constant(3).size,

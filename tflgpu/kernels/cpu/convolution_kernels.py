@@ -33,7 +33,7 @@ PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 # The same of an image in PHWC4. The sums, the weights and two elements of the image fill the registers.
 PIXELS_OF_SLICES: Mapping[int, tuple[int, ...]] = {2: (14, 11), 3: (9, 7)}
 # Input channels from which on it counts for little that the result of such a block has to be transposed.
-DEEP = 192
+DEEP = 160
 
 # What a block costs beside its pixels, and what it costs to store a part of one. In pixels, measured as in costs.py.
 BLOCK = 1.5

@@ -9,7 +9,7 @@ from tflgpu.kernels.candidates import ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, bands, is_possible, pixels_by_vectors
 from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
-from tflgpu.kernels.cpu.costs import DEPTHWISE_PRODUCTS, BandWork, band_cycles
+from tflgpu.kernels.cpu.costs import BandWork, band_cycles, depthwise_rate
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise
@@ -28,7 +28,7 @@ def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, targe
     found = ranked(
         bands(dst, target),
         lambda band: depthwise_pointwise_work(band, window, src, dst),
-        lambda work: band_cycles(work, target, DEPTHWISE_PRODUCTS),
+        lambda work: band_cycles(work, target, depthwise_rate(window)),
     )
     return [candidate for candidate in found if is_possible(candidate.work, target)]
 

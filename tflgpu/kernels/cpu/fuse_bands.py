@@ -11,7 +11,7 @@ from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.band_kernels import Band, ConvolutionDepthwise, band_candidates, band_work
-from tflgpu.kernels.cpu.costs import pair_cycles
+from tflgpu.kernels.cpu.costs import depthwise_rate, pair_cycles
 from tflgpu.kernels.cpu.depthwise_bands import depthwise_pointwise_bands, depthwise_pointwise_work
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, joined_node, weights_and_bias
 from tflgpu.kernels.kernel import Storage
@@ -73,7 +73,8 @@ def _convolution_depthwise(
     attributes = ConvolutionDepthwise(before.window, after.window, epilogue)
     src, dst = storage[first.inputs[0]], storage[second.output].geometry
     together = band_candidates(attributes, src, dst, target)
-    alone = pair_cycles(band_work(Band(1, dst.height), attributes, src, dst), storage[first.output], target)
+    work, between = band_work(Band(1, dst.height), attributes, src, dst), storage[first.output]
+    alone = pair_cycles(work, between, depthwise_rate(after.window), target)
     return attributes if together and together[0].cycles < alone else None
 
 
@@ -86,5 +87,5 @@ def _depthwise_pointwise(
     src, dst = storage[first.inputs[0]], storage[second.output].geometry
     together = depthwise_pointwise_bands(before.window, src, dst, target)
     work = depthwise_pointwise_work(Band(1, dst.height), before.window, src, dst)
-    alone = pair_cycles(work, storage[first.output], target)
+    alone = pair_cycles(work, storage[first.output], depthwise_rate(before.window), target)
     return DepthwisePointwise(before.window, epilogue) if together and together[0].cycles < alone else None
