@@ -57,6 +57,7 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
         # Planning makes these nodes, each for the architecture that has the kernel.
         made = {
             "excite",
+            "excited_pointwise",
             "convolution_depthwise",
             "pointwise_depthwise",
             "depthwise_pointwise",

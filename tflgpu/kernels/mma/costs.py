@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu.costs import split_cycles
+from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.tiling import tile_count, waves
-from tflgpu.target import Target
+from tflgpu.target import ITEM_BYTES, Target
 
 
 def load_cycles(operands: Operands, pixel_blocks: int, weight_blocks: int) -> float:
@@ -192,3 +194,11 @@ def diagonal_cycles(work: DiagonalWork, target: Target) -> float:
     model, in_turn = target.cost_model, waves(work.tiles, target)
     busy = target.local_size // UNIT.lanes * work.vec4s * UNIT.costs.diagonal_vec4_cycles
     return model.tile_latency * (1 if target.executor == "launch" else in_turn) + in_turn * busy
+
+
+def gating_cycles(image: Storage, vector: Storage, hidden: int, target: Target) -> float:
+    """Cycles in which a work-group computes the gates of an image: the weights of the hidden layer are there early."""
+    model = target.cost_model
+    slices = tile_count(hidden, LANES)
+    weights = slices * LANES * LANES * (vector.slices + image.slices) * ITEM_BYTES[target.storage]
+    return 1.5 * model.batch_latency + weights / model.shared_weight_bytes
