@@ -101,3 +101,12 @@ def shared() -> Path:
     if not (folder / "models").is_dir():
         missing(f"the folder of real models {folder}")
     return folder
+
+
+@pytest.fixture
+def emulation() -> None:
+    """Where it is missing, tests that need it are skipped, or fail."""
+    from tests.support.emulated_matrix_units import DEVICE  # which imports all that compiles
+
+    if all(d.platform != DEVICE for d in tflgpu.devices()):
+        missing(f"the OpenCL runtime {DEVICE!r}")

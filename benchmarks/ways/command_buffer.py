@@ -12,6 +12,8 @@ from typing import Any
 
 import pyopencl as cl
 
+from tflgpu.runtime.opencl.clock import Launch
+
 EXTENSION = "cl_khr_command_buffer"
 
 KNOWN = range(0x9000, 0x400001)  # versions 0.9.0 to 1.0.0, as OpenCL encodes them
@@ -39,16 +41,16 @@ def version_of(device: cl.Device) -> int | None:
 class CommandBuffer:
     """Launches, recorded in order for one in-order queue. They keep the arguments that the kernels had then."""
 
-    def __init__(self, queue: cl.CommandQueue, launches: Iterable[tuple[cl.Kernel, tuple[int], tuple[int]]]) -> None:
+    def __init__(self, queue: cl.CommandQueue, launches: Iterable[Launch]) -> None:
         self._call = _Functions(queue.device.platform)
         error = c_int()
         self._handle = self._call("clCreateCommandBufferKHR", 1, (c_void_p * 1)(queue.int_ptr), None, byref(error))
         _check(error.value)
-        for kernel, global_size, local_size in launches:
-            sizes = (c_size_t * 1)(*global_size), (c_size_t * 1)(*local_size)
+        for kernel, global_size, local_size, offset in launches:
+            sizes = (c_size_t * 1)(*offset), (c_size_t * 1)(*global_size), (c_size_t * 1)(*local_size)
             nothing = 0, None, None, None  # an in-order queue needs no points of synchronization
             found = self._call(
-                "clCommandNDRangeKernelKHR", self._handle, None, None, kernel.int_ptr, 1, None, *sizes, *nothing
+                "clCommandNDRangeKernelKHR", self._handle, None, None, kernel.int_ptr, 1, *sizes, *nothing
             )
             _check(found)
         _check(self._call("clFinalizeCommandBufferKHR", self._handle))

@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tests.conftest import missing
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
@@ -23,6 +22,7 @@ from tflgpu.kernels.mma import (
     depthwise_pointwise,
     implicit_gemm,
     implicit_gemm_multistage,
+    implicit_gemm_patch,
     pointwise_depthwise,
     pointwise_mean,
 )
@@ -73,13 +73,6 @@ def network(net: Net, case: Division) -> Tensor:
     x = depthwise(net, x, window, "RELU")
     y = convolution(net, x, case.channels, Window((3, 3), padding="SAME"), "NONE")
     return net.op("ADD", [x, y], x.value + y.value, activation="NONE")
-
-
-@pytest.fixture
-def emulation() -> None:
-    """Where it is missing, tests that need it are skipped, or fail."""
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
 
 
 @pytest.mark.usefixtures("emulation")
@@ -279,7 +272,8 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     """A convolution that a residual joins, through local memory. What reads the sum has it in half."""
     monkeypatch.setattr(implicit_gemm_multistage, "GROUP_TILES", (case.tile,))
     monkeypatch.setattr(implicit_gemm_multistage, "STAGES", {case.k_steps: case.stages})
-    monkeypatch.setattr(implicit_gemm, "candidates", lambda *_: [])
+    for other in (implicit_gemm, implicit_gemm_patch):
+        monkeypatch.setattr(other, "candidates", lambda *_: [])
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
     net = Net(pytest.fail, seed=5)  # it draws nothing
     x = net.input(net.normal(case.shape))

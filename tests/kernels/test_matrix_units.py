@@ -193,7 +193,7 @@ def test_work_items_share_copies_evenly(tile: GroupTile, k_steps: int, pixels_at
 @pytest.mark.parametrize(
     ("executor", "pixels", "channels", "template"),
     [
-        ("launch", 128, 128, "mma/implicit_gemm_multistage"),
+        ("launch", 128, 128, "mma/implicit_gemm_patch"),
         ("launch", 9, 128, "mma/implicit_gemm"),
         ("launch", 128, 4, "mma/implicit_gemm_few_channels"),
         ("persistent", 128, 128, "mma/implicit_gemm"),

@@ -138,7 +138,7 @@ def run_persistent(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[A
 
 def portable(text: str, target: Target, *, late: bool = True) -> str:
     """The program of a plan for :data:`TARGET`, or one like it, with the functions in assembly replaced."""
-    products = environment().get_template("mma/float_products.cl.j2").render()
+    products = environment().get_template("ptx/float_products.cl.j2").render()
     begin = prelude(PORTABLE) + FUNCTIONS + FLOAT_FUNCTIONS + products + f"\n#define LATE {int(late)}" + COPIES
     text = text.replace(prelude(target), begin)
     text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")

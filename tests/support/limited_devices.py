@@ -98,13 +98,15 @@ def _limited_buffer(limits: Limits) -> type[cl.Buffer]:
 def _limited_launch(device: Device) -> Callable[..., cl.Event]:
     launch, query, handle = cl.enqueue_nd_range_kernel, cl.kernel_work_group_info, device.handle
 
-    def limited_launch(queue: cl.CommandQueue, kernel: cl.Kernel, items: Any, group: Any, **rest: Any) -> cl.Event:
+    def limited_launch(
+        queue: cl.CommandQueue, kernel: cl.Kernel, items: Any, group: Any, *rest: Any, **others: Any
+    ) -> cl.Event:
         most = min(device.limits.work_group_size, kernel.get_work_group_info(query.WORK_GROUP_SIZE, handle))
         if group is not None and prod(group) > most:
             raise fails(ENQUEUE, "INVALID_WORK_GROUP_SIZE")
         if kernel.get_work_group_info(query.LOCAL_MEM_SIZE, handle) > device.limits.local_bytes:
             raise fails(ENQUEUE, "OUT_OF_RESOURCES", cl.RuntimeError)
-        return launch(queue, kernel, items, group, **rest)
+        return launch(queue, kernel, items, group, *rest, **others)
 
     return limited_launch
 

@@ -175,19 +175,23 @@ def _tile(name: str, planned: PlannedKernel, body: str) -> str:
 
 
 def _wrapper(name: str, planned: PlannedKernel, target: Target) -> str:
-    """The kernel in which work-group i computes tile i. Not every device has arguments of 64 bits for its offsets."""
+    """The kernel in which work-group i computes tile i, or tile o - i where the launch has a global offset o.
+
+    Not every device has arguments of 64 bits for its pointers' offsets.
+    """
     kernel, arguments = planned.kernel, planned.arguments
     offset = "uint" if "int64" in target.missing_types else "ulong"
     launch = ", ".join(f"{_pointer(a)}{a.name}, {offset} {a.name}_offset" for a in arguments)
     passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
     local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
     workspace = "workspace" if kernel.workspace else "(__local float4 *)0"
+    tile = "(int)abs((int)get_global_offset(0) - (int)get_group_id(0))"
     # Without it Intel's compiler makes versions of large and of shared functions for vectors of work-items.
     hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors or _is_shareable(kernel, target) else ""
     return (
         f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n{hint}"
         f"void {name}({launch}) {{\n"
-        f"  {local}{name}_tile({passed}, (int)get_group_id(0), {workspace});\n}}\n"
+        f"  {local}{name}_tile({passed}, {tile}, {workspace});\n}}\n"
     )
 
 

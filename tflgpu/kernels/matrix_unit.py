@@ -55,14 +55,29 @@ class MultistageCosts:
     barrier_latency: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class PatchCosts:
+    """Costs of convolutions all of whose taps read one copy of the image in local memory.
+
+    units: matrix units of a compute unit. macs: of one of them in a cycle. local_bytes, l2_bytes: per cycle of a
+        compute unit, as kernels reach them. barrier_latency: as of :class:`MultistageCosts`.
+    """
+
+    units: int
+    macs: float
+    local_bytes: float
+    l2_bytes: float
+    barrier_latency: float
+
+
 @dataclass(frozen=True)
 class MatrixUnit:
     """A matrix unit, as kernels use it: products of square blocks of halves, or parts of floats, with sums in float.
 
     name: as :class:`tflgpu.target.Target` has it. side: rows, columns and K of a block. lanes: work-items that hold the
     fragments of a block together. left_columns: output channels of a block of weights on the left side of a product.
-    pack_right, pack_left: weights as the right and as the left side of products. costs, multistage: in cycles of the
-    compute unit that it belongs to.
+    pack_right, pack_left: weights as the right and as the left side of products. costs, multistage, patch: in cycles of
+    the compute unit that it belongs to.
     """
 
     name: str
@@ -73,6 +88,7 @@ class MatrixUnit:
     pack_left: PackFragments
     costs: MatrixUnitCosts
     multistage: MultistageCosts
+    patch: PatchCosts
 
     def blocks(self, vec4s: int) -> int:
         """How many blocks ``vec4s`` vec4s along a side of the product fill, the last one perhaps in part."""

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.test_emulated_kernels import emulation
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
-
-__all__ = ["emulation"]  # a fixture
 
 TARGET = replace(emulated.PORTABLE, storage="float", ptx=True)
 

@@ -12,5 +12,5 @@ MMA = Architecture(
     "mma",
     lambda target: target.matrix_unit == M16N8K16.name and target.local_size >= LEAST_GROUP,
     refines=GPU,
-    prelude=("ptx/matrix_units_ptx", "mma/float_products"),
+    prelude=("ptx/matrix_units_ptx", "ptx/float_products"),
 ).register()

@@ -10,7 +10,7 @@ from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage
+from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage, implicit_gemm_patch
 from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
@@ -32,18 +32,19 @@ MASK_BITS = 32  # rows and columns of a phase's window: a kernel keeps in a bit 
 
 
 def convolution_candidates(
-    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, shares: int = 1
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, shares: int = 1, joined: int = 0
 ) -> list[Candidate[Tile, Work]]:
-    """The tiles of both kernels for a convolution of ``src`` that gives ``dst``, the fastest first.
+    """The tiles of all kernels for a convolution of ``src`` that gives ``dst``, the fastest first.
 
-    Only one of them can compute ``shares`` of it.
+    Only one of them can compute ``shares`` of it. joined: how many tensors of its shape join the result.
     """
     shapes = operands, window, src, dst, target
     if shares > 1:
         return [*implicit_gemm.candidates(*shapes, shares=shares)]
+    patches = implicit_gemm_patch.candidates(*shapes)
     found: list[Candidate[Tile, Work]] = [
         *implicit_gemm.candidates(*shapes),
-        *implicit_gemm_multistage.candidates(*shapes),
+        *(patches or implicit_gemm_multistage.candidates(*shapes, joined)),
     ]
     return sorted(found, key=lambda candidate: candidate.cycles)
 
@@ -122,7 +123,13 @@ def _best(request: Request) -> Candidate[Tile, Work]:
     attributes = request.node.attributes
     window = attributes.window if isinstance(attributes, Convolution) else POINTWISE
     shapes = _operands(request), window, request.input(0), request.output, request.target
-    return convolution_candidates(*shapes, request.shares)[0]
+    return convolution_candidates(*shapes, request.shares, _joined(request))[0]
+
+
+def _joined(request: Request) -> int:
+    """How many tensors of its shape join the result."""
+    shape = request.output.geometry.shape
+    return sum(request.shape(index).shape == shape for index in request.node.epilogue_inputs)
 
 
 @MMA.lowering("convolution", when=_is_dense, best=_best)
@@ -152,7 +159,10 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     operands = _operands(request)
     shapes = operands, window, request.input(0), request.output, request.target
     bias = request.optional_constant(2)
-    config = request.choose([c.tile.config for c in convolution_candidates(*shapes, request.shares)])
+    config = request.choose([c.tile.config for c in convolution_candidates(*shapes, request.shares, _joined(request))])
+    for patch in implicit_gemm_patch.candidates(*shapes):
+        if patch.tile.config == config:
+            return implicit_gemm_patch.implicit_gemm_patch(request, patch, weights, bias)
     for staged in implicit_gemm_multistage.candidates(*shapes):
         if staged.tile.config == config:
             return implicit_gemm_multistage.implicit_gemm_multistage(request, staged, window, weights, bias)

@@ -57,8 +57,9 @@ class MultistageWork:
     """Implicit GEMM with operands in local memory: what one work-group does in one stage, and in all.
 
     stages_in_all: how many stages it computes. macs: of one stage. copied_bytes, read_bytes: of one stage, to local
-    memory and from there. l2_bytes: of those copied, what L1 does not have yet. stored_bytes: of the result.
-    depth: stages of local memory. resident: work-groups that a compute unit has registers for.
+    memory and from there. l2_bytes: of those copied, what L1 does not have yet. result_bytes: that are stored behind
+    the last stage, or loaded there to join the result. depth: stages of local memory. resident: work-groups that a
+    compute unit has registers for.
     """
 
     tiles: int
@@ -67,7 +68,7 @@ class MultistageWork:
     copied_bytes: int
     read_bytes: int
     l2_bytes: float
-    stored_bytes: int
+    result_bytes: int
     depth: int
     resident: int
 
@@ -82,8 +83,44 @@ def multistage_cycles(work: MultistageWork, target: Target) -> float:
     )
     groups = min(work.resident, in_turn)
     stage = max(busy, costs.copy_latency / (work.depth - 1) / groups) + costs.barrier_latency / groups
-    storing = work.stored_bytes / costs.stored_bytes
+    storing = work.result_bytes / costs.stored_bytes
     return in_turn * (costs.tile_latency / groups + work.stages_in_all * stage + storing)
+
+
+@dataclass(frozen=True)
+class PatchWork:
+    """The same with all taps reading one copy of the image: what one work-group does in one iteration, and in all.
+
+    iterations: how many it computes. macs, copied_bytes, read_bytes: of one iteration. warps: of the work-group.
+    result_bytes, resident: as of :class:`MultistageWork`.
+    """
+
+    tiles: int
+    iterations: int
+    macs: int
+    copied_bytes: int
+    read_bytes: int
+    result_bytes: int
+    warps: int
+    resident: int
+
+
+def patch_cycles(work: PatchWork, target: Target) -> float:
+    """Cycles of the kernel: what an iteration multiplies and moves hardly overlaps.
+
+    A compute unit has several matrix units, among which it divides its warps.
+    """
+    costs, in_turn = UNIT.patch, waves(work.tiles, target)
+    groups = min(work.resident, in_turn)
+    warps = groups * work.warps
+    busy_units = warps / tile_count(warps, costs.units)  # while the last warps are multiplying
+    iteration = (
+        work.macs / (costs.macs * busy_units)
+        + (work.read_bytes + work.copied_bytes) / costs.local_bytes
+        + work.copied_bytes / costs.l2_bytes
+        + costs.barrier_latency / groups
+    )
+    return in_turn * (work.iterations * iteration + work.result_bytes / UNIT.multistage.stored_bytes)
 
 
 @dataclass(frozen=True)

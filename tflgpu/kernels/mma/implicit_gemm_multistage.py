@@ -27,6 +27,8 @@ from tflgpu.target import Target
 LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with matrix units has it
 HALF_BYTES = 2
 STAGES = {2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
+# Blocks of a warp tile beside whose sums there are registers for what joins the result.
+EARLY_BLOCKS = 4
 # Accumulators of all work-items of a compute unit, in floats: half of its registers.
 RESIDENT_ACCUMULATORS = 32 << 10
 
@@ -58,6 +60,15 @@ class GroupTile:
     def resident(self) -> int:
         """Work-groups that a compute unit has registers for."""
         return max(1, RESIDENT_ACCUMULATORS // (self.rows * self.columns))
+
+    def result_bytes(self, joined: int) -> int:
+        """That are stored behind the products, and loaded there."""
+        return self.rows * self.columns * HALF_BYTES * (1 if self.loads_early else 1 + joined)
+
+    @property
+    def loads_early(self) -> bool:
+        """Whether what joins the result is loaded before the products."""
+        return self.row_blocks * self.column_blocks <= EARLY_BLOCKS
 
 
 GROUP_TILES = (  # of four warps: groups of eight leave registers of a compute unit unused
@@ -100,13 +111,16 @@ class MultistageTile:
 
 
 def candidates(
-    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, joined: int = 0
 ) -> list[Candidate[MultistageTile, MultistageWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle."""
+    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle.
+
+    joined: how many tensors of its shape join the result.
+    """
     if target.executor != "launch" or not operands.are_halves or src.slices == 1:
         return []
     found = ranked(
-        _tiles(target), lambda tile: _work(tile, window, src, dst), lambda work: multistage_cycles(work, target)
+        _tiles(target), lambda tile: _work(tile, window, src, dst, joined), lambda work: multistage_cycles(work, target)
     )
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
@@ -119,7 +133,7 @@ def _tiles(target: Target) -> Iterator[MultistageTile]:
             yield MultistageTile(group, stage_k_steps, stages)
 
 
-def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage) -> MultistageWork:
+def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage, joined: int) -> MultistageWork:
     group, taps = tile.group, prod(window.kernel)
     # Taps of neighbouring pixels overlap: L1 has those that a stride does not skip.
     reused = max(1.0, taps / prod(window.stride))
@@ -130,7 +144,7 @@ def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage) -> M
         copied_bytes=tile.image_bytes + tile.weight_bytes,
         read_bytes=tile.image_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
         l2_bytes=tile.image_bytes / reused + tile.weight_bytes,
-        stored_bytes=group.rows * group.columns * HALF_BYTES,
+        result_bytes=group.result_bytes(joined),
         depth=tile.stages,
         resident=group.resident,
     )
@@ -163,6 +177,7 @@ def implicit_gemm_multistage(
             "input_blocks": input_blocks,
             "column_tiles": tile_count(dst.slices * LANES, group.columns),
             "src": src,
+            "loads_early": group.loads_early,
         },
         (
             request.activation("src", 0),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu.graph.ir import Array
-from tflgpu.kernels.matrix_unit import MatrixUnit, MatrixUnitCosts, MultistageCosts
+from tflgpu.kernels.matrix_unit import MatrixUnit, MatrixUnitCosts, MultistageCosts, PatchCosts
 from tflgpu.kernels.tiling import tile_count
 
 SIDE = 16  # rows, columns and K of a block: two products of 16 x 8 x 16
@@ -72,5 +72,12 @@ M16N8K16 = MatrixUnit(
         tile_latency=1000,
         copy_latency=1000,
         barrier_latency=50,
+    ),
+    patch=PatchCosts(  # 18 tiles of the four 3x3 layers of ResNet50 at batch 64 on an H200, within 5% in the mean
+        units=4,
+        macs=306,
+        local_bytes=200,
+        l2_bytes=128,
+        barrier_latency=200,
     ),
 )

@@ -161,7 +161,7 @@ class ClaimingExecutor(Executor):
         self.session.queue.finish()
         queue, counters, kernels = self._profiled
         cl.enqueue_fill(queue, counters, np.zeros(1, np.uint32), counters.size)  # they may be of half a run
-        times = measure_launches(queue, [(kernel, (self._way.groups,), (1,)) for kernel in kernels])
+        times = measure_launches(queue, [(kernel, (self._way.groups,), (1,), (0,)) for kernel in kernels])
         seconds = [((begin - times[0][0]) * 1e-9, (end - times[0][0]) * 1e-9) for begin, end in times]
         intervals = dict(zip(self._claiming.order, seconds, strict=True))
         return [intervals[launch] for launch in range(len(intervals))]

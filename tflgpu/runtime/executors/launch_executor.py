@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executors.executor import Executor, Interval, Use
-from tflgpu.runtime.opencl.clock import measure_launches
+from tflgpu.runtime.opencl.clock import Launch, measure_launches
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import profiling_queue
@@ -29,7 +29,7 @@ class LaunchExecutor(Executor):
         return kind(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
-        self._launches: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        self._launches: list[Launch] = []
         uses = {self._bindings[number].place: uses for number, uses in self._uses.items()}
         for launch in self.executable.launches:
             kernel = make_kernel(program, launch.function)
@@ -38,12 +38,14 @@ class LaunchExecutor(Executor):
                 set_number(kernel, 2 * i + 1, self._offset_type(slot.offset))
                 if slot.place in uses:
                     uses[slot.place].append(Use(kernel, 2 * i, slot.item_bytes))
-            self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,)))
+            # Every other one goes through its tiles backwards: a cache still has what the one before wrote last.
+            first_tile = launch.groups - 1 if len(self._launches) % 2 else 0
+            self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,), (first_tile,)))
 
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
         last, before = None, ready or None
-        for kernel, global_size, local_size in self._launches:
-            last = cl.enqueue_nd_range_kernel(self.session.queue, kernel, global_size, local_size, wait_for=before)
+        for launch in self._launches:
+            last = cl.enqueue_nd_range_kernel(self.session.queue, *launch, wait_for=before)
             before = None
         return last
 

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 
 import pyopencl as cl
 
-Launch = tuple[cl.Kernel, tuple[int, ...], tuple[int, ...]]  # with the global and the local size
+Launch = tuple[cl.Kernel, tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # global size, local size, global offset
 
 
 def measure_launches(queue: cl.CommandQueue, launches: Sequence[Launch]) -> list[tuple[int, int]]:

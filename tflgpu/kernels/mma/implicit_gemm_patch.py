@@ -1,0 +1,157 @@
+"""Convolutions of stride 1 on matrix units, for large images: all taps read one copy of the image in local memory.
+
+These kernels are for launches, like :mod:`implicit_gemm_multistage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tflgpu.graph.ir import Array
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.mma.costs import PatchWork, patch_cycles
+from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, GroupTile
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.image.window import Window
+from tflgpu.target import Target
+
+GROUP_TILES = (
+    GroupTile(2, 2, 4, 2),  # 128 x 128
+    GroupTile(2, 1, 4, 2),  # 128 x 64
+    GroupTile(4, 1, 2, 2),  # 128 x 64
+)
+STAGES = (3, 2)  # of weights: the first that local memory is large enough for
+PATCHES = 2  # of the image, in local memory
+BANKS = 16  # of local memory, for vec4s of halves
+
+
+@dataclass(frozen=True)
+class PatchTile:
+    """What a work-group computes, the vec4s of a slice of its patch, those of the rows, and stages of weights.
+
+    patch_rows: of an image with its border, that the tile sees at most.
+    """
+
+    group: GroupTile
+    window: Window
+    patch_rows: int
+    slice_vec4s: int
+    stages: int
+
+    @property
+    def config(self) -> TileConfig:
+        group = self.group
+        return group.row_warps, group.column_warps, group.row_blocks, group.column_blocks, self.stages
+
+    @property
+    def patch_bytes(self) -> int:
+        """The 16 channels of an iteration."""
+        return self.slice_vec4s * UNIT.side * HALF_BYTES
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of one stage: the taps of a row."""
+        return self.window.kernel[1] * UNIT.side * self.group.columns * HALF_BYTES
+
+    @property
+    def local_bytes(self) -> int:
+        return PATCHES * self.patch_bytes + self.stages * self.weight_bytes
+
+
+def candidates(
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
+) -> list[Candidate[PatchTile, PatchWork]]:
+    """The tiles of a convolution of ``src`` that gives ``dst``, the fastest first; none if compute units were idle."""
+    if target.executor != "launch" or not operands.are_halves or src.slices == 1:
+        return []
+    if min(window.kernel) < 2 or window.stride != (1, 1) or window.dilation != (1, 1):
+        return []
+    found = ranked(
+        _tiles(window, dst, target), lambda tile: _work(tile, src, dst), lambda work: patch_cycles(work, target)
+    )
+    return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
+
+
+def _tiles(window: Window, dst: Storage, target: Target) -> Iterator[PatchTile]:
+    local_bytes = min(LOCAL_BYTES, target.limits.local_bytes)
+    for group in GROUP_TILES:
+        rows = _patch_rows(window, dst, group.rows)
+        vec4s = rows * (dst.width + window.kernel[1] - 1)
+        vec4s += (_bank(dst) - vec4s) % BANKS
+        possible = (PatchTile(group, window, rows, vec4s, stages) for stages in STAGES)
+        fitting = [tile for tile in possible if tile.local_bytes <= local_bytes]
+        if fitting and group.local_size <= target.limits.work_group_size:
+            yield fitting[0]
+
+
+def _bank(dst: Storage) -> int:
+    """Of a slice's first vec4, counted from that of the slice before."""
+    return 4 if dst.plane % 2 == 0 else 2
+
+
+def _patch_rows(window: Window, dst: Storage, pixels: int) -> int:
+    """Rows of images with their borders that tiles of so many pixels see at most."""
+    first = np.arange(0, dst.geometry.pixels, pixels)
+    last = np.minimum(first + pixels, dst.geometry.pixels) - 1
+    padded_rows = dst.height + window.kernel[0] - 1
+    begin, end = (pixel // dst.plane * padded_rows + pixel % dst.plane // dst.width for pixel in (first, last))
+    return int((end - begin).max()) + window.kernel[0]
+
+
+def _work(tile: PatchTile, src: Storage, dst: Storage) -> PatchWork:
+    group, (kh, kw) = tile.group, tile.window.kernel
+    read = group.rows * group.column_warps + group.columns * group.row_warps
+    return PatchWork(
+        tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
+        iterations=UNIT.blocks(src.slices) * kh,
+        macs=kw * UNIT.side * group.rows * group.columns,
+        copied_bytes=tile.patch_bytes // kh + tile.weight_bytes,
+        read_bytes=kw * UNIT.side * HALF_BYTES * read,
+        result_bytes=group.result_bytes(0),
+        warps=group.row_warps * group.column_warps,
+        resident=group.resident,
+    )
+
+
+def implicit_gemm_patch(
+    request: Request, chosen: Candidate[PatchTile, PatchWork], weights: Array, bias: Array | None
+) -> Kernel:
+    """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
+    src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
+    input_blocks = UNIT.blocks(src.slices)
+    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
+    return Kernel(
+        "mma/implicit_gemm_patch",
+        {
+            "window": tile.window,
+            "row_warps": group.row_warps,
+            "column_warps": group.column_warps,
+            "row_blocks": group.row_blocks,
+            "column_blocks": group.column_blocks,
+            "stages": tile.stages,
+            "patch_rows": tile.patch_rows,
+            "slice_vec4s": tile.slice_vec4s,
+            "input_blocks": input_blocks,
+            "column_tiles": tile_count(dst.slices * LANES, group.columns),
+            "src": src,
+        },
+        (
+            request.activation("src", 0),
+            request.weights("weights", packed),
+            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.left_columns)),
+        ),
+        tiles=chosen.work.tiles,
+        local_size=group.local_size,
+        workspace=tile.local_bytes // 16,
+        macs=dst.geometry.pixels * dst.channels * prod(tile.window.kernel) * src.channels,
+    )
