@@ -20,20 +20,21 @@ from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu import depthwise_windows, lstm_steps
 from tflgpu.kernels.kernel import Kernel
+from tflgpu.target import Target
 
 # Local memory of its own, as Intel's CPU runtime does not say that it has.
 TARGET = replace(emulated.PORTABLE, storage="float")
 
 
-def kernels_of(net: Net, template: str) -> list[Kernel]:
-    """Those of a template, of a model whose results are right in float."""
+def kernels_of(net: Net, template: str, target: Target = TARGET) -> list[Kernel]:
+    """Those of templates that begin so, of a model whose results are right in float."""
     if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = net.case(ARITHMETIC)
-    _, plan = plan_model(case.model, tflgpu.Options(), TARGET)
+    _, plan = plan_model(case.model, tflgpu.Options(), target)
     for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
-    return [k.kernel for k in plan.kernels if k.kernel.template == template]
+    return [k.kernel for k in plan.kernels if k.kernel.template.startswith(template)]
 
 
 def windows_of_many_taps(net: Net) -> None:
@@ -116,6 +117,18 @@ def test_work_items_share_running_sums(shape: tuple[int, ...], axis: int) -> Non
     net.output(running_sum(net, whole, axis, exclusive=True, reverse=True))
     kernels = kernels_of(net, "portable/cumulative_sum")
     assert len(kernels) == 2 and all(k.parameters["sharers"] != 1 for k in kernels)
+
+
+def test_few_long_results_take_large_groups() -> None:
+    net = Net(pytest.fail, seed=1)
+    row = net.input(net.normal((2, 9001)))
+    exponents = np.exp(row.value - row.value.max(1, keepdims=True))
+    net.output(net.op("SOFTMAX", [row], exponents / exponents.sum(1, keepdims=True), {"beta": 1.0}))
+    found = row.value.argmax(1).astype(np.int32)
+    net.output(net.op("ARG_MAX", [row, net.integers(1)], found, {"output_type": "INT32"}))
+    launches = replace(TARGET, executor="launch")
+    sizes = [k.local_size for k in kernels_of(net, "portable/", launches) if k.parameters["sharers"] == k.local_size]
+    assert len(sizes) == 2 and min(sizes) > launches.local_size
 
 
 @pytest.mark.quick(when=lambda batch: batch == 2)

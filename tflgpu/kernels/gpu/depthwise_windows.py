@@ -23,6 +23,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window
+from tflgpu.target import Target
 
 OUTPUTS = (1, 2, 4, 8)
 TAPS_AT_ONCE = 8  # at most: as many vec4s of weights, and as many of the image with one for each further output
@@ -96,7 +97,15 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
             split_k=tile.split_k,
         )
 
-    return ranked(_tiles(request, window), work, lambda work: k_loop_cycles(work, target))
+    return ranked(_tiles(request, window), work, lambda work: _cycles(work, target))
+
+
+def _cycles(work: KLoopWork, target: Target) -> float:
+    """Cycles of the kernel, or of one tile alone if that takes longer: nothing hides the latency of its loads."""
+    model = target.cost_model
+    step = model.batch_latency + model.working(target.local_size, work.loads, work.products, work.tile)
+    alone = model.kernel(waves=1, phases=tile_count(work.k_steps, work.split_k) * step)
+    return max(k_loop_cycles(work, target), alone)
 
 
 def _items(request: Request, tile: WindowTile) -> int:

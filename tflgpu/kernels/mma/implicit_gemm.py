@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -28,6 +27,10 @@ from tflgpu.target import Target
 
 # Rows and columns of a warp tile, in blocks. Larger ones spill registers.
 WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
+
+# K-steps of a warp. With four warps on a compute unit nobody hides what it waits for: 160 in turn took 68 us on an H200
+# (a transposed convolution of 8x8 taps, 145 -> 5 channels), and 40 for four times as many warps 38.
+LONG_LOOP = 150
 
 # Registers of a lane for operands on their way from memory: with batches of k-steps, and with double buffering.
 BATCH_REGISTERS = 96
@@ -62,18 +65,20 @@ def candidates(
 
     Of a transposed convolution, ``window`` and ``dst`` are those of one of its ``phases``.
     """
+    k_steps = tile_count(k_steps_of(window, src), shares)
     return ranked(
-        _tiles(target),
+        _tiles(target, k_steps),
         lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
         lambda work: implicit_gemm_cycles(work, target),
     )
 
 
-def _tiles(target: Target) -> Iterator[ImplicitGemmTile]:
-    for (row_blocks, column_blocks), split_k in product(WARP_TILES, SPLIT_K):
-        tile = ImplicitGemmTile(row_blocks, column_blocks, split_k)
-        if can_split(target, split_k, tile.accumulators):
-            yield tile
+def _tiles(target: Target, k_steps: int) -> Iterator[ImplicitGemmTile]:
+    """Those in which no warp goes through many k-steps that others could share."""
+    for row_blocks, column_blocks in WARP_TILES:
+        tiles = (ImplicitGemmTile(row_blocks, column_blocks, split_k) for split_k in SPLIT_K)
+        able = [tile for tile in tiles if can_split(target, tile.split_k, tile.accumulators)]
+        yield from (tile for tile in able if tile == able[-1] or tile_count(k_steps, tile.split_k) <= LONG_LOOP)
 
 
 def _work(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.layout import LANES
@@ -17,7 +17,6 @@ from tflgpu.kernels.tiling import (
     fits_local,
     items_per_tile,
     reduces_in_subgroups,
-    split_workspace,
     tile_count,
     waves,
 )
@@ -54,13 +53,22 @@ COMBINATIONS = {
 }
 
 
+LARGE_GROUP = 512  # work-items
+LONG = 8  # elements of a result for each work-item of a usual group, from which on a large one is worth it
+
+
 @dataclass(frozen=True)
 class Sharing:
-    """How many work-items share one result; tiles of all results, and results of a tile."""
+    """How many work-items share one result; tiles of all results, results of a tile, and work-items of its group."""
 
     sharers: int
     tiles: int
     per_tile: int
+    local_size: int
+
+    def workspace(self, vec4s: int) -> int:
+        """float4 elements of local memory for ``vec4s`` of each work-item; none where they share nothing."""
+        return self.local_size * vec4s if self.sharers > 1 else 0
 
     @property
     def config(self) -> TileConfig:
@@ -72,7 +80,7 @@ def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
     results, count = request.output.geometry.vec4s, tile_count(_reduced_vec4s(request), request.shares)
     sharing, target = share_results(request, results, count), request.target
     loop = target.cost_model.k_loop(tile_count(count, sharing.sharers), busy=0)
-    reduction = target.cost_model.reduction(split_workspace(target, sharing.sharers, 1))
+    reduction = target.cost_model.reduction(sharing.workspace(1))
     cycles = target.cost_model.kernel(waves(request.shares * sharing.tiles, target), loop + reduction)
     return Candidate(sharing, sharing, cycles)
 
@@ -159,8 +167,8 @@ def _reduction(request: Request, sharing: Sharing, function: str, *, count: int,
         },
         (request.activation("src", 0),),
         tiles=sharing.tiles,
-        local_size=request.target.local_size,
-        workspace=split_workspace(request.target, sharing.sharers, 1),
+        local_size=sharing.local_size,
+        workspace=sharing.workspace(1),
         value_type=source_type,
     )
 
@@ -188,31 +196,33 @@ def arg_extreme_kernel(request: Request) -> Kernel:
         },
         (request.activation("src", 0),),
         tiles=sharing.tiles,
-        local_size=request.target.local_size,
-        workspace=split_workspace(request.target, sharing.sharers, 2),
+        local_size=sharing.local_size,
+        workspace=sharing.workspace(2),
         value_type="int",
     )
 
 
-def share_results(request: Request, items: int, length: int) -> Sharing:
+def share_results(request: Request, items: int, length: int, *, large: bool = True) -> Sharing:
     """How work-items share results of ``length`` elements each.
 
     Work-items share a long reduction, and a short one where there are few results: as many as leave one tile for each
-    compute unit. Those of 64 bits are not shared: local memory is laid out for vec4s of 32 bits.
-    items: the number of results, in each share of sums.
+    compute unit. For very long ones of few results, launches take large groups. Those of 64 bits are not shared: local
+    memory is laid out for vec4s of 32 bits.
+    items: the number of results, in each share of sums. large: whether large groups are worth it.
     """
     target = request.target
     size, least, units = target.local_size, target.cost_model.lockstep, target.compute_units
+    if large and target.executor == "launch" and request.shares * items <= units and length >= LONG * size:
+        size = replace(target, group=LARGE_GROUP).local_size
     idle = request.shares * tile_count(items, size) < units
     able = target.family == "gpu" and request.input(0).vector in ("float", "int") and size >= least
     able = able and fits_local(target, 2 * size)
     if able and (length >= size or (length >= least and idle)):
         counts = (size // n for n in SPLIT_K if size // n >= least)
-        long = length >= LONG * size
-        sharers = next((n for n in counts if long or request.shares * tile_count(items, size // n) <= units), least)
-        return Sharing(sharers, tile_count(items, size // sharers), size // sharers)
+        sharers = next((n for n in counts if request.shares * tile_count(items, size // n) <= units), least)
+        return Sharing(sharers, tile_count(items, size // sharers), size // sharers, size)
     per_tile = items_per_tile(items, target, 4 * length)
-    return Sharing(1, tile_count(items, per_tile), per_tile)
+    return Sharing(1, tile_count(items, per_tile), per_tile, target.local_size)
 
 
 @PORTABLE.lowering("softmax")
@@ -237,7 +247,7 @@ def _share_row(request: Request) -> Sharing:
         return sharing
     able = [n for n in (1, 2, 4, 8, 16) if n <= min(g.slices, size)]
     sharers = next((n for n in able if tile_count(g.pixels, size // n) >= target.compute_units), able[-1])
-    return Sharing(sharers, tile_count(g.pixels, size // sharers), size // sharers)
+    return Sharing(sharers, tile_count(g.pixels, size // sharers), size // sharers, size)
 
 
 def _row_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
@@ -255,6 +265,6 @@ def _row_kernel(request: Request, template: str, parameters: dict[str, object]) 
         },
         (request.activation("src", 0),),
         tiles=sharing.tiles,
-        local_size=request.target.local_size,
-        workspace=split_workspace(request.target, sharing.sharers, 1),
+        local_size=sharing.local_size,
+        workspace=sharing.workspace(1),
     )

@@ -7,10 +7,10 @@ from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.portable.reduction_kernels import share_results
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, split_workspace, tile_count
+from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
-RUN = 8  # vec4s that a work-item adds up in turn, where several share a line
+RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it adds them up
 
 
 @PORTABLE.lowering("cumulative_sum")
@@ -20,9 +20,10 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
     assert isinstance(attributes, CumulativeSum)
     along = coordinates(g.shape)[attributes.axis]
     extent = g.slices if along.kind == "c" else g.shape[attributes.axis]
-    lines = g.vec4s // extent
-    turns = tile_count(extent, RUN) if request.target.family == "gpu" else 2 * extent
-    sharing = share_results(request, lines, turns)
+    lines, on_gpu = g.vec4s // extent, request.target.family == "gpu"
+    run = min(RUN, max(1, extent // request.target.cost_model.lockstep)) if on_gpu else 1
+    # In large groups a turn took 20 us on an H200, in usual ones 2.
+    sharing = share_results(request, lines, tile_count(extent, run) if on_gpu else 2 * extent, large=False)
     return Kernel(
         "portable/cumulative_sum",
         {
@@ -32,15 +33,15 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
             "exclusive": attributes.exclusive,
             "reverse": attributes.reverse,
             "sharers": sharing.sharers,
-            "run": RUN,
+            "run": run if sharing.sharers > 1 or not on_gpu else min(RUN, extent),
             "per_tile": sharing.per_tile,
             "src": source,
             "dirty": along.kind == "c",
         },
         (request.activation("src", 0),),
         tiles=sharing.tiles,
-        local_size=request.target.local_size,
-        workspace=split_workspace(request.target, sharing.sharers, 1),
+        local_size=sharing.local_size,
+        workspace=sharing.workspace(1),
         value_type=source.vector,
     )
 
