@@ -14,6 +14,7 @@ from benchmarks.sweep.bundles import Bundle, error
 from benchmarks.sweep.drawn_shapes import Drawn
 from tflgpu.options import ExecutorChoice, KernelFamily, Precision
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.session import Session, open_session
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Place:
-    """A device, and who has it."""
+    """A device that this process has opened, and who has it."""
 
-    device: tflgpu.Device
+    session: Session
     turn: Lock
 
 
@@ -50,7 +51,8 @@ def pool(processes: int, devices: Sequence[int]) -> ProcessPoolExecutor:
 def _begin(places: Queue[int], turns: dict[int, Lock]) -> None:
     global _place
     index = places.get()
-    _place = _Place(choose(index), turns[index])
+    with turns[index]:  # to open a device takes it for milliseconds, and what is measured would seem to
+        _place = _Place(open_session(choose(index)), turns[index])
 
 
 def measure_bundle(bundle: Bundle, precision: Precision, kernels: KernelFamily) -> list[Measured]:
@@ -58,9 +60,10 @@ def measure_bundle(bundle: Bundle, precision: Precision, kernels: KernelFamily) 
 
     Nothing is stored in the cache: to link what it stores would take as long as to compile. Plans are by its costs.
     """
-    executor: ExecutorChoice = "persistent" if bundle.has_steps and _place.device.executor == "auto" else "launch"
+    device = _place.session.device
+    executor: ExecutorChoice = "persistent" if bundle.has_steps and device.executor == "auto" else "launch"
     options = tflgpu.Options(
-        device=_place.device.index,
+        device=device.index,
         precision=precision,
         executor=executor,
         kernels=kernels,
@@ -68,7 +71,7 @@ def measure_bundle(bundle: Bundle, precision: Precision, kernels: KernelFamily) 
         cache="read",
     )
     model, inputs = bundle.model(), bundle.inputs()
-    with tflgpu.compile(model, options) as compiled, _place.turn:
+    with tflgpu.compile(model, options, queue=_place.session.queue) as compiled, _place.turn:
         got = list(compiled.run(inputs).values())  # now, while an LSTM has its first state
         seconds = bundle.seconds(compiled)
     errors = map(error, got, bundle.expected(model))
