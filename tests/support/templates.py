@@ -34,6 +34,7 @@ NOT_PORTABLE = {
     "mma/implicit_gemm_multistage",
     "mma/implicit_gemm_few_channels",
     "mma/implicit_gemm_patch",
+    "mma/implicit_gemm_rows",
     "mma/pointwise_depthwise",
     "mma/depthwise_pointwise",
     "mma/pointwise_mean",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 import tflgpu
@@ -14,10 +15,54 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma import implicit_gemm_patch
+from tflgpu.kernels.mma import implicit_gemm_patch, implicit_gemm_rows
 from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
 
 TARGET = replace(emulated.TARGET, executor="launch", compute_units=1)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A convolution of the host's image of ``shape``, and the same of another one, by rows of images in local memory.
+
+    accumulators: groups of pixels times blocks of channels that a warp computes at most.
+    """
+
+    shape: tuple[int, int, int, int]
+    channels: int
+    window: Window
+    accumulators: int
+
+
+ROWS = (
+    Rows((1, 13, 19, 3), 20, Window((7, 7), (2, 2), padding="SAME"), accumulators=1),
+    Rows((2, 12, 17, 4), 33, Window((2, 3), dilation=(2, 1)), accumulators=2),
+    Rows((1, 9, 44, 1), 70, Window((2, 9), (1, 2), padding="SAME"), accumulators=4),
+)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.quick(when=lambda case: case == ROWS[1])
+@pytest.mark.parametrize("case", ROWS, ids=str)
+def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without what joins a result. A NaN reaches its windows only."""
+    monkeypatch.setattr(implicit_gemm_rows, "ACCUMULATORS", case.accumulators)
+    net = Net(pytest.fail, seed=3)
+    image = net.normal(case.shape)
+    image[0, 4, 5] = np.nan
+    x = net.input(image)
+    y = convolution(net, x, case.channels, case.window, "RELU")
+    net.output(depthwise(net, y, Window((1, 1)), "NONE"))
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    z = convolution(net, x, case.channels, case.window, "NONE")
+    z = net.op("ADD", [z, y], z.value + y.value, activation="NONE")
+    net.output(net.op("ABS", [z], np.abs(z.value)))
+    model = net.case(ARITHMETIC)
+    _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
+    assert [k.kernel.template for k in plan.kernels].count("mma/implicit_gemm_rows") == 2
+    for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
+        assert np.isfinite(expected).any() and np.isnan(expected).any()
+        check_largest(got, expected, "half")
 
 
 @dataclass(frozen=True)

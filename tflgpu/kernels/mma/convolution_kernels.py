@@ -10,7 +10,13 @@ from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.mma import MMA, implicit_gemm, implicit_gemm_multistage, implicit_gemm_patch
+from tflgpu.kernels.mma import (
+    MMA,
+    implicit_gemm,
+    implicit_gemm_multistage,
+    implicit_gemm_patch,
+    implicit_gemm_rows,
+)
 from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
@@ -130,6 +136,22 @@ def _joined(request: Request) -> int:
     """How many tensors of its shape join the result."""
     shape = request.output.geometry.shape
     return sum(request.shape(index).shape == shape for index in request.node.epilogue_inputs)
+
+
+def _has_rows_of_pairs(request: Request) -> bool:
+    """Whether a convolution can share rows of its image in local memory."""
+    attributes = request.node.attributes
+    assert isinstance(attributes, Convolution)
+    shapes = attributes.window, request.input(0), request.output, request.target
+    return _is_dense(request) and implicit_gemm_rows.is_possible(_operands(request), *shapes)
+
+
+@MMA.lowering("convolution", when=_has_rows_of_pairs)
+def convolution_of_rows(request: Request) -> Kernel:
+    attributes = request.node.attributes
+    assert isinstance(attributes, Convolution)
+    weights, bias = request.constant(1), request.optional_constant(2)
+    return implicit_gemm_rows.implicit_gemm_rows(request, attributes.window, weights, bias)
 
 
 @MMA.lowering("convolution", when=_is_dense, best=_best)
