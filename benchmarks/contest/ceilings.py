@@ -10,6 +10,8 @@ import pyopencl as cl
 
 from benchmarks.contest.contender import timed
 from tflgpu.measure import ceilings
+from tflgpu.measure.device_model import planned_target
+from tflgpu.options import Options
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import open_session
@@ -49,3 +51,9 @@ def measure_ceilings(index: int) -> Ceilings:
 
     launch_seconds = median(timed(launch)(ROUNDS)) / LAUNCHES
     return Ceilings(**asdict(ceilings.measure_ceilings(session)), launch_seconds=launch_seconds)
+
+
+def keep_costs(index: int, cache_dir: str) -> None:
+    """Have tflgpu measure what its plans for a GPU depend on while nothing else runs, and keep that in a cache."""
+    device = choose(index)
+    planned_target(device, Options(cache_dir=cache_dir, cost_model="measured"), open_session(device))

@@ -36,7 +36,7 @@ from tempfile import TemporaryDirectory
 from typing import get_args
 
 from benchmarks.contest.case import TOLERANCE, Case
-from benchmarks.contest.ceilings import Ceilings, measure_ceilings
+from benchmarks.contest.ceilings import Ceilings, keep_costs, measure_ceilings
 from benchmarks.contest.contender import Metric
 from benchmarks.contest.turns import Result, measure, prepare
 from benchmarks.contest.worker import Worker
@@ -74,6 +74,7 @@ def main(description: str, peers: Peers, *, precisions: str, jobs: int) -> None:
     faults: list[str] = []
     with TemporaryDirectory(prefix="tflgpu-benchmark-") as cache:
         ceilings = in_own_process(measure_ceilings, device.index).value
+        in_own_process(keep_costs, device.index, cache)
         settings = engines, arguments.rounds, arguments.jobs, ceilings, faults
         cases = (
             cases_of(model, arguments.batch, arguments.precision, device.index, cache) for model in arguments.models
