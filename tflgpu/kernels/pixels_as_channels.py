@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import inf
 
 import numpy as np
 
@@ -147,5 +148,6 @@ def _nodes(request: Request, wide: _Wide, fresh: Iterator[TensorId]) -> _Nodes:
     graph = request.graph.with_nodes([convolution, back], [*tensors, result])
     alone = Request(convolution, graph, {**request.storage, **storage}, target)
     moving = waves(tile_count(g.vec4s, target.local_size), target)
-    cycles = min(cycles_by_count(alone).values()) + joining_cycles(target, moving)
+    # A kernel that no cost model knows is no way: it may be slower.
+    cycles = min(cycles_by_count(alone).values(), default=inf) + joining_cycles(target, moving)
     return _Nodes((convolution, back), (*tensors, result), storage, cycles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
+from tests.quick import on_first_runtime
 from tests.runtime.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.kernels import pixels_as_channels
@@ -36,7 +38,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.quick(when=lambda pixels, device_name: (pixels, device_name) == (3, "intel"))
+@pytest.mark.quick(when=lambda pixels, device_name: pixels == 3 and on_first_runtime(device_name))
 @pytest.mark.parametrize(("pixels", "precision"), [(2, "fp32"), (3, "fp16"), (8, "fp32")])
 def test_pixels_get_their_places_again(
     pixels: int, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
@@ -68,3 +70,14 @@ def test_few_channels_of_long_windows_are_widened(
     builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
     _, plan = plan_model(builder.finish([y]), tflgpu.Options(), H200)
     assert any(k.node.kind == "strided" for k in plan.kernels) == widened
+
+
+def test_a_way_whose_kernel_has_no_costs_is_left_alone() -> None:
+    """Two rows of pixels as channels would go to the kernel that reads rows of a large image in local memory."""
+    builder = ModelBuilder()
+    x, y = builder.tensor((1, 392, 392, 3)), builder.tensor((1, 384, 384, 8))
+    builder.op("ABS", [builder.input((1, 392, 392, 3))], [x])
+    weights, bias = builder.constant(np.zeros((8, 9, 9, 3), np.float32)), builder.constant(np.zeros(8, np.float32))
+    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "VALID", "stride_h": 1, "stride_w": 1})
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch"))
+    assert [k.node.kind for k in plan.kernels].count("convolution") == 1
