@@ -106,9 +106,9 @@ def lowering_of(request: Request) -> Lowering:
     return next(lowering for lowering in LOWERINGS if lowering.applies(request))
 
 
-def sharing_lowering(request: Request) -> Lowering:
-    """The first lowering that applies of those that can compute shares of sums."""
-    return next(lowering for lowering in LOWERINGS if lowering.best is not None and lowering.applies(request))
+def sharing_lowering(request: Request) -> Lowering | None:
+    """The first lowering that applies of those that can compute shares of sums; None if none applies."""
+    return next((lowering for lowering in LOWERINGS if lowering.best is not None and lowering.applies(request)), None)
 
 
 def lower_node(request: Request) -> Kernel:

@@ -91,8 +91,8 @@ def cycles_by_count(request: Request) -> dict[int, float]:
         return cycles
     for count in COUNTS:
         shared = replace(request, shares=count)
-        best = sharing_lowering(shared).best
-        fastest = best(shared) if best is not None else None
+        lowering = sharing_lowering(shared)
+        fastest = lowering.best(shared) if lowering is not None and lowering.best is not None else None
         if fastest is not None and count * request.output.geometry.elements <= ELEMENTS:
             cycles[count] = fastest.cycles + joining
     return cycles

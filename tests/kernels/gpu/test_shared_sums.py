@@ -33,8 +33,8 @@ def in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     def five(request: Request) -> int:
         if request.node.kind == "view" or lowering_of(request).best is None:
             return 1
-        best = sharing_lowering(shared := replace(request, shares=5)).best
-        return 5 if best is not None and best(shared) is not None else 1
+        sharing = sharing_lowering(shared := replace(request, shares=5))
+        return 5 if sharing is not None and sharing.best is not None and sharing.best(shared) is not None else 1
 
     monkeypatch.setattr(shared_sums, "best_count", five)
 
@@ -121,3 +121,15 @@ def test_long_sums_of_few_results_are_shared(
         if shared
         else not any(k.kernel.shares > 1 for k in plan.kernels)
     )
+
+
+def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:
+    """Shares of a transposed convolution of floats may be too little for matrix units, and nothing else has any."""
+    builder = ModelBuilder()
+    x, y = builder.tensor((1, 6, 6, 234)), builder.tensor((1, 12, 12, 208))
+    builder.op("ABS", [builder.input((1, 6, 6, 234))], [x])
+    shape, weights = np.array([1, 12, 12, 208], np.int32), np.zeros((208, 5, 5, 234), np.float32)
+    options = {"padding": "SAME", "stride_h": 2, "stride_w": 2}
+    builder.op("TRANSPOSE_CONV", [builder.constant(shape), builder.constant(weights), x], [y], options)
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch", storage="float"))
+    assert [k.node.kind for k in plan.kernels] == ["map", "transpose_convolution"]

@@ -19,5 +19,7 @@ def shares_kernel(request: Request) -> Kernel:
     result = Storage(Geometry(request.graph[shares.node.output].shape), "float")
     storage = {**request.storage, shares.node.output: result}
     whole = replace(request, node=shares.node, storage=storage, shares=shares.count)
-    kernel = sharing_lowering(whole).lower(whole)
+    lowering = sharing_lowering(whole)
+    assert lowering is not None
+    kernel = lowering.lower(whole)
     return replace(kernel, tiles=kernel.tiles * shares.count, shares=shares.count)
