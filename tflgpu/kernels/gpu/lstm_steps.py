@@ -110,7 +110,8 @@ def _is_faster(lstm: Lstm, shape: tuple[int, ...], target: Target) -> bool:
     reduction = model.reduction(lstm.gates * target.local_size) * min(batch, ROWS)
     waiting = model.next_kernel(target.executor)
     step, moving = waiting + model.kernel(waves(tiles, target), loop + reduction), waiting + model.kernel(1, 0)
-    weights = lstm.gates * lstm.cells * lstm.outputs * ITEM_BYTES[target.storage]
+    # One work-group converts halves no faster than it loads floats.
+    weights = lstm.gates * lstm.cells * lstm.outputs * ITEM_BYTES["float"]
     whole = model.batch_latency + weights / model.shared_weight_bytes
     return times * step + moving < GAIN * times * whole
 
