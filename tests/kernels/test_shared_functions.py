@@ -77,8 +77,8 @@ def test_layers_of_several_sizes_share_functions(device_name: str) -> None:
 def test_shared_functions_are_no_part_of_a_macro_before_them() -> None:
     """Which stands behind all others where products are halves."""
     net = Net(st.just, seed=1)
-    x = net.input(net.normal((1, 64)))
-    for outputs in (64, 128, 64, 64):
+    x = net.input(net.normal((1, 256)))
+    for outputs in (512, 1024, 512, 256):
         weights = net.constant(net.normal((outputs, x.shape[1])))
         x = net.op("FULLY_CONNECTED", [x, weights, None], x.value @ weights.value.T, activation="RELU")
     net.output(x)
