@@ -36,7 +36,6 @@ WORTHWHILE = 2_500_000
 # hear of each other in 40 ns, and 1.2 where it takes 200 ns (an EPYC, Intel's runtime).
 SURE = 20_000_000
 
-
 # Seconds that a thread looks for the end of a run before it sleeps: a few times what it takes to wake it.
 LOOKING = 100e-6
 
