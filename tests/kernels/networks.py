@@ -36,6 +36,18 @@ def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
     return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation=activation)
 
 
+def joined_convolution(net: Net, shape: tuple[int, ...], out: int, window: Window) -> None:
+    """A convolution of an image that is stored, which a residual joins. What reads the sum reads it from memory."""
+    x = net.input(net.normal(shape))
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    y = convolution(net, x, out, window, "RELU")
+    z = net.input(net.normal(y.shape))
+    z = net.op("MUL", [z, z], z.value * z.value, activation="NONE")
+    total = net.op("ADD", [y, z], y.value + z.value, activation="NONE")
+    for joined in (total, z):
+        net.output(depthwise(net, joined, Window((1, 1)), "NONE"))
+
+
 def options(w: Window) -> dict[str, object]:
     strides = {"padding": w.padding, "stride_h": w.stride[0], "stride_w": w.stride[1]}
     return strides | {"dilation_h_factor": w.dilation[0], "dilation_w_factor": w.dilation[1]}

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tests.kernels.networks import convolution, depthwise
+from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
@@ -276,14 +276,7 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
         monkeypatch.setattr(other, "candidates", lambda *_: [])
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
     net = Net(pytest.fail, seed=5)  # it draws nothing
-    x = net.input(net.normal(case.shape))
-    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
-    y = convolution(net, x, case.channels, case.window, "RELU")
-    z = net.input(net.normal(y.shape))
-    z = net.op("MUL", [z, z], z.value * z.value, activation="NONE")
-    total = net.op("ADD", [y, z], y.value + z.value, activation="NONE")
-    for joined in (total, z):
-        net.output(depthwise(net, joined, Window((1, 1)), "NONE"))
+    joined_convolution(net, case.shape, case.channels, case.window)
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
     (convolved,) = (k for k in plan.kernels if k.node.kind == "convolution")

@@ -87,7 +87,10 @@ def _has_few_channels(request: Request) -> bool:
 
 def _fastest(request: Request, fresh: Iterator[TensorId]) -> _Nodes | None:
     """The nodes that take the least time by the cost model; None if the node as it is takes less."""
-    least, best = GAIN * min(cycles_by_count(request).values(), default=0.0), None
+    known = cycles_by_count(request)
+    if not known:
+        return None
+    least, best = GAIN * min(known.values()), None
     for wide in _ways(request):
         nodes = _nodes(request, wide, fresh)
         if nodes.cycles < least:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.networks import convolution, depthwise
+from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.kernels.test_emulated_kernels import check_largest
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
@@ -96,14 +96,7 @@ def test_emulated_kernels_of_patches(case: Patch, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(implicit_gemm_patch, "STAGES", (case.stages,))
     monkeypatch.setattr(implicit_gemm_patch, "patch_cycles", lambda *_: 0.0)
     net = Net(pytest.fail, seed=5)  # it draws nothing
-    x = net.input(net.normal(case.shape))
-    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")  # which is stored in half
-    y = convolution(net, x, case.channels, case.window, "RELU")
-    z = net.input(net.normal(y.shape))
-    z = net.op("MUL", [z, z], z.value * z.value, activation="NONE")
-    total = net.op("ADD", [y, z], y.value + z.value, activation="NONE")
-    for joined in (total, z):
-        net.output(depthwise(net, joined, Window((1, 1)), "NONE"))
+    joined_convolution(net, case.shape, case.channels, case.window)
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")

@@ -7,7 +7,7 @@ persistent executor has one work-group on each compute unit, and one size of wor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from math import prod
 
@@ -41,6 +41,10 @@ class GroupTile:
     column_warps: int
     row_blocks: int
     column_blocks: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.row_warps, self.column_warps, self.row_blocks, self.column_blocks
 
     @property
     def rows(self) -> int:
@@ -90,9 +94,7 @@ class MultistageTile:
 
     @property
     def config(self) -> TileConfig:
-        group = self.group
-        warps_and_blocks = (group.row_warps, group.column_warps, group.row_blocks, group.column_blocks)
-        return (*warps_and_blocks, self.stage_k_steps, self.stages)
+        return (*self.group.config, self.stage_k_steps, self.stages)
 
     @property
     def image_bytes(self) -> int:
@@ -150,6 +152,15 @@ def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage, join
     )
 
 
+def left_arguments(request: Request, packed: Array, bias: Array | None) -> tuple[Argument, ...]:
+    """Of a convolution by ``packed`` weights on the left side of products: the image, these, and a bias for each."""
+    return (
+        request.activation("src", 0),
+        request.weights("weights", packed),
+        Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.left_columns)),
+    )
+
+
 def implicit_gemm_multistage(
     request: Request,
     chosen: Candidate[MultistageTile, MultistageWork],
@@ -167,10 +178,7 @@ def implicit_gemm_multistage(
         "mma/implicit_gemm_multistage",
         {
             "window": window,
-            "row_warps": group.row_warps,
-            "column_warps": group.column_warps,
-            "row_blocks": group.row_blocks,
-            "column_blocks": group.column_blocks,
+            **asdict(group),
             "stages": tile.stages,
             "stage_k_steps": tile.stage_k_steps,
             "pixels_at_once": 2 if pairs else 1,
@@ -179,11 +187,7 @@ def implicit_gemm_multistage(
             "src": src,
             "loads_early": group.loads_early,
         },
-        (
-            request.activation("src", 0),
-            request.weights("weights", packed),
-            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.left_columns)),
-        ),
+        left_arguments(request, packed, bias),
         tiles=chosen.work.tiles,
         local_size=group.local_size,
         workspace=tile.local_bytes // 16,

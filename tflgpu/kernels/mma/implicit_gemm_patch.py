@@ -6,7 +6,7 @@ These kernels are for launches, like :mod:`implicit_gemm_multistage`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 
 import numpy as np
@@ -14,12 +14,11 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork, patch_cycles
-from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, GroupTile
+from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, GroupTile, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
-from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
@@ -50,8 +49,7 @@ class PatchTile:
 
     @property
     def config(self) -> TileConfig:
-        group = self.group
-        return group.row_warps, group.column_warps, group.row_blocks, group.column_blocks, self.stages
+        return (*self.group.config, self.stages)
 
     @property
     def patch_bytes(self) -> int:
@@ -134,10 +132,7 @@ def implicit_gemm_patch(
         "mma/implicit_gemm_patch",
         {
             "window": tile.window,
-            "row_warps": group.row_warps,
-            "column_warps": group.column_warps,
-            "row_blocks": group.row_blocks,
-            "column_blocks": group.column_blocks,
+            **asdict(group),
             "stages": tile.stages,
             "patch_rows": tile.patch_rows,
             "slice_vec4s": tile.slice_vec4s,
@@ -145,11 +140,7 @@ def implicit_gemm_patch(
             "column_tiles": tile_count(dst.slices * LANES, group.columns),
             "src": src,
         },
-        (
-            request.activation("src", 0),
-            request.weights("weights", packed),
-            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.left_columns)),
-        ),
+        left_arguments(request, packed, bias),
         tiles=chosen.work.tiles,
         local_size=group.local_size,
         workspace=tile.local_bytes // 16,

@@ -9,10 +9,10 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
-from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window, span
@@ -22,8 +22,6 @@ WARPS = 4
 PAIRS = 8  # of elements, in a k-step
 GROUP_PIXELS = 8  # of the right side of a product
 ACCUMULATORS = 14  # groups of pixels times blocks of channels, of a warp
-LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with matrix units has it
-HALF_BYTES = 2
 
 
 @dataclass(frozen=True)
@@ -126,11 +124,7 @@ def implicit_gemm_rows(request: Request, window: Window, weights: Array, bias: A
             "column_tiles": _column_tiles(dst, tile),
             "src": src,
         },
-        (
-            request.activation("src", 0),
-            request.weights("weights", packed),
-            Argument("bias", "float", None, padded_bias(bias, len(packed) * UNIT.left_columns)),
-        ),
+        left_arguments(request, packed, bias),
         tiles=tiles_of(dst),
         local_size=WARPS * UNIT.lanes,
         workspace=_workspace(window, src, dst),

@@ -36,7 +36,6 @@ class Combination:
 
 
 _REDUCED = ("float", "int", "long")
-LONG = 16  # elements of each work-item of a group that are worth its sharing them
 LOADS_AT_ONCE = 8  # of a work-item that reduces: it waits for memory once for so many
 
 
