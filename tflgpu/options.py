@@ -91,9 +91,10 @@ class Options:
         operators as one kernel and as several; ``report.fusions`` names what the model had chosen otherwise.
         Measurements are kept in the cache, also for other models with equal layers.
     cost_model: where the numbers come from by which planning for GPUs chooses tiles and fusions. ``"auto"`` (the
-        environment variable ``TFLGPU_COST_MODEL`` if set) takes what the cache has of the device; if it has nothing, a
-        GPU is measured for a second at its first compilation with a cache. ``"measured"`` measures any device if need
-        be; ``"built-in"`` takes numbers of another GPU.
+        environment variable ``TFLGPU_COST_MODEL`` if set) takes what the cache has of the device, else what tflgpu
+        brings along (tflgpu/measure/known_devices.json); any other GPU is measured for a second at its first
+        compilation with a cache. ``"measured"`` measures any device if need be; ``"built-in"`` takes numbers of another
+        GPU.
     checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range, divisors of
         zero and negative exponents of integers, where LiteRT reports an error. Without it such an index becomes the
         nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.

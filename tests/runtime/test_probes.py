@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tflgpu
+from scripts import measure_device
 from tests.safety.models import scaled
 from tflgpu.artifact import serializer
 from tflgpu.artifact.cache import Cache
@@ -15,8 +16,9 @@ from tflgpu.artifact.cache.key import ProbesKey
 from tflgpu.artifact.records import decode, encode
 from tflgpu.codegen.probe_source import probe_program
 from tflgpu.errors import DeviceError
-from tflgpu.measure import device_model
+from tflgpu.measure import device_model, known_devices
 from tflgpu.measure.device_model import planned_target
+from tflgpu.measure.known_devices import KnownDevice
 from tflgpu.options import Options
 from tflgpu.runtime.opencl import probing
 from tflgpu.runtime.opencl.devices import choose
@@ -214,3 +216,53 @@ def test_the_environment_chooses_the_costs(
     monkeypatch.setenv(device_model.VARIABLE, "guessed")
     with pytest.raises(ValueError, match="TFLGPU_COST_MODEL is 'guessed'; it must be one of 'auto', 'measured'"):
         planned_target(device, options)
+
+
+def test_known_devices_are_sound_and_of_these_probes() -> None:
+    rows = known_devices.known_devices()
+    assert len({(row.platform, row.device) for row in rows}) == len(rows) > 0
+    for row in rows:
+        assert row.probes.is_sound and row.revision == serializer.PROBES_REVISION, "measure it anew, or leave it out"
+        assert all(cost > 0 for cost in asdict(cost_model_from(row.probes)).values() if isinstance(cost, float))
+
+
+def test_known_devices_are_measured_only_where_that_is_asked_for(
+    measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(device_model.VARIABLE)
+    device = replace(choose(device_name), type="gpu")
+    probes = replace(H200, compute_units=device.compute_units, launch=1e-4)
+    row = KnownDevice(device.platform, device.name, "another", "2026-11-23", serializer.PROBES_REVISION, probes)
+    monkeypatch.setattr(known_devices, "known_devices", lambda: (row,))
+    options, session = Options(device=device_name, kernels="gpu", cache_dir=tmp_path), open_session(device)
+    for each in (options, replace(options, cache="off")):
+        assert planned_target(device, each, session).cost_model == cost_model_from(probes)
+    assert not measured
+    assert planned_target(device, replace(options, cost_model="built-in"), session).cost_model == BUILT_IN_COSTS
+    part = replace(device, compute_units=device.compute_units + 1)
+    assert known_devices.shipped_probes(part.identity, part.compute_units) is None
+    asked = planned_target(device, replace(options, cost_model="measured"), session)
+    assert asked.cost_model == planned_target(device, options, session).cost_model == cost_model_from(H200)
+    assert len(measured) == 1
+
+
+def test_a_measured_device_becomes_a_known_one(
+    measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "known_devices.json"
+    monkeypatch.setattr(measure_device, "TABLE", table)
+    monkeypatch.setattr("sys.argv", ["measure_device", "--device", device_name, "--rounds", "3"])
+    measure_device.main()
+    assert len(measured) == 3
+    rows = {(row.platform, row.device): row for row in known_devices.rows_of(table)}
+    platform, name, driver = choose(device_name).identity
+    row = rows.pop((platform, name))
+    assert (row.driver, row.probes) == (driver, replace(H200, seconds=2.0))
+    assert tuple(rows.values()) == known_devices.known_devices(), "the others stay"
+
+
+def test_measurements_that_disagree_make_no_known_device() -> None:
+    busy = [replace(H200, launch=launch) for launch in (2e-6, 2.1e-6, 3e-6)]
+    assert measure_device.typical(busy[:2] * 2).launch == 2e-6
+    with pytest.raises(ValueError, match="launch is from 2e-06 to 3e-06: something else runs; measure again"):
+        measure_device.typical(busy)

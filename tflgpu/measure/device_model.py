@@ -1,4 +1,4 @@
-"""The cost model of a device: from what the cache knows of it, or measured and then kept there."""
+"""The cost model of a device: from what the cache or this package knows of it, or measured and then kept there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import get_args
 from tflgpu.artifact.cache import Cache, DeviceIdentity
 from tflgpu.artifact.serializer import load_probes, open_cache, store_probes
 from tflgpu.errors import BuildError, DeviceError
+from tflgpu.measure.known_devices import shipped_probes
 from tflgpu.options import CostModelChoice, Options
 from tflgpu.runtime.opencl.devices import Device
 from tflgpu.runtime.opencl.quirks import Driver, demotion
@@ -36,7 +37,7 @@ def planned_target(device: Device, options: Options, session: Session | None = N
     if target.family != "gpu" or wanted == "built-in":
         return target
     cache = open_cache(options)
-    probes = known_probes(device, cache)
+    probes = measured_probes(device, cache) if wanted == "measured" else known_probes(device, cache)
     if probes is None and session is not None and (wanted == "measured" or _worth_measuring(device, cache)):
         try:
             probes = measure(session, cache)
@@ -57,6 +58,11 @@ def _wanted(options: Options) -> str:
 
 
 def known_probes(device: Device, cache: Cache | None) -> Probes | None:
+    """What plans for a device go by: what was measured here, else what comes with tflgpu."""
+    return measured_probes(device, cache) or shipped_probes(device.identity, device.compute_units)
+
+
+def measured_probes(device: Device, cache: Cache | None) -> Probes | None:
     """What was measured of a device: the cache's, because its models were planned by that, else this process's."""
     found = None if cache is None else load_probes(cache, device.identity)
     if found is None and (cache is None or cache.is_writable):
