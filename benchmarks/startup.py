@@ -15,7 +15,8 @@ A cold start compiles into an empty cache directory, a warm one reads it. ``comp
 
 Peak memory is VmHWM. It counts the pages of shared libraries, and OpenCL drivers have many. So the peaks of processes
 that only open the device, or open it and compile an empty kernel, are given as well. A row is within the bound on
-memory if tflgpu's peak is above that of the opened device by no more than LiteRT's whole peak and 60 MB.
+memory if tflgpu's peak is above that of the opened device by no more than LiteRT's whole peak and 60 MB. All are of the
+process that runs the model: not of the one in which Intel's runtime compiles, nor is its processor time.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tflgpu.options import Options
 from tflgpu.runtime.opencl import program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
-COMPILE = "tflgpu.runtime.opencl.build.compile_program"
+COMPILE = "tflgpu.runtime.opencl.build._compiled"
 
 # What only compiling needs; a warm start that imported one of them would be a slow one.
 COMPILER = [

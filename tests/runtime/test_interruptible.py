@@ -43,6 +43,7 @@ def test_a_compiler_is_loaded_once_for_each_device(monkeypatch: pytest.MonkeyPat
         compiled.append(context)
         raise BuildError("no compiler", text, "")
 
+    monkeypatch.setattr(build, "start_compiler", lambda _: False)
     monkeypatch.setattr(build, "compile_program", compile_program)
     loading: dict[Any, threading.Thread] = {}
     monkeypatch.setattr(build, "_loading", loading)

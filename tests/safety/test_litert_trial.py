@@ -131,7 +131,7 @@ def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_without_a_process(executable: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a program without a Python interpreter of its own, and if the caller wants none."""
     monkeypatch.setattr(sys, "executable", executable)
-    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(trial, "ServerProcess", lambda *_: pytest.fail("a process was started"))
     options = tflgpu.Options(cache="off", cpu_ops=["WHILE"], cpu_timeout=seconds)
     assert tflgpu.compile(counting_down(), options).run(np.full(1, 2.0, np.float32)) == {"y": 1.0}
 

@@ -82,8 +82,8 @@ def test_too_many_pieces_are_refused() -> None:
 
 def test_equal_pieces_share_a_program(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sources: list[str] = []
-    compiled = build.compile_program
-    monkeypatch.setattr(build, "compile_program", lambda *given: sources.append(given[1]) or compiled(*given))
+    compiled = build._compiled
+    monkeypatch.setattr(build, "_compiled", lambda *given: sources.append(given[0]) or compiled(*given))
     options = Options(device=device_name, cpu_ops=["NEG"], cache="off")
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(chain(*["ABS", "NEG"] * 5), options)

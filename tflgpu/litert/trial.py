@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
-import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tflgpu.litert import cpu_executor
 from tflgpu.litert.cpu_executor import REFUSALS, Array
-
-if TYPE_CHECKING:
-    import subprocess
+from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
 
 Task = Literal["shapes", "prepare", "run"]
 
@@ -100,20 +95,12 @@ class _Process:
     """Raises OSError if it cannot be started, DiedError if it is not ready in time."""
 
     def __init__(self) -> None:
-        import subprocess  # a warm start does without
-
         # The modules are found where this process finds them. LiteRT's arithmetic is not numpy's, whose threads would
         # double the time to start.
         paths = [path for path in sys.path if path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1", **MALLOC_CHECKS}
-        self._popen = subprocess.Popen(
-            [sys.executable, "-S", "-P", str(SERVER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
-        self.end = weakref.finalize(self, _end, self._popen, os.getpid())
+        self._server = ServerProcess(["-S", "-P", str(SERVER)], environment)
+        self.end = self._server.end
         self._reply(START_SECONDS)
 
     def ask(self, seconds: float, task: Task, model: bytes, inputs: Sequence[Array], is_open: bool) -> dict[str, Any]:
@@ -129,23 +116,22 @@ class _Process:
 
     def _reply(self, seconds: float, parts: Sequence[bytes] = ()) -> dict[str, Any]:
         """Write a request and read the reply to it. Raises DiedError."""
-        process = self._popen
-        assert process.stdin is not None and process.stdout is not None
+        server = self._server
         late = threading.Event()
 
         def end() -> None:
             late.set()
-            process.kill()
+            server.kill()
 
         clock = threading.Timer(seconds, end)
         clock.daemon = True
         clock.start()
         try:
             for part in parts:
-                process.stdin.write(part)
+                server.requests.write(part)
             if parts:
-                process.stdin.flush()
-            line = process.stdout.readline()
+                server.requests.flush()
+            line = server.replies.readline()
         except OSError:  # it ended before it had read everything
             line = b""
         finally:
@@ -153,39 +139,16 @@ class _Process:
         try:
             reply = json.loads(line)
         except ValueError:
-            process.kill()
-            code = process.wait()
-            end_of_it = f"did not end within {seconds:g} s" if late.is_set() else _description(code)
+            server.kill()
+            code = server.wait()
+            end_of_it = f"did not end within {seconds:g} s" if late.is_set() else end_in_words(code)
             raise DiedError(end_of_it, late.is_set()) from None
         return dict(reply)
 
 
 def _start() -> _Process | None:
     """A new process; None where none can be started."""
-    if not sys.executable or getattr(sys, "frozen", False) or not SERVER.is_file():
-        return None
     try:
-        return _Process()
+        return _Process() if can_run(SERVER) else None
     except (OSError, DiedError):
         return None
-
-
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the process that started it
-        return
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # for what it has not read
-                pipe.close()
-
-
-def _description(code: int) -> str:
-    """How a process ended, by its exit code."""
-    if code >= 0:
-        return f"ended its process with exit code {code}"
-    try:
-        return f"crashed ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"crashed (signal {-code})"

@@ -14,6 +14,7 @@ import pyopencl as cl
 from tflgpu.artifact.cache import Cache, KernelKey, warn_once
 from tflgpu.artifact.executable import Executable
 from tflgpu.errors import BuildError
+from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart, start_compiler
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program, make_kernel
 from tflgpu.runtime.opencl.session import Session
@@ -50,12 +51,12 @@ def check_groups(program: cl.Program, executable: Executable, session: Session) 
 
 
 def load_compiler(session: Session) -> None:
-    """Let the driver load its compiler in a thread, while the caller plans what to compile; once in a process.
+    """Let the driver load its compiler while the caller plans what to compile: in another process, or in a thread.
 
     Drivers load it with the first program, and take longer for that than for a small kernel.
     """
     device = session.device.handle
-    if device not in _loading:
+    if not start_compiler(device) and device not in _loading:
         thread = _loading[device] = threading.Thread(
             target=_compile_nothing, args=(session.context,), name="tflgpu-compiler"
         )
@@ -85,9 +86,17 @@ def build(
             LOGGER.info("the cache has a binary of the kernels")
             return program, binaries
     LOGGER.info("the driver compiles the kernels")
+    return _compiled(source, session), ()
+
+
+def _compiled(source: str, session: Session) -> cl.Program:
+    if binary := compiled_apart(session.device.handle, source):
+        program = load_program(session.context, binary)
+        if program is not None:
+            return program
     if session.device.handle in _loading:
         _loading[session.device.handle].join()  # Oclgrind cannot compile two programs at once
-    return interruptible(lambda: compile_program(session.context, source)), ()
+    return interruptible(lambda: compile_program(session.context, source))
 
 
 def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Binaries:

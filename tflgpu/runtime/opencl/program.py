@@ -30,15 +30,19 @@ def compile_program(context: cl.Context, text: str) -> cl.Program:
     Raises BuildError with source and log if the compiler refuses it.
     """
     device = context.devices[0]
-    driver = Driver.of(device)
-    program = cl._cl._Program(context, prelude(driver) + text)
+    program = cl._cl._Program(context, whole_text(device, text))
     try:
         program._build(" ".join(build_options(device, text)).encode())
     except cl.Error as error:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
         message = f"{device.name} could not compile generated source ({error.routine})"
-        raise BuildError(with_advice(message, driver), text, log) from error
+        raise BuildError(with_advice(message, Driver.of(device)), text, log) from error
     return cl.Program(program)
+
+
+def whole_text(device: cl.Device, text: str) -> str:
+    """A program with what the driver's quirks ask for in front of it."""
+    return prelude(Driver.of(device)) + text
 
 
 def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:

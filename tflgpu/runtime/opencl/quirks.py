@@ -13,6 +13,7 @@ from typing import Literal
 
 import pyopencl as cl
 
+from tflgpu.runtime.opencl.missing_functions import MISSING_FUNCTIONS
 from tflgpu.target import Limits
 
 INTEL = "Intel(R) OpenCL"
@@ -68,7 +69,8 @@ class Quirk:
     or what has shown it. demotion: devices with a greater one come after all others, by default. options: for the
     driver's compiler. prelude: OpenCL C in front of every program. family: of the faster kernels, where the device's
     type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. keeps_context: whether a process keeps its
-    first context. wakes_slowly: whether a waiting thread does. advice: what to tell the user when such a device fails.
+    first context. compiler_stays: whether compilers are loaded in processes of their own, whose binaries are whole.
+    wakes_slowly: whether a waiting thread does. advice: what to tell the user when such a device fails.
     """
 
     name: str
@@ -82,36 +84,9 @@ class Quirk:
     family: Literal["cpu", "gpu"] | None = None
     loop_turns: int = UNLIMITED
     keeps_context: bool = False
+    compiler_stays: bool = False
     wakes_slowly: bool = False
     advice: str = ""
-
-
-# fma adds a product's rounding error, which products of halves of the digits tell. sin and cos are those of multiples
-# of pi, which every libclc has; two floats hold 1 / pi, so that a large number keeps its place in the circle.
-MISSING_FUNCTIONS = """
-#define DEFINE_FMA(n) \\
-  float##n __attribute__((overloadable)) fma_of_halves(float##n x, float##n y, float##n z) { \\
-    const float##n product = x * y; \\
-    const float##n x0 = as_float##n(as_int##n(x) & ~0xfff), y0 = as_float##n(as_int##n(y) & ~0xfff); \\
-    const float##n x1 = x - x0, y1 = y - y0; \\
-    return product + z + (x0 * y0 - product + x0 * y1 + x1 * y0 + x1 * y1); \\
-  }
-DEFINE_FMA(4)
-DEFINE_FMA(16)
-#define fma fma_of_halves
-#define DEFINE_CIRCULAR(name, n) \\
-  float##n __attribute__((overloadable)) name##_of_radians(float##n x) { \\
-    const float##n halves = x * 0.31830987f; \\
-    const float##n rest = fma(x, (float##n)(0.31830987f), -halves) + x * 1.2841276e-8f; \\
-    return name##pi(halves - 2.0f * rint(0.5f * halves) + rest); \\
-  }
-DEFINE_CIRCULAR(sin, 4)
-DEFINE_CIRCULAR(sin, 16)
-DEFINE_CIRCULAR(cos, 4)
-DEFINE_CIRCULAR(cos, 16)
-#define sin sin_of_radians
-#define cos cos_of_radians
-"""
 
 
 QUIRKS: tuple[Quirk, ...] = (
@@ -220,6 +195,14 @@ QUIRKS: tuple[Quirk, ...] = (
         remedy="runtime/opencl/session.py keeps the first context of a process",
         source="a small model behind another one compiles in 0.31 (PoCL 3.0) to 0.66 s (7.1) instead of 0.10 or 0.11",
         keeps_context=True,
+    ),
+    Quirk(
+        "compiler stays",
+        lambda driver: driver.platform == INTEL,
+        fault="the compiler takes 124 MB, from the first program to the end of the process",
+        remedy="runtime/opencl/compiling loads it in a process of its own",
+        source="an empty kernel; docs/internals/decisions.md has the figures of models",
+        compiler_stays=True,
     ),
     Quirk(
         "slow awakening",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tflgpu.processes.server_process import can_run, signal_name
 from tflgpu.runtime.opencl.drivers import ask_driver
 
 # A driver that opens eight GPUs takes some seconds.
@@ -31,7 +31,7 @@ def answer_of(library: str, seconds: float = SECONDS) -> Answer:
     import subprocess  # where there is no such library, a start does without
 
     script = Path(ask_driver.__file__)
-    if not sys.executable or getattr(sys, "frozen", False) or not script.is_file():
+    if not can_run(script):
         return Answer(0, "cannot be tried first in a process of its own")
     try:
         done = subprocess.run(
@@ -48,14 +48,7 @@ def answer_of(library: str, seconds: float = SECONDS) -> Answer:
         return Answer(0, f"cannot be tried first in a process of its own: {error.strerror}")
     text = os.fsdecode(done.stdout)
     if done.returncode < 0:
-        return Answer(0, f"crashes when it is loaded ({_signal_name(-done.returncode)})")
+        return Answer(0, f"crashes when it is loaded ({signal_name(-done.returncode)})")
     if text.isdecimal():
         return Answer(int(text), "" if int(text) else "finds no device")
     return Answer(0, text or f"ended its process with exit code {done.returncode}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
