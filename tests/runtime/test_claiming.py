@@ -25,6 +25,7 @@ from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.limit_queries import has_host_memory
 from tflgpu.runtime.opencl.session import open_session, session_on
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 
@@ -136,6 +137,32 @@ def test_results_and_inputs_are_the_callers_alone(executors: Executors) -> None:
     first[:] = 0
     (again,) = executors.claiming.run([X])
     np.testing.assert_array_equal(again, kept)
+
+
+def test_large_arrays_of_any_kind_give_the_same_answers(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels read them where they are, if the device can, and nothing has to be copied."""
+    monkeypatch.setattr(claiming_executor, "LARGE", X.nbytes)
+    executors = Executors(device_name, 2)
+    assert bool(executors.claiming._lendable) == has_host_memory(choose(device_name).handle)
+    whole = np.zeros(X.nbytes + 64, np.uint8)
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    for x in frozen, np.repeat(X, 2, axis=3)[..., ::2], *(_shifted(whole, n) for n in (4, 1)):
+        executors.check(x)
+    (expected,) = executors.launching.run([-X])
+    whole[:] = 255  # nothing reads it any more
+    executors.claiming.write([-X])
+    executors.claiming.step()
+    np.testing.assert_array_equal(executors.claiming.results()[0], expected)
+    flight = executors.claiming.enqueue([-X], {})
+    np.testing.assert_array_equal(executors.claiming.collect(flight)[0], expected)
+
+
+def _shifted(memory: np.ndarray, offset: int) -> np.ndarray:
+    """X, so many bytes behind the beginning of ``memory``."""
+    array = memory[offset : offset + X.nbytes].view(X.dtype).reshape(SHAPE)
+    array[:] = X
+    return array
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "copied"])

@@ -11,17 +11,18 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.artifact.executable import Array, Claiming, Executable
-from tflgpu.runtime.device_memory import DeviceMemory
+from tflgpu.artifact.executable import Array, Binding, Claiming, Executable
+from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.executor import NOWHERE, Executor, Interval
 from tflgpu.runtime.opencl.clock import measure_launches
-from tflgpu.runtime.opencl.limit_queries import has_shared_memory
+from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 from tflgpu.runtime.opencl.session import Session, profiling_queue
 from tflgpu.runtime.race import fastest
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
-from tflgpu.runtime.transfer.transfer import Transfer
+from tflgpu.runtime.transfer.transfer import Transfer, end
+from tflgpu.target import HOST_DTYPES
 
 # How often a work-group looks for the others before it leaves the rest to them: for about a millisecond. Tiles take
 # microseconds.
@@ -35,6 +36,10 @@ WORTHWHILE = 2_500_000
 # more of a difference than the model. For 3.3 million (dtln) two groups take 0.7 of the time of one on two cores that
 # hear of each other in 40 ns, and 1.2 where it takes 200 ns (an EPYC, Intel's runtime).
 SURE = 20_000_000
+
+# Bytes of an input or output from which on kernels use the caller's array itself, where they can. To tell them where it
+# is takes 3 us, as long as to copy some 100 KB that are in no near cache.
+LARGE = 1 << 17
 
 # Seconds that a thread looks for the end of a run before it sleeps: a few times what it takes to wake it.
 LOOKING = 100e-6
@@ -72,6 +77,19 @@ class ClaimingExecutor(Executor):
         self._claiming, self._program = claiming, program
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
         super().__init__(executable, program, session)
+        self._lendable = self._find_lendable()
+
+    def _find_lendable(self) -> dict[int, Binding]:
+        """The inputs and outputs, by binding, that kernels may find in arrays of the host that are large enough."""
+        if not has_host_memory(self.session.device.handle):
+            return {}
+        places = [binding.place for binding in self._bindings]
+        return {
+            n: binding
+            for n, binding in enumerate(self._bindings)
+            if binding.exact and HOST_DTYPES[binding.element] == binding.dtype
+            if end(binding) - binding.offset >= LARGE and places.count(binding.place) == 1
+        }
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
         device = self.session.device
@@ -128,6 +146,34 @@ class ClaimingExecutor(Executor):
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group looks for the others; with 0 it leaves as soon as it would have to wait."""
         set_number(self._way.kernel, self._way.kernel.num_args - 3, np.uint32(looks))
+
+    def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
+        if self._lendable and not outputs:
+            on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
+            if len(on_host) == len(inputs):
+                return self._run_on_host(on_host)
+        return super().run(inputs, outputs)
+
+    def _run_on_host(self, inputs: Sequence[Array]) -> list[Array]:
+        """:meth:`run` of arrays on the host: kernels read and write large ones where they are."""
+        first = len(inputs)
+        large = {n: inputs[n] if n < first else np.empty(b.shape, b.dtype) for n, b in self._lendable.items()}
+        # pyopencl takes no array that is read-only.
+        lent = {n: array for n, array in large.items() if array.flags.carray}
+        self._flights.land_all()
+        self._settle(NOWHERE)
+        try:
+            for n, array in lent.items():
+                self._place(n, cl.SVM(array), 0)
+            self._transfer.write([(n, array) for n, array in enumerate(inputs) if n not in lent])
+            started = self._way.start()
+            self._keep_states()
+            self._way.wait(started)
+        finally:
+            for n in lent:
+                self._place(n, *self._home(n))
+        copied = iter(self._transfer.read([n for n in self._output_numbers if first + n not in lent]))
+        return [lent[first + n] if first + n in lent else next(copied) for n in self._output_numbers]
 
     def step(self) -> None:
         # Callers' memory may have to be copied, by way of the queue.

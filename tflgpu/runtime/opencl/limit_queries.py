@@ -65,8 +65,17 @@ def language_of_atomics(handle: cl.Device) -> int:
 
 def has_shared_memory(handle: cl.Device) -> bool:
     """Whether there is memory that host and kernels use in turns without mapping it (fine-grained buffer SVM)."""
+    return _has_virtual_memory(handle, cl.device_svm_capabilities.FINE_GRAIN_BUFFER)
+
+
+def has_host_memory(handle: cl.Device) -> bool:
+    """Whether kernels may use all memory of the host (fine-grained system SVM)."""
+    return _has_virtual_memory(handle, cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
+
+
+def _has_virtual_memory(handle: cl.Device, kind: int) -> bool:
     with suppress(cl.Error):
-        return bool(handle.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER)
+        return bool(handle.svm_capabilities & kind)
     return False
 
 
