@@ -29,6 +29,11 @@ PIXELS_OF_HALVES: Mapping[int, int] = {2: 8, 1: 12}
 NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
 COLUMNS = 8  # pixels of the depthwise result that are computed together, about or less
 
+# Products of a pixel from which on the weights of a block of channels come from a core's second cache. The more pixels
+# share them the better then: as many as registers hold, if they divide a row.
+DEEP = 128
+PIXELS_OF_DEEP = 14
+
 
 @dataclass(frozen=True)
 class ConvolutionDepthwise:
@@ -153,6 +158,7 @@ def convolution_depthwise(request: Request) -> Kernel:
     band, window = best.tile, attributes.depthwise
     pixels = pixels_by_vectors(request.target)[band.vectors]
     height, width = image_size(attributes, src)
+    depth = request.constant(1)[0].size
     block = band.vectors * VECTOR
     blocks = tile_count(dst.channels, block)
     bands_of_image = (blocks - band.whole) * tile_count(dst.height, band.rows)
@@ -166,7 +172,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "image": {"height": height, "width": width},
             "vectors": band.vectors,
-            "pixels": pixels_per_block(width, _wanted_pixels(width, band.vectors, pixels), part=0),
+            "pixels": _convolution_pixels(width, band.vectors, depth, pixels),
             "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
@@ -193,13 +199,18 @@ def convolution_depthwise(request: Request) -> Kernel:
     )
 
 
-def _wanted_pixels(width: int, vectors: int, most: int) -> int:
-    """About how many pixels a block of the convolution should have.
+def _convolution_pixels(width: int, vectors: int, depth: int, most: int) -> int:
+    """How many pixels of a row of ``width`` are a block of the convolution. depth: products of each.
 
-    Of several vectors, 8 are as fast as more. They divide many widths, and layers whose blocks are alike are compiled
-    once (:mod:`tflgpu.codegen.shared_functions`).
+    Of several vectors and few products, 8 are as fast as more. They divide many widths, and layers whose blocks are
+    alike are compiled once (:mod:`tflgpu.codegen.shared_functions`).
     """
-    return COLUMNS if vectors > 1 and most > COLUMNS and width % COLUMNS == 0 else most
+    if vectors > 1 and most > COLUMNS:
+        if depth >= DEEP and width % PIXELS_OF_DEEP == 0:
+            return PIXELS_OF_DEEP
+        if width % COLUMNS == 0:
+            return COLUMNS
+    return pixels_per_block(width, most, part=0)
 
 
 def _taps(weights: Array, vectors: int) -> Array:
