@@ -27,15 +27,20 @@ class InputCheck:
         self._memories = Memories("input", session)
         self._names = [info.name for info in infos]
         self._name_set = set(self._names)
-        self._wanted = [(info, _element_type(info)) for info in infos]
+        self._wanted = [(info, _element_type(info), info.shape) for info in infos]
 
     def values(self, inputs: Inputs) -> list[Value]:
         """Inputs by name, in order, or a single one -> values in order.
 
         Raises ValueError if one does not fit, TypeError for what holds no inputs.
         """
-        ordered = self._ordered(inputs)
-        return [self._value(info, dtype, v) for (info, dtype), v in zip(self._wanted, ordered, strict=True)]
+        return [
+            # What fits as it is takes no call.
+            given
+            if type(given) is np.ndarray and given.dtype == dtype and given.shape == shape
+            else self._value(info, dtype, given)
+            for (info, dtype, shape), given in zip(self._wanted, self._ordered(inputs), strict=True)
+        ]
 
     def _ordered(self, inputs: Inputs) -> Sequence[Given]:
         names = self._names
@@ -62,8 +67,6 @@ class InputCheck:
         return inputs
 
     def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
-        if type(given) is np.ndarray and given.dtype == dtype and given.shape == info.shape:
-            return given
         known = self._memories.of_last(info, given)
         if known is not None:
             return known

@@ -36,6 +36,7 @@ class Runner:
         self._inputs, self._targets = InputCheck(infos, session), Memories("output", session)
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.Lock()
+        self._is_fixed = not any(info.free_axes for info in infos)
         # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
         self.ahead = 1 if session.device.type == "cpu" else AHEAD
         self.instances = OrderedDict([(tuple(info.shape for info in infos), first)])
@@ -111,6 +112,8 @@ class Runner:
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
         instances = self._open_instances()
+        if self._is_fixed:  # values were found to have these shapes
+            return next(iter(instances.values()))
         shapes = tuple([v.shape for v in values])
         instance = instances.get(shapes)
         if instance is None:

@@ -148,32 +148,40 @@ class ClaimingExecutor(Executor):
         set_number(self._way.kernel, self._way.kernel.num_args - 3, np.uint32(looks))
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
-        if self._lendable and not outputs:
-            on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
-            if len(on_host) == len(inputs):
-                return self._run_on_host(on_host)
-        return super().run(inputs, outputs)
+        on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
+        if outputs or len(on_host) < len(inputs):
+            return super().run(inputs, outputs)
+        # As in other executors, in as few operations as possible: for a small model each counts.
+        self._flights.land_all()
+        self._settle(NOWHERE)
+        if self._lendable:
+            return self._run_lending(on_host)
+        self._transfer.write(enumerate(on_host))
+        self._compute()
+        return self._transfer.read(self._output_numbers)
 
-    def _run_on_host(self, inputs: Sequence[Array]) -> list[Array]:
-        """:meth:`run` of arrays on the host: kernels read and write large ones where they are."""
+    def _run_lending(self, inputs: Sequence[Array]) -> list[Array]:
+        """Let kernels read and write large arrays where they are; the others are copied."""
         first = len(inputs)
         large = {n: inputs[n] if n < first else np.empty(b.shape, b.dtype) for n, b in self._lendable.items()}
         # pyopencl takes no array that is read-only.
         lent = {n: array for n, array in large.items() if array.flags.carray}
-        self._flights.land_all()
-        self._settle(NOWHERE)
         try:
             for n, array in lent.items():
                 self._place(n, cl.SVM(array), 0)
-            self._transfer.write([(n, array) for n, array in enumerate(inputs) if n not in lent])
-            started = self._way.start()
-            self._keep_states()
-            self._way.wait(started)
+            self._transfer.write((n, array) for n, array in enumerate(inputs) if n not in lent)
+            self._compute()
         finally:
             for n in lent:
                 self._place(n, *self._home(n))
         copied = iter(self._transfer.read([n for n in self._output_numbers if first + n not in lent]))
         return [lent[first + n] if first + n in lent else next(copied) for n in self._output_numbers]
+
+    def _compute(self) -> None:
+        started = self._way.start()
+        if self.executable.states:
+            self._keep_states()
+        self._way.wait(started)
 
     def step(self) -> None:
         # Callers' memory may have to be copied, by way of the queue.
