@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.ops import windows
+from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
 
@@ -34,6 +34,14 @@ def depthwise(net: Net, x: Tensor, window: Window, activation: str) -> Tensor:
     bias = net.constant(net.normal((x.shape[3],)))
     value = windows.depthwise_conv_2d(x.value, filters.value, bias.value, window)
     return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window), activation=activation)
+
+
+def gates_of(net: Net, x: Tensor, hidden: int) -> Tensor:
+    """The gates of an image's channels, by a squeeze-and-excitation."""
+    mean = net.op("MEAN", [x, net.integers([1, 2])], x.value.mean((1, 2), keepdims=True), {"keep_dims": True})
+    y = convolution(net, mean, hidden, Window((1, 1)), "RELU")
+    y = convolution(net, y, x.shape[3], Window((1, 1)), "NONE")
+    return net.op("LOGISTIC", [y], reference.logistic(y.value))
 
 
 def joined_convolution(net: Net, shape: tuple[int, ...], out: int, window: Window) -> None:

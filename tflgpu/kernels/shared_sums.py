@@ -15,7 +15,7 @@ from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.fusing import kernel_inputs
-from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.kernel import WRITTEN_BESIDE, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.target import Target
@@ -79,7 +79,7 @@ def best_count(request: Request) -> int:
 def cycles_by_count(request: Request) -> dict[int, float]:
     """The cycles of a node by the number of shares, as far as they may pay; none for what cannot be shared."""
     node, target = request.node, request.target
-    if node.kind == "view" or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
+    if node.kind in ("view", WRITTEN_BESIDE) or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
         return {}
     best = lowering_of(request).best
     if best is None or request.input(0).vector != "float":

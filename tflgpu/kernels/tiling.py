@@ -26,6 +26,11 @@ def tile_count(items: int, per_tile: int) -> int:
     return -(-items // per_tile)
 
 
+def power_of_two(most: int) -> int:
+    """The largest power of two that is at most ``most``."""
+    return 1 << most.bit_length() - 1
+
+
 def items_per_tile(items: int, target: Target, cost: int) -> int:
     """How many of ``items`` equal pieces of work one tile should take.
 

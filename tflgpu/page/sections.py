@@ -10,7 +10,7 @@ from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop
 from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import TensorId
-from tflgpu.kernels.kernel import Argument
+from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument
 from tflgpu.litert.trial import Trial
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
@@ -133,7 +133,7 @@ def _group(codes: Sequence[str], multiplies: bool) -> str:
 def _computed(plan: Plan, tensor: TensorId) -> Iterator[TensorId]:
     """The tensors that a kernel computes, or that are given, of which one without a kernel is made."""
     node = plan.graph.producer.get(tensor)
-    if node is not None and node.kind == "view":
+    if node is not None and node.kind in ("view", WRITTEN_BESIDE):
         yield from _computed(plan, node.inputs[0])
     elif node is not None and node.kind == ELIMINATED:
         for source in node.inputs:

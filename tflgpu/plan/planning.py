@@ -11,7 +11,8 @@ from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
+from tflgpu.kernels.mma.excited_pointwise import sum_hidden_layers
 from tflgpu.kernels.pixels_as_channels import widen_channels
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.kernels.shared_sums import share_sums
@@ -47,12 +48,13 @@ def make_plan(
     storage = storages(graph, target)
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
     graph, storage = widen_channels(make_numbers_whole(graph, storage, target), storage, target)
+    narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
+    graph, storage = sum_hidden_layers(graph, storage, lambda tensor: narrow.get(tensor, target))
     graph, storage = share_sums(graph, storage, target)
     graph, storage = step_lstms(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
-    computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED) and graph[n.output].size)
-    narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
+    computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED, WRITTEN_BESIDE) and graph[n.output].size)
     kernels = tuple(_plan_node(n, graph, storage, narrow.get(n.output, target), chooser) for n in computed)
     root, places = roots(graph), input_places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}

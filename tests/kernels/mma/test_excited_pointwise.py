@@ -10,38 +10,57 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tests.kernels.networks import convolution
+from tests.kernels.networks import convolution, depthwise, gates_of
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tests.support.template_cases import image_and_gates
 from tflgpu.compiler import plan_model
-from tflgpu.kernels import shared_sums
+from tflgpu.kernels.mma import diagonal_depthwise, fuse_pairs
 
-SHAPES = (((1, 5, 7, 24), 6), ((1, 9, 6, 100), 10), ((1, 4, 4, 260), 12))
+# Shape of the image behind the first convolution, window of the depthwise one, channels of the hidden layer, whether
+# one kernel computes both convolutions, and slices of a warp where it does not.
+CASES = (
+    ((1, 5, 7, 24), Window((3, 3), padding="SAME"), 6, True, 1),
+    ((1, 9, 6, 100), Window((5, 5), (2, 2), padding="SAME"), 10, True, 1),
+    ((1, 4, 4, 260), Window((2, 3), dilation=(2, 1), padding="SAME"), 12, True, 1),
+    ((1, 20, 12, 36), Window((3, 3)), 40, True, 1),
+    ((1, 9, 7, 20), Window((3, 3), padding="SAME"), 3, False, 4),
+    ((1, 16, 18, 36), Window((3, 3), (2, 2), padding="SAME"), 17, False, 1),
+)
 
 
-@pytest.mark.quick(when=lambda shape, hidden, executor: shape == SHAPES[0][0] and executor == "persistent")
-@pytest.mark.parametrize("executor", ["launch", "persistent"])
-@pytest.mark.parametrize(("shape", "hidden"), SHAPES, ids=str)
+@pytest.mark.quick(when=lambda case, executor: case in (CASES[0], CASES[4]))
+@pytest.mark.parametrize(
+    ("case", "executor"), [(case, ("persistent", "launch")[n % 2]) for n, case in enumerate(CASES)], ids=str
+)
 def test_a_result_is_that_of_numpy(
-    shape: tuple[int, int, int, int],
-    hidden: int,
+    case: tuple[tuple[int, int, int, int], Window, int, bool, int],
     executor: Literal["launch", "persistent"],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
         missing(emulated.DEVICE)
-    monkeypatch.setattr(shared_sums, "COUNTS", ())  # shares would be kernels of their own
+    shape, window, hidden, is_pair, warp_slices = case
+    monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
+    if not is_pair:
+        monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
     net = Net(pytest.fail, seed=hidden)  # it draws nothing
-    x, gates = image_and_gates(net, shape, hidden)
+    x = net.input(net.normal((*shape[:3], 20)))
+    x = convolution(net, net.op("MUL", [x, x], x.value * x.value, activation="NONE"), shape[3], Window((1, 1)), "NONE")
+    x = depthwise(net, x, window, "RELU6")
+    gates = gates_of(net, x, hidden)
     y = convolution(net, net.op("MUL", [x, gates], x.value * gates.value), 20, Window((1, 1)), "NONE")
     z = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, z], y.value + z.value, activation="NONE"))
-    case = net.case(ARITHMETIC)
-    _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), replace(emulated.TARGET, executor=executor))
-    assert "excited_pointwise" in [planned.node.kind for planned in plan.kernels]
-    (got,) = (emulated.run if executor == "launch" else emulated.run_persistent)(plan, case.inputs)
-    (expected,) = case.expected
+    built = net.case(ARITHMETIC)
+    _, plan = plan_model(built.model, tflgpu.Options(precision="fp16"), replace(emulated.TARGET, executor=executor))
+    depthwise_kind = "pointwise_depthwise" if is_pair else "depthwise"
+    kinds = [planned.node.kind for planned in plan.kernels]
+    assert [kind for kind in kinds if kind in (depthwise_kind, "excited_pointwise", "reduce")] == [
+        depthwise_kind,
+        "excited_pointwise",
+    ]
+    (got,) = (emulated.run if executor == "launch" else emulated.run_persistent)(plan, built.inputs)
+    (expected,) = built.expected
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())

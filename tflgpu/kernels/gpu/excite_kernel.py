@@ -14,7 +14,7 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, tile_count, waves
+from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count, waves
 from tflgpu.target import ITEM_BYTES, Target
 
 RESIDENT_GROUPS = 8  # work-groups of a compute unit that launches keep busy
@@ -50,6 +50,11 @@ class ExciteWork:
     weight_bytes: int
 
 
+def groups_at_once(target: Target) -> int:
+    """How many work-groups a device works on at once."""
+    return target.compute_units * (RESIDENT_GROUPS if target.executor == "launch" else 1)
+
+
 def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) -> ExciteWork:
     """As many tiles as compute units work on at once, if that leaves a pixel for each work-item. hidden: channels.
 
@@ -57,7 +62,7 @@ def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) ->
     """
     hidden_slices = tile_count(hidden, LANES)
     gate_sharers = 1 << (hidden_slices * LANES - 1).bit_length()  # a power of two
-    wanted = target.compute_units * (RESIDENT_GROUPS if target.executor == "launch" else 1)
+    wanted = groups_at_once(target)
     slices, most = 1, max(1, target.local_size // gate_sharers)
     while slices < most and image.batch * tile_count(image.slices, slices) > wanted:
         slices *= 2
@@ -70,20 +75,7 @@ def excite_work(image: Storage, vector: Storage, hidden: int, target: Target) ->
 
 def hidden_sharers(hidden: int, target: Target) -> int:
     """How many work-items share a vec4 of the hidden layer: a power of two."""
-    return 1 << (target.local_size // tile_count(hidden, LANES)).bit_length() - 1
-
-
-def excitation_arguments(request: Request, slices: int) -> tuple[Argument, ...]:
-    """The vector, and weights and biases of both layers. slices: of the gates."""
-    squeezed, hidden_weights = request.input(1), request.constant(2)
-    hidden = tile_count(len(hidden_weights), LANES) * LANES
-    return (
-        request.activation("squeezed", 1),
-        request.weights("hidden_weights", pack_dense(hidden_weights, LANES, squeezed.slices * LANES)),
-        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), hidden)),
-        request.weights("gate_weights", pack_dense(request.constant(4), LANES, hidden)),
-        Argument("gate_bias", "float", None, padded_bias(request.constant(5), slices * LANES)),
-    )
+    return power_of_two(target.local_size // tile_count(hidden, LANES))
 
 
 def fits_work_group(hidden: int, target: Target) -> bool:
@@ -131,7 +123,11 @@ def excite(request: Request) -> Kernel:
         },
         (
             request.activation("src", 0),
-            *excitation_arguments(request, dst.slices),
+            request.activation("squeezed", 1),
+            request.weights("hidden_weights", pack_dense(hidden_weights, LANES, squeezed.slices * LANES)),
+            Argument("hidden_bias", "float", None, padded_bias(request.constant(3), hidden_slices * LANES)),
+            request.weights("gate_weights", pack_dense(gate_weights, LANES, hidden_slices * LANES)),
+            Argument("gate_bias", "float", None, padded_bias(request.constant(5), dst.slices * LANES)),
         ),
         tiles=work.tiles,
         local_size=target.local_size,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu.costs import split_cycles
+from tflgpu.kernels.gpu.excite_kernel import groups_at_once
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.tiling import tile_count, waves
-from tflgpu.target import ITEM_BYTES, Target
+from tflgpu.target import ITEM_BYTES, VEC4_BYTES, Target
 
 
 def load_cycles(operands: Operands, pixel_blocks: int, weight_blocks: int) -> float:
@@ -233,9 +234,10 @@ def diagonal_cycles(work: DiagonalWork, target: Target) -> float:
     return model.tile_latency * (1 if target.executor == "launch" else in_turn) + in_turn * busy
 
 
-def gating_cycles(image: Storage, vector: Storage, hidden: int, target: Target) -> float:
-    """Cycles in which a work-group computes the gates of an image: the weights of the hidden layer are there early."""
+def gating_cycles(image: Storage, hidden: int, target: Target) -> float:
+    """Cycles in which a work-group adds up a hidden layer of many shares and computes the gates of an image."""
     model = target.cost_model
     slices = tile_count(hidden, LANES)
-    weights = slices * LANES * LANES * (vector.slices + image.slices) * ITEM_BYTES[target.storage]
-    return 1.5 * model.batch_latency + weights / model.shared_weight_bytes
+    shares = groups_at_once(target) * slices * VEC4_BYTES
+    weights = slices * LANES * LANES * image.slices * ITEM_BYTES[target.storage]
+    return 2 * model.batch_latency + (shares + weights) / model.shared_weight_bytes

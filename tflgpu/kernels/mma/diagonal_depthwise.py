@@ -8,6 +8,7 @@ from math import prod
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
+from tflgpu.kernels.gpu.hidden_sums import with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DiagonalWork, diagonal_cycles
@@ -63,8 +64,9 @@ def diagonal_depthwise(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Depthwise)
     window = attributes.window
-    chosen = request.choose_candidate(diagonal_candidates(window, request.output, target))
-    return Kernel(
+    candidates = diagonal_candidates(window, request.output, target)
+    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
+    kernel = Kernel(
         "mma/diagonal_depthwise",
         {
             "window": window,
@@ -78,3 +80,4 @@ def diagonal_depthwise(request: Request) -> Kernel:
         local_size=target.local_size,
         macs=prod(window.kernel) * g.pixels * g.channels,
     )
+    return with_hidden_sums(request, kernel, target.local_size // UNIT.lanes * chosen.tile.warp_slices)

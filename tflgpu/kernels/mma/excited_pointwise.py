@@ -1,44 +1,52 @@
 """A squeeze-and-excitation within the pointwise convolution behind it, on matrix units.
 
-Each work-group computes the two layers of the excitation, and multiplies the image by the gates as it loads it. So a
-block takes a kernel less. That pays for one image and layers of few weights.
+The kernel of the image writes what the hidden layer sums up, see :mod:`tflgpu.kernels.mma.hidden_sums`. Each work-group
+of the convolution computes the gates from that, and multiplies the image by them as it loads it. So an excitation takes
+no kernel at all. That pays for one image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate
+from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.fusing import inner_epilogue, is_pointwise, joined_node, weights_and_bias
-from tflgpu.kernels.gpu.excite_kernel import Excite, excitation_arguments, excite_cycles, excite_work, hidden_sharers
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work, hidden_sharers
+from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA, implicit_gemm
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.costs import GemmWork, gating_cycles
+from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
 from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, tile_count
+from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Target
 
 HALVES = Operands("half", "half")
-GATE_BYTES = 8  # of a slice, in local memory
-# Weights that a work-item of the hidden layer keeps in registers until its inputs are there.
-HELD_WEIGHTS = 24
+EXCITED_POINTWISE = "excited_pointwise"
+# Weights of two slices that a work-item loads before it waits for the hidden layer.
+EARLY_WEIGHTS = 16
 
 
 @dataclass(frozen=True)
 class ExcitedPointwise:
     """A pointwise convolution of what an ``excitation`` makes of an image, and which nothing else reads.
 
-    Inputs: those of :class:`tflgpu.kernels.gpu.excite_kernel.Excite`, then weights [out, 1, 1, channels] and bias.
+    Inputs: those of :class:`tflgpu.kernels.gpu.excite_kernel.Excite`, then weights [out, 1, 1, channels] and bias. For
+    the kernel, sums of the hidden layer take the place of the vector.
     """
 
     excitation: Excite
@@ -58,7 +66,7 @@ def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], ta
         assert isinstance(excited.attributes, Excite)
         inputs = (*excited.inputs, *weights_and_bias(graph, node, fresh, zeros))
         joined[node.output] = joined_node(
-            "excited_pointwise", ExcitedPointwise(excited.attributes), excited, node, inputs
+            EXCITED_POINTWISE, ExcitedPointwise(excited.attributes), excited, node, inputs
         )
         dropped.add(excited.output)
     nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
@@ -66,30 +74,46 @@ def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], ta
 
 
 def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node, node: Node, target: Target) -> bool:
-    """Whether ``node`` is a convolution that one kernel computes faster together with the excitation that it reads."""
+    """Whether ``node`` is a convolution that one kernel computes faster together with the excitation that it reads.
+
+    Then the mean takes no kernel either.
+    """
     if not isinstance(excited.attributes, Excite) or excited.epilogue or not is_pointwise(node):
         return False
     if not graph[node.inputs[1]].is_constant or graph.sole_consumer(excited.output) is None:
         return False
     image, vector, between = (storage[t] for t in (*excited.inputs[:2], excited.output))
-    result = storage[node.output]
-    if {image.type, between.type} != {"half"} or image.batch > 1:
+    result, model = storage[node.output], target.cost_model
+    if {image.type, between.type} != {"half"} or image.batch > 1 or not _is_summed(graph, storage, excited):
         return False
     hidden = graph[excited.inputs[2]].shape[0]
-    if not _fits(image, vector, hidden, target):
+    if hidden > target.local_size or not fits_local(target, target.local_size + _excitation_vec4s(image, hidden)):
         return False
+    mean = model.kernel(waves=1, phases=0)
     excitation = excite_cycles(excite_work(image, vector, hidden, target), target)
     apart = convolution_candidates(HALVES, POINTWISE, image, result, target)[0].cycles
-    together = _candidates(image, result, target)[0].cycles + gating_cycles(image, vector, hidden, target)
-    return together < excitation + target.cost_model.next_kernel(target.executor) + apart
+    together = _candidates(image, result, target)[0].cycles + gating_cycles(image, hidden, target)
+    return together < mean + excitation + 2 * model.next_kernel(target.executor) + apart
 
 
-def _fits(image: Storage, vector: Storage, hidden: int, target: Target) -> bool:
-    """Whether a work-group has a work-item for each sharer of the hidden layer, and room for its share of weights."""
-    if hidden > target.local_size:
-        return False
-    held = tile_count(LANES * vector.slices, hidden_sharers(hidden, target))
-    return held <= HELD_WEIGHTS and fits_local(target, target.local_size + _excitation_vec4s(image, hidden))
+def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node) -> bool:
+    """Whether an excitation squeezes an image whose kernel can write the sums of its hidden layer beside it.
+
+    That is so of depthwise convolutions of halves, alone and in one kernel with the pointwise one before.
+    """
+    image, squeezed = excited.inputs[:2]
+    mean, depthwise = graph.producer.get(squeezed), graph.producer.get(image)
+    return (
+        mean is not None
+        and mean.attributes == Reduce("mean", (1, 2))
+        and mean.inputs == (image,)
+        and not mean.epilogue
+        and graph.sole_consumer(squeezed) is not None
+        and depthwise is not None
+        and unrolls(depthwise.attributes)
+        and storage[depthwise.inputs[0]].type == "half"
+        and graph[depthwise.inputs[1]].is_constant
+    )
 
 
 def _excitation_vec4s(image: Storage, hidden: int) -> int:
@@ -97,36 +121,75 @@ def _excitation_vec4s(image: Storage, hidden: int) -> int:
     return 2 * UNIT.blocks(image.slices) + tile_count(hidden, LANES)
 
 
+def sum_hidden_layers(
+    graph: Graph, storage: Mapping[TensorId, Storage], target_of: Callable[[TensorId], Target]
+) -> tuple[Graph, dict[TensorId, Storage]]:
+    """The graph without the means of excitations within convolutions, and the storage of its activations.
+
+    In place of a mean, the kernel of its image writes sums of the hidden layer beside the image. target_of: for the
+    kernel of a tensor.
+    """
+    known, fresh, nodes, tensors = dict(storage), graph.fresh_ids(), list[Node](), list[Tensor]()
+    sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
+    excited = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
+    for node in graph.nodes:
+        reader = excited.get(node.output)
+        if reader is not None:
+            image, weights = node.inputs[0], reader.inputs[2]
+            tiles = _tiles_of(graph.producer[image], storage, target_of(image))
+            tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[weights].shape[0])))
+            sums[node.output] = tensors[-1].id
+            known[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
+            node = Node(WRITTEN_BESIDE, (image, weights), tensors[-1].id, sources=node.sources)
+        nodes.append(replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs)))
+    return graph.with_nodes(nodes, tensors), known
+
+
+def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> int:
+    """The tiles that the kernel of a depthwise convolution has, with the pointwise one before or alone."""
+    image, result = storage[node.inputs[0]], storage[node.output]
+    match node.attributes:
+        case PointwiseDepthwise(window):
+            return pointwise_depthwise_candidates(window, image, result, target)[0].work.tiles
+        case Depthwise(window):
+            return diagonal_candidates(window, result, target)[0].work.tiles
+    raise TypeError(f"{node.title} writes no sums beside its result")
+
+
 def _candidates(src: Storage, dst: Storage, target: Target) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
     return implicit_gemm.candidates(HALVES, POINTWISE, src, dst, target)
 
 
-@MMA.lowering("excited_pointwise")
+@MMA.lowering(EXCITED_POINTWISE)
 def excited_pointwise(request: Request) -> Kernel:
-    attributes, src, squeezed, target = request.node.attributes, request.input(0), request.input(1), request.target
+    attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, ExcitedPointwise)
     chosen = request.choose_candidate(_candidates(src, request.output, target))
     kernel = implicit_gemm.implicit_gemm(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
-    hidden = len(request.constant(2))
-    squeezed_vector, hidden_weights, hidden_bias, gate_weights, gate_bias = excitation_arguments(request, src.slices)
-    assert gate_weights.data is not None
     # Neighbouring work-items compute neighbouring slices.
-    by_hidden = gate_weights.data.reshape(src.slices, -1, LANES).transpose(1, 0, 2)
-    gate_weights = replace(gate_weights, data=np.ascontiguousarray(by_hidden))
+    slice_pairs = tile_count(src.slices, 2)
+    gate_weights = np.zeros((sums.channels, 2 * LANES * slice_pairs), np.float32)
+    gate_weights[:, : src.channels] = request.constant(4).reshape(src.channels, sums.channels).T
     gates_at = max(kernel.workspace, target.local_size)
     excitation = {
         "hidden_epilogue": inner_epilogue(attributes.excitation.hidden_epilogue),
         "gate_epilogue": inner_epilogue(attributes.excitation.gate_epilogue),
-        "hidden_slices": tile_count(hidden, LANES),
-        "hidden_channels": hidden,
-        "sharers": hidden_sharers(hidden, target),
-        "squeezed": squeezed,
+        "sums": sums,
+        "sharers": hidden_sharers(sums.channels, target),
+        "parts": min(UNIT.lanes, power_of_two(max(1, target.local_size // slice_pairs))),
+        "early": EARLY_WEIGHTS,
         "gates_at": gates_at,
     }
+    arguments = (
+        request.activation("hidden_sums", 1),
+        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), LANES * sums.slices)),
+        Argument("gate_weights", "half", None, gate_weights),
+        Argument("gate_bias", "float", None, padded_bias(request.constant(5), 2 * LANES * slice_pairs)),
+    )
     return replace(
         kernel,
         parameters={**kernel.parameters, "excitation": excitation},
-        arguments=(*kernel.arguments, squeezed_vector, hidden_weights, hidden_bias, gate_weights, gate_bias),
-        workspace=gates_at + _excitation_vec4s(src, hidden),
-        macs=kernel.macs + 2 * hidden * src.channels,
+        arguments=(*kernel.arguments, *arguments),
+        workspace=gates_at + _excitation_vec4s(src, sums.channels),
+        macs=kernel.macs + sums.channels * src.channels,
     )

@@ -11,6 +11,7 @@ from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.fusing import inner_epilogue
+from tflgpu.kernels.gpu.hidden_sums import hidden_sums_beside, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
@@ -19,7 +20,7 @@ from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, fits_local, power_of_two, split_workspace, tile_count
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import Target
 
@@ -88,6 +89,10 @@ def _pixels(rows: int, window: Window, src: Storage) -> int:
     return ((rows - 1) * window.stride[0] + span(window.kernel[0], window.dilation[0])) * src.width
 
 
+def _slices(tile: PointwiseDepthwiseTile) -> int:
+    return UNIT.side // LANES * tile.column_blocks
+
+
 def _work(
     tile: PointwiseDepthwiseTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
@@ -95,8 +100,7 @@ def _work(
     pixels = _pixels(tile.rows, window, src)
     warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
-    vec4s_of_pixel = UNIT.side // LANES * tile.column_blocks
-    between = operands.float4s(pixels * UNIT.side // LANES * tile.column_blocks)
+    between = operands.float4s(pixels * _slices(tile))
     return PointwiseDepthwiseWork(
         operands=operands,
         tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
@@ -104,7 +108,7 @@ def _work(
         active_warps=min(warps, warp_tiles),
         column_blocks=tile.column_blocks,
         split_k=tile.split_k,
-        depthwise_vec4s=tile_count(tile.rows * dst.width * vec4s_of_pixel, target.local_size),
+        depthwise_vec4s=tile_count(tile.rows * dst.width, target.local_size // _slices(tile)),
         sum_vec4s=sum_vec4s,
         workspace=sum_vec4s + between,
     )
@@ -116,11 +120,13 @@ def pointwise_depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, PointwiseDepthwise)
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
-    chosen = request.choose_candidate(pointwise_depthwise_candidates(window, src, dst, target))
+    candidates = pointwise_depthwise_candidates(window, src, dst, target)
+    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
+    sharers = target.local_size // _slices(tile)
     packed, taps = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks), pack(request.constant(3))
     operands = operands_of_image(src, type_of_constant(request, packed))
-    return Kernel(
+    kernel = Kernel(
         "mma/pointwise_depthwise",
         {
             "operands": operands,
@@ -133,6 +139,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             "prefetch_depth": prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
+            "sharers": power_of_two(sharers) if hidden_sums_beside(request) else sharers,
             "src": src,
         },
         (
@@ -147,3 +154,4 @@ def pointwise_depthwise(request: Request) -> Kernel:
         workspace=work.workspace,
         macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
     )
+    return with_hidden_sums(request, kernel, _slices(tile))

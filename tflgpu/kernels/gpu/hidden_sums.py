@@ -1,0 +1,60 @@
+"""The hidden layer of a squeeze-and-excitation as sums that the kernel of the squeezed image writes beside the image.
+
+The layer ahead of its bias is linear in the mean, and the mean in the pixels. So each tile multiplies the sums of its
+own pixels by the layer's weights, and writes a share of the layer. Nobody reads the image for its mean, and what reads
+the image next adds up a few vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Node
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate
+from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import power_of_two
+
+
+def hidden_sums_beside(request: Request) -> Node | None:
+    """The node whose result the kernel of a node writes beside its own: [1, 1, tiles, hidden channels] in float.
+
+    Its inputs are that result, one image, and the layer's weights [hidden, 1, 1, channels].
+    """
+    readers = request.graph.consumers.get(request.node.output, ())
+    return next((reader for reader in readers if reader.kind == WRITTEN_BESIDE), None)
+
+
+def with_room_for_sums(
+    request: Request, candidates: Sequence[Candidate[AnyTile, AnyWork]]
+) -> Sequence[Candidate[AnyTile, AnyWork]]:
+    """The candidates that have as many tiles as there are sums; all for a kernel that writes none."""
+    node = hidden_sums_beside(request)
+    return [c for c in candidates if c.work.tiles == request.storage[node.output].plane] if node else candidates
+
+
+def with_hidden_sums(request: Request, kernel: Kernel, entries: int) -> Kernel:
+    """The kernel, which writes the sums as well where they are wanted. entries: see templates/gpu/hidden_sums.cl.j2."""
+    node, image, target = hidden_sums_beside(request), request.output, request.target
+    if node is None:
+        return kernel
+    weights = request.graph[node.inputs[1]].data
+    assert weights is not None
+    channels = LANES * request.storage[node.output].slices
+    padded = np.zeros((channels, LANES * image.slices), np.float32)
+    padded[: len(weights), : image.channels] = weights.reshape(len(weights), -1) / image.plane
+    parts = min(power_of_two(target.local_size // channels), target.cost_model.lockstep)
+    return replace(
+        kernel,
+        parameters={**kernel.parameters, "hidden_sums": {"channels": channels, "tiles": kernel.tiles, "parts": parts}},
+        arguments=(
+            *kernel.arguments,
+            Argument("hidden_weights", "float", None, padded),
+            Argument("hidden_sums_of_tiles", "float", node.output, None, written=True),
+        ),
+        workspace=max(kernel.workspace, target.local_size + entries),
+    )
