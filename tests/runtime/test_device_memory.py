@@ -281,3 +281,15 @@ def test_an_array_that_comes_again_may_have_moved(model: tflgpu.CompiledModel) -
     del moved
     gc.collect()
     assert kept() is None
+
+
+def test_a_list_that_comes_again_may_hold_other_arrays(model: tflgpu.CompiledModel) -> None:
+    given, targets = list(on_device(model, arrays(1)).values()), fresh_outputs(model)
+    for seed in (1, 2):
+        expected = model.run(arrays(seed))
+        for _ in range(2):
+            given[:] = on_device(model, arrays(seed)).values()
+            targets.update(fresh_outputs(model))
+            for _ in range(2):
+                model.run(given, targets)
+                assert_equal({name: a.get() for name, a in targets.items()}, expected)

@@ -12,7 +12,7 @@ from tflgpu.errors import UnsupportedError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.model.text import printable
-from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Memories, Value, is_device_array
+from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, device_memory, is_device_array
 from tflgpu.runtime.opencl.session import Session
 
 Given = ArrayLike | DeviceArray
@@ -24,7 +24,7 @@ class InputCheck:
     """Checks a model's inputs. What does not change between runs is looked up once, here."""
 
     def __init__(self, infos: Sequence[TensorInfo], session: Session) -> None:
-        self._memories = Memories("input", session)
+        self._session = session
         self._names = [info.name for info in infos]
         self._name_set = set(self._names)
         self._wanted = [(info, _element_type(info), info.shape) for info in infos]
@@ -67,13 +67,9 @@ class InputCheck:
         return inputs
 
     def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
-        known = self._memories.of_last(info, given)
-        if known is not None:
-            return known
         if is_device_array(given):
-            memory = self._memories.of(info, given)
+            memory = device_memory("input", info, given, self._session)
             _check_shape("input", info, memory.shape, info.free_axes)
-            self._memories.remember(info, given, memory)
             return memory
         try:
             array = np.asarray(given)
@@ -84,13 +80,9 @@ class InputCheck:
             raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
         return np.asarray(array, dtype)
 
-    def forget(self) -> None:
-        """Keep no array alive any longer."""
-        self._memories.forget()
-
 
 def check_outputs(
-    given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], memories: Memories
+    given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], session: Session
 ) -> dict[int, DeviceMemory]:
     """Device arrays by name of output -> their memory by its number.
 
@@ -104,16 +96,11 @@ def check_outputs(
     for number, info in enumerate(infos):
         if info.name in given:
             array = given[info.name]
-            memory = memories.of_last(info, array)
-            if memory is None:
-                if not is_device_array(array):
-                    kind = type(array).__name__
-                    raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
-                memory = memories.of(info, array)
-            if memory.shape != info.shape:
-                _check_shape("output", info, memory.shape)
-            memories.remember(info, array, memory)
-            found[number] = memory
+            if not is_device_array(array):
+                kind = type(array).__name__
+                raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
+            found[number] = device_memory("output", info, array, session)
+            _check_shape("output", info, found[number].shape)
     if len(found) != len(given):
         names = [info.name for info in infos]
         raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Memories, Value
+from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
+from tflgpu.runtime.last_call import Call, LastCall
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.submission import Submission
 from tflgpu.runtime.transfer.pinned_memory import pinned_array
@@ -33,7 +34,7 @@ class Runner:
     ) -> None:
         """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``."""
         self._infos, self._session, self._make = infos, session, make
-        self._inputs, self._targets = InputCheck(infos, session), Memories("output", session)
+        self._inputs, self._last = InputCheck(infos, session), LastCall(session.queue)
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.Lock()
         self._is_fixed = not any(info.free_axes for info in infos)
@@ -43,17 +44,23 @@ class Runner:
 
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
         with self._failures:
-            values = self._inputs.values(inputs)
+            known = self._last.again(inputs, outputs)
+            values = self._inputs.values(inputs) if known is None else known.values
             with self._lock:
-                instance, places, names = self._prepared(values, outputs)
-                return dict(zip(names, instance.run(values, places), strict=True))
+                instance = self._instance(values)
+                call = known or self._call(instance, values, inputs, outputs)
+                arrays = instance.run(values, call.places)
+            return dict(zip(call.names, arrays, strict=True)) if arrays else {}
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
         with self._failures:
-            values = self._inputs.values(inputs)
+            known = self._last.again(inputs, outputs)
+            values = self._inputs.values(inputs) if known is None else known.values
             with self._lock:
-                instance, places, names = self._prepared(values, outputs)
-                return Submission(instance, instance.enqueue(values, places), names, self._lock, self._failures)
+                instance = self._instance(values)
+                call = known or self._call(instance, values, inputs, outputs)
+                flight = instance.enqueue(values, call.places)
+            return Submission(instance, flight, call.names, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
         if self.ahead == 1:
@@ -96,18 +103,20 @@ class Runner:
     def close(self) -> None:
         with self._lock:
             self.instances.clear()
-            self._inputs.forget()
-            self._targets.forget()
+            self._last.forget()
 
-    def _prepared(
-        self, values: Sequence[Value], outputs: Mapping[str, DeviceArray] | None
-    ) -> tuple[Instance, dict[int, DeviceMemory], list[str]]:
-        """What runs for these inputs, the memory of outputs on the device, and the names of the others."""
-        instance = self._instance(values)
+    def _call(
+        self, instance: Instance, values: Sequence[Value], inputs: Inputs, outputs: Mapping[str, DeviceArray] | None
+    ) -> Call:
+        """A call that was not known. Raises TypeError or ValueError for outputs that do not fit."""
         if not outputs:
-            return instance, {}, instance.output_names
-        places = check_outputs(outputs, instance.outputs, self._targets)
-        return instance, places, [n for number, n in enumerate(instance.output_names) if number not in places]
+            call = Call(values, {}, instance.output_names)
+        else:
+            places = check_outputs(outputs, instance.outputs, self._session)
+            call = Call(values, places, [n for number, n in enumerate(instance.output_names) if number not in places])
+        if outputs or isinstance(values[0], DeviceMemory):
+            self._last.keep(call, inputs, outputs)
+        return call
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""

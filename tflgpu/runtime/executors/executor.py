@@ -120,7 +120,8 @@ class Executor(ABC):
         """Start to copy the inputs to the device. given: callers' memory for inputs and outputs, by binding."""
         self._flights.land_all()  # inputs need not go by way of the queue
         self._settle(given)
-        self._transfer.write([(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)])
+        if sent := [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]:
+            self._transfer.write(sent)
         self._copy_in(given)
 
     def step(self) -> None:
