@@ -33,6 +33,7 @@ from tflgpu.runtime.executors.executor import Executor, Interval
 from tflgpu.runtime.executors.flight import Arrived, Flight
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
+from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
@@ -86,6 +87,7 @@ class Instance:
         self._whole = self._only_engine()
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
+        self.to_host = Targets({}, self.output_names)
 
     def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
         """A partition with the binaries of its programs, and the engine that runs it."""

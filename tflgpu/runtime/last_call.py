@@ -15,13 +15,12 @@ from tflgpu.runtime.input_check import Inputs
 Outputs = Mapping[str, DeviceArray] | None
 
 
-class Call(NamedTuple):
-    """A call whose arguments fit the model.
+class Targets(NamedTuple):
+    """Where the outputs of a call go.
 
-    values: of the inputs in order. places: device memory for outputs, by number. names: of the other outputs.
+    places: device memory for some of them, by number. names: of the others, which go to the host.
     """
 
-    values: Sequence[Value]
     places: Mapping[int, DeviceMemory]
     names: Sequence[str]
 
@@ -35,6 +34,15 @@ class _Place(NamedTuple):
     shape: Shape
 
 
+class _Known(NamedTuple):
+    """A call: its arguments, where its arrays were, and what came of them."""
+
+    arguments: list[Any]
+    places: list[_Place]
+    values: Sequence[Value]
+    targets: Targets
+
+
 class LastCall:
     """The last call on the device, if all arrays that it got are there.
 
@@ -44,25 +52,24 @@ class LastCall:
     def __init__(self, queue: cl.CommandQueue) -> None:
         """queue: the model's. Arrays with another one have to be waited for in each call."""
         self._queue = queue
-        self._known: tuple[Call, list[Any], list[_Place]] | None = None
+        self._known: _Known | None = None
 
-    def again(self, inputs: Inputs, outputs: Outputs) -> Call | None:
+    def again(self, inputs: Inputs, outputs: Outputs) -> _Known | None:
         """What was kept, if these arguments are the same arrays, and they are where they were."""
         known = self._known  # another thread may keep another call
         if known is None:
             return None
-        call, arguments, places = known
         found = _arguments(inputs, outputs)
-        if len(found) != len(arguments) or not all(map(is_, found, arguments)):
+        if len(found) != len(known.arguments) or not all(map(is_, found, known.arguments)):
             return None
-        for array, buffer, offset, shape in places:
+        for array, buffer, offset, shape in known.places:
             if array.base_data is not buffer or array.offset != offset or array.shape != shape:
                 return None
             if array.queue is not self._queue:
                 return None
-        return call
+        return known
 
-    def keep(self, call: Call, inputs: Inputs, outputs: Outputs) -> None:
+    def keep(self, values: Sequence[Value], targets: Targets, inputs: Inputs, outputs: Outputs) -> None:
         """Keep a call, and its arrays alive, until the next one on the device or :meth:`forget`."""
         found = _arguments(inputs, outputs)
         arrays = [a for a in found if not isinstance(a, str)]
@@ -70,7 +77,7 @@ class LastCall:
             self._known = None
             return
         places = [_Place(a, a.base_data, a.offset, a.shape) for a in arrays if not isinstance(a, cl.Buffer)]
-        self._known = call, found, places
+        self._known = _Known(found, places, values, targets)
 
     def forget(self) -> None:
         """Keep no array alive any longer."""

@@ -12,7 +12,7 @@ from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
-from tflgpu.runtime.last_call import Call, LastCall
+from tflgpu.runtime.last_call import LastCall, Targets
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.submission import Submission
 from tflgpu.runtime.transfer.pinned_memory import pinned_array
@@ -48,9 +48,9 @@ class Runner:
             values = self._inputs.values(inputs) if known is None else known.values
             with self._lock:
                 instance = self._instance(values)
-                call = known or self._call(instance, values, inputs, outputs)
-                arrays = instance.run(values, call.places)
-            return dict(zip(call.names, arrays, strict=True)) if arrays else {}
+                targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
+                arrays = instance.run(values, targets.places)
+            return dict(zip(targets.names, arrays, strict=True)) if arrays else {}
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
         with self._failures:
@@ -58,9 +58,9 @@ class Runner:
             values = self._inputs.values(inputs) if known is None else known.values
             with self._lock:
                 instance = self._instance(values)
-                call = known or self._call(instance, values, inputs, outputs)
-                flight = instance.enqueue(values, call.places)
-            return Submission(instance, flight, call.names, self._lock, self._failures)
+                targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
+                flight = instance.enqueue(values, targets.places)
+            return Submission(instance, flight, targets.names, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
         if self.ahead == 1:
@@ -105,18 +105,16 @@ class Runner:
             self.instances.clear()
             self._last.forget()
 
-    def _call(
+    def _targets(
         self, instance: Instance, values: Sequence[Value], inputs: Inputs, outputs: Mapping[str, DeviceArray] | None
-    ) -> Call:
-        """A call that was not known. Raises TypeError or ValueError for outputs that do not fit."""
-        if not outputs:
-            call = Call(values, {}, instance.output_names)
-        else:
-            places = check_outputs(outputs, instance.outputs, self._session)
-            call = Call(values, places, [n for number, n in enumerate(instance.output_names) if number not in places])
-        if outputs or isinstance(values[0], DeviceMemory):
-            self._last.keep(call, inputs, outputs)
-        return call
+    ) -> Targets:
+        """Of a call that was not known. Raises TypeError or ValueError for outputs that do not fit."""
+        if not outputs and not (values and isinstance(values[0], DeviceMemory)):
+            return instance.to_host
+        places = check_outputs(outputs or {}, instance.outputs, self._session)
+        targets = Targets(places, [n for number, n in enumerate(instance.output_names) if number not in places])
+        self._last.keep(values, targets, inputs, outputs)
+        return targets
 
     def _instance(self, values: Sequence[Value]) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
