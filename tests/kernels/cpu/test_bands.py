@@ -17,6 +17,7 @@ from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.cpu import band_kernels, costs, depthwise_bands, fuse_bands
 from tflgpu.kernels.cpu.band_kernels import Band
+from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS
 from tflgpu.kernels.cpu.costs import BandWork
 from tflgpu.kernels.kernel import Storage
 from tflgpu.target import Limits, Target
@@ -43,6 +44,7 @@ CASES = {
         Band(1, 8),
     ),
     "one pixel": ((3, 1, 1, 20), 17, ONE, SAME, Band(1, 1)),
+    "weights that are fetched ahead": ((1, 6, 14, FAR_WEIGHTS), 70, ONE, SAME, Band(2, 3)),
     "bands of the last block only": ((2, 13, 10, 8), 44, ONE, SAME, Band(1, 7, whole=2)),
 }
 # Shape of the image; window of the depthwise convolution; channels of the pointwise one; vectors, rows of a band.

@@ -11,7 +11,10 @@ from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.cpu.convolution_kernels import DEEP
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.cpu.convolution_kernels import DEEP, FAR_WEIGHTS, lines_ahead
+from tflgpu.kernels.kernel import Storage
+from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Limits, Target
 
 ONE = Window((1, 1))
@@ -61,3 +64,21 @@ def test_other_convolutions_compute_quads(
     target = Target(family="cpu", compute_units=2, storage=storage, limits=Limits(vector_width=width))
     kernels = plan_model(network(shape, channels).case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels
     assert [k.kernel.template for k in kernels if k.kernel.macs] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("channels", "linear", "pixel_blocks", "out_blocks", "expected"),
+    [
+        (FAR_WEIGHTS, False, 5, 3, 2),
+        (FAR_WEIGHTS, False, 100, 3, 1),
+        (FAR_WEIGHTS, False, 5, 1, 0),
+        (FAR_WEIGHTS - 4, False, 5, 3, 0),
+        (FAR_WEIGHTS, True, 5, 3, 0),
+    ],
+)
+def test_blocks_of_pixels_share_the_fetching_of_weights(
+    channels: int, linear: bool, pixel_blocks: int, out_blocks: int, expected: int
+) -> None:
+    """Eight lines of each slice, if there is another block of channels, and if weights are far."""
+    src = Storage(Geometry((1, 14, 14, channels)), "float", linear)
+    assert lines_ahead(POINTWISE, src, 2, pixel_blocks, out_blocks) == expected

@@ -12,7 +12,7 @@ from tflgpu.graph.ir import Array, EpilogueOp
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
+from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead, pixels_per_block
 from tflgpu.kernels.cpu.costs import ROW_PRODUCTS, BandWork, band_cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
@@ -29,10 +29,8 @@ PIXELS_OF_HALVES: Mapping[int, int] = {2: 8, 1: 12}
 NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
 COLUMNS = 8  # pixels of the depthwise result that are computed together, about or less
 
-# Products of a pixel from which on the weights of a block of channels come from a core's second cache. The more pixels
-# share them the better then: as many as registers hold, if they divide a row.
-DEEP = 128
-PIXELS_OF_DEEP = 14
+# The pixels of two vectors where weights are far: the more share them the better, if they divide a row.
+PIXELS_OF_FAR_WEIGHTS = 14
 
 
 @dataclass(frozen=True)
@@ -163,6 +161,8 @@ def convolution_depthwise(request: Request) -> Kernel:
     blocks = tile_count(dst.channels, block)
     bands_of_image = (blocks - band.whole) * tile_count(dst.height, band.rows)
     cores = request.target.compute_units if band.whole else 1
+    block_pixels = _convolution_pixels(width, band.vectors, depth, pixels)
+    blocks_of_band = band.rows * window.stride[0] * tile_count(width, block_pixels)
     weights = pack_dense(request.constant(1), block, src.channels if src.linear else src.slices * LANES)
     return Kernel(
         "cpu/band_convolution_depthwise",
@@ -172,7 +172,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "image": {"height": height, "width": width},
             "vectors": band.vectors,
-            "pixels": _convolution_pixels(width, band.vectors, depth, pixels),
+            "pixels": block_pixels,
             "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             "rows_per_band": band.rows,
             "kept_rows": kept_rows(window),
@@ -184,6 +184,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "src": src,
             "weights_type": "float",
             "factor_type": "float",
+            "lines_ahead": lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),
         },
         (
             request.activation("src", 0),
@@ -206,8 +207,8 @@ def _convolution_pixels(width: int, vectors: int, depth: int, most: int) -> int:
     alike are compiled once (:mod:`tflgpu.codegen.shared_functions`).
     """
     if vectors > 1 and most > COLUMNS:
-        if depth >= DEEP and width % PIXELS_OF_DEEP == 0:
-            return PIXELS_OF_DEEP
+        if depth >= FAR_WEIGHTS and width % PIXELS_OF_FAR_WEIGHTS == 0:
+            return PIXELS_OF_FAR_WEIGHTS
         if width % COLUMNS == 0:
             return COLUMNS
     return pixels_per_block(width, most, part=0)

@@ -13,12 +13,13 @@ from tflgpu.kernels.convolutions import (
     packed_weights,
 )
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK
 from tflgpu.kernels.phases import phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import most_per_tile, tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
+from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
 # By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
@@ -34,6 +35,9 @@ PIXELS_OF_NARROW_VECTORS: tuple[int, ...] = (6, 4)
 PIXELS_OF_SLICES: Mapping[int, tuple[int, ...]] = {2: (14, 11), 3: (9, 7)}
 # Input channels from which on it counts for little that the result of such a block has to be transposed.
 DEEP = 160
+
+# Input channels from which on the weights of a block of output channels do not stay in a core's first cache.
+FAR_WEIGHTS = 128
 
 # What a block costs beside its pixels, and what it costs to store a part of one. In pixels, measured as in costs.py.
 BLOCK = 1.5
@@ -129,6 +133,7 @@ def _kernel(
     others = weights.blocks * g.batch * (phases.count if phases else 1)
     per_tile = blocks_per_tile(pixel_blocks, others, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
+    ahead = lines_ahead(attributes.window, src, block // VECTOR, per_tile, weights.blocks)
     return Kernel(
         template,
         {
@@ -145,6 +150,7 @@ def _kernel(
             "src": src,
             "weights_type": weights.argument.type,
             "factor_type": request.factor_type(src.type, weights.argument.type),
+            "lines_ahead": ahead,
         },
         (
             request.activation("src", 0),
@@ -169,6 +175,17 @@ def vectors_in_registers(target: Target) -> int:
     """Vectors of 16 floats that the registers hold beside a vector of weights."""
     width = target.limits.vector_width
     return (REGISTERS[width] - 1) * width // VECTOR
+
+
+def lines_ahead(window: Window, src: Storage, vectors: int, pixel_blocks: int, out_blocks: int) -> int:
+    """Lines of a cache of the next block of channels that are fetched while a slice of this one is multiplied.
+
+    Of a pointwise convolution whose weights come from a core's second cache at best: as many as the ``pixel_blocks`` of
+    a tile need for all. A line is a vector.
+    """
+    if not window.is_pointwise or src.linear or src.channels < FAR_WEIGHTS or out_blocks == 1:
+        return 0
+    return tile_count(LANES * vectors, pixel_blocks)
 
 
 def pixels_per_block(width: int, wanted: int, part: float = PART) -> int:

@@ -75,6 +75,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "src": src,
             "weights_type": "float",
             "factor_type": "float",
+            "lines_ahead": 0,  # all bands read the same weights
         },
         (
             request.activation("src", 0),

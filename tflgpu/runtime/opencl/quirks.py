@@ -131,6 +131,14 @@ QUIRKS: tuple[Quirk, ...] = (
         loop_turns=65535,
     ),
     Quirk(
+        "empty prefetch",
+        lambda driver: driver.platform == INTEL,
+        fault="prefetch() is a call of a function that does nothing",
+        remedy="it is the compiler's own instruction in every program",
+        source="the assembly of version 2026.22",
+        prelude="#define prefetch(line, items) __builtin_prefetch((const void *)(size_t)(line), 0, 2)\n",
+    ),
+    Quirk(
         "functions missing",
         lambda driver: driver.platform == RUSTICL and driver.version >= (26, 0),
         fault="a program with sin, cos or fma is refused where LLVM's libclc 22 is unpatched: 'not fully linked'",
