@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
-from tflgpu.graph.layout import Geometry
+from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.fusing import kernel_inputs
 from tflgpu.kernels.kernel import WRITTEN_BESIDE, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.target import Target
 
 COUNTS = (2, 4, 8, 16, 32, 64)
@@ -59,10 +60,11 @@ def share_sums(
         if count == 1:
             nodes.append(node)
             continue
-        first, *others = graph[node.output].shape
+        first, *others = shape_of_shares(graph[node.output].shape, node)
         tensors.append(Tensor(next(fresh), "", (count * first, *others), precise=graph[node.output].precise))
         known[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
-        nodes += _shares_and_join(graph, node, tensors[-1].id, count)
+        divided = _shares_and_running_sum if isinstance(node.attributes, CumulativeSum) else _shares_and_join
+        nodes += divided(graph, node, tensors[-1].id, count)
     return graph.with_nodes(nodes, tensors), known
 
 
@@ -89,13 +91,21 @@ def cycles_by_count(request: Request) -> dict[int, float]:
     cycles, joining = {1: whole.cycles}, joining_cycles(target)
     if whole.cycles < joining + target.cost_model.tile_latency or whole.work.tiles >= target.compute_units:
         return cycles
+    elements = Geometry(shape_of_shares(request.output.geometry.shape, node)).elements
     for count in COUNTS:
         shared = replace(request, shares=count)
         lowering = sharing_lowering(shared)
         fastest = lowering.best(shared) if lowering is not None and lowering.best is not None else None
-        if fastest is not None and count * request.output.geometry.elements <= ELEMENTS:
+        if fastest is not None and count * elements <= ELEMENTS:
             cycles[count] = fastest.cycles + joining
     return cycles
+
+
+def shape_of_shares(shape: Shape, node: Node) -> Shape:
+    """Of one share of what ``node`` computes, a result of ``shape``: of running sums only the last ones."""
+    if not isinstance(node.attributes, CumulativeSum):
+        return shape
+    return tuple(1 if axis == node.attributes.axis else extent for axis, extent in enumerate(shape))
 
 
 def joining_cycles(target: Target, waves: int = 1) -> float:
@@ -125,4 +135,20 @@ def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> 
     return (
         Node("shares", whole.inputs, shares, Shares(whole, count), sources=node.sources),
         Node("join", inputs, node.output, join, tuple(op.moved(place) for op in node.epilogue), node.sources),
+    )
+
+
+def _shares_and_running_sum(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:
+    """The two nodes in the place of one. shares: what the first writes."""
+    attributes = node.attributes
+    assert isinstance(attributes, CumulativeSum)
+
+    def place(operand: Operand) -> Operand:
+        return Input(operand.index + 1) if isinstance(operand, Input) else operand
+
+    sums = Node("reduce", node.inputs[:1], node.output, Reduce("sum", (attributes.axis,)))
+    inputs, epilogue = (node.inputs[0], shares, *node.inputs[1:]), tuple(op.moved(place) for op in node.epilogue)
+    return (
+        Node("shares", sums.inputs, shares, Shares(sums, count), sources=node.sources),
+        replace(node, inputs=inputs, attributes=replace(attributes, shares=count), epilogue=epilogue),
     )

@@ -50,8 +50,8 @@ def make_plan(
     graph, storage = widen_channels(make_numbers_whole(graph, storage, target), storage, target)
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
     graph, storage = sum_hidden_layers(graph, storage, lambda tensor: narrow.get(tensor, target))
-    graph, storage = share_sums(graph, storage, target)
     graph, storage = step_lstms(graph, storage, target)
+    graph, storage = share_sums(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED, WRITTEN_BESIDE) and graph[n.output].size)

@@ -133,20 +133,24 @@ def test_few_long_results_take_large_groups() -> None:
 
 @pytest.mark.quick(when=lambda batch: batch == 2)
 @pytest.mark.parametrize(
-    ("lstm", "batch", "time_major"),
+    ("lstm", "times", "batch", "time_major"),
     [
-        (Lstm(9, 9), 2, True),
-        (Lstm(21, 21, peephole=True, cell_clip=0.3), 6, False),
-        (Lstm(8, 8, input_gate=False), 1, False),
+        (Lstm(9, 9), 3, 2, True),
+        (Lstm(21, 21, peephole=True, cell_clip=0.3), 3, 6, False),
+        (Lstm(8, 8, input_gate=False), 3, 1, False),
+        (Lstm(9, 9, input_gate=False), 1, 5, True),
+        (Lstm(50, 50), 1, 19, False),
     ],
 )
 def test_work_groups_share_the_cells_of_a_step(
-    lstm: Lstm, batch: int, time_major: bool, monkeypatch: pytest.MonkeyPatch
+    lstm: Lstm, times: int, batch: int, time_major: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lstm_steps, "GAIN", 1e9)
-    net, times = Net(pytest.fail, seed=1), 3
+    monkeypatch.setattr(lstm_steps, "LOADED", 2)
+    net = Net(pytest.fail, seed=1)
     net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
-    assert len(kernels_of(net, "gpu/lstm_step")) == times
+    steps = kernels_of(net, "gpu/lstm_step")
+    assert len(steps) == times and all(k.parameters["alone"] == (times == 1) for k in steps)
 
 
 @pytest.mark.parametrize(("cells", "stepped"), [(512, True), (64, False)])
@@ -154,6 +158,7 @@ def test_lstms_of_many_cells_take_a_kernel_for_each_step(cells: int, stepped: bo
     net, times = Net(pytest.fail, seed=1), 50
     net.output(sequence_node(net, Lstm(cells, cells), times, batch=1, depth=5, time_major=True))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
-    assert [k.kernel.template for k in plan.kernels].count("gpu/lstm_step") == (times if stepped else 0)
-    weights = {id(a.data) for k in plan.kernels for a in k.arguments if a.name == "recurrent"}
-    assert len(weights) == 1, "all steps read the same"
+    steps = [k for k in plan.kernels if k.kernel.template == "gpu/lstm_step"]
+    assert len(steps) == (times if stepped else 0)
+    weights = {id(a.data) for k in steps for a in k.arguments if a.name == "weights"}
+    assert len(weights) <= 1, "all steps read the same"

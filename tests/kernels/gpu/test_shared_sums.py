@@ -10,6 +10,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.kernels.gpu.test_shared_items import running_sum
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
@@ -53,7 +54,7 @@ def layer(net: Net, x: Tensor, channels: int) -> Tensor:
 
 
 def sums() -> Case:
-    """Convolutions of a long and of a large window, transposed ones, a residual, a layer of three rows, reductions."""
+    """Convolutions of a long and of a large window, transposed ones, a residual, a layer of rows, reductions, scans."""
     net = Net(pytest.fail, seed=1)  # it draws nothing
     sound = net.input(net.normal((1, 1, 60, 3)))
     sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
@@ -65,6 +66,10 @@ def sums() -> Case:
     net.output(convolution(net, image, 7, Window((5, 2), (1, 2)), "NONE"))
     for code, axes in (("MEAN", (1, 2)), ("SUM", (0, 3)), ("REDUCE_MAX", (1, 2, 3)), ("REDUCE_MIN", (3,))):
         net.output(reduced(net, code, image, axes))
+    for axis in range(4):
+        reverse, exclusive = axis % 2 == 1, axis > 1
+        running = running_sum(net, image, axis, exclusive=exclusive, reverse=reverse)
+        net.output(net.op("ADD", [image, running], image.value + running.value, activation="RELU"))
     net.output(layer(net, net.input(net.normal((3, 150))), 6))
     net.output(transpose_convolution(net, image))
     return net.case(ARITHMETIC)
@@ -121,6 +126,16 @@ def test_long_sums_of_few_results_are_shared(
         if shared
         else not any(k.kernel.shares > 1 for k in plan.kernels)
     )
+
+
+@pytest.mark.parametrize(("shape", "shared"), [((24761, 31), True), ((600, 700), False), ((3, 256), False)])
+def test_long_running_sums_of_few_lines_are_shared(shape: tuple[int, int], shared: bool) -> None:
+    builder = ModelBuilder()
+    x, y = builder.tensor(shape), builder.tensor(shape)
+    builder.op("ABS", [builder.input(shape)], [x])
+    builder.op("CUMSUM", [x, builder.constant(np.array(0, np.int32))], [y])
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), H200)
+    assert [k.node.kind for k in plan.kernels] == ["map", *["shares"] * shared, "cumulative_sum"]
 
 
 def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:

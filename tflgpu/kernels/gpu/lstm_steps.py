@@ -6,43 +6,82 @@ take it 98 us on an H200. Work-groups wait for each other between two kernels on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import LANES, Geometry, pack
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.fusing import is_pointwise
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, tile_count, waves
+from tflgpu.kernels.tiling import LOCAL_VEC4S, fits_local, local_vec4s, tile_count, waves
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 from tflgpu.ops.sequence.lstm_node import Lstm
 from tflgpu.target import ITEM_BYTES, Target
 
-ROWS = 4  # most sequences of a tile: weights are read once for all of them
+SLICES = (1, 2, 4)  # vec4s of cells of a tile
+ROWS = 16  # most sequences of a tile: weights are read once for all of them
+LOADED = 16  # most weights that a work-item loads at once
+LEAST_SHARERS = 8
 
 MOST_TIMES = 256  # a persistent kernel finds the arguments of each launch by a chain of comparisons
 
 # Of the cycles of the kernel of a whole sequence, what the steps may take by the cost model. On an H200 they took 2.5
 # to 3 times as long as it says.
-GAIN = 0.3
+GAIN = 1
 
 
 @dataclass(frozen=True)
 class LstmStep:
-    """One step of ``lstm``.
+    """One step of ``lstm`` for ``batch`` sequences.
 
-    Inputs: its sums, the outputs and the cells of the step before, the number of the step, and packed recurrent and
-    peephole weights. The outputs and cells before the first step are the node's; of others both are in one result.
-
+    Inputs: its sums, the outputs and the cells of the step before, packed weights, the number of the step, and peephole
+    weights. The outputs and cells before the first step are the node's; of others both are in one result.
     Output: [1, batch, 1, 1, outputs + cells] in float, with the outputs padded to whole vec4s.
+
+    depth: numbers that the weights multiply. A step that is ``alone`` multiplies the inputs of the model, too, behind
+    the outputs. It has them in place of the sums, and their biases in place of its number. Its output is the node's.
     """
 
     lstm: Lstm
-    first: bool
     batch: int
+    depth: int
+    first: bool = True
+
+    @property
+    def alone(self) -> bool:
+        return self.depth > self.lstm.outputs
+
+
+@dataclass(frozen=True)
+class StepTile:
+    """What a work-group computes: ``slices`` vec4s of cells for ``rows`` sequences.
+
+    sharers: work-items that share the outputs of a vec4 of one gate. loaded: weights that each of them loads at once.
+    """
+
+    slices: int
+    rows: int
+    sharers: int
+    loaded: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.slices, self.rows
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What work-items do: they multiply ``k_steps`` weights, which they load in ``turns``, by ``rows`` numbers each."""
+
+    tiles: int
+    turns: int
+    k_steps: int
+    rows: int
 
 
 def step_lstms(
@@ -63,25 +102,52 @@ def step_lstms(
 
     for node in graph.nodes:
         lstm, shape = node.attributes, graph[node.output].shape
-        if not isinstance(lstm, Lstm) or not _is_faster(lstm, shape, target):
+        if not isinstance(lstm, Lstm) or not can_step(lstm, target):
             nodes.append(node)
             continue
         times, batch, channels = shape[lstm.time_axis], shape[1 - lstm.time_axis], shape[2]
-        sums, hidden, cell, recurrent, *peephole = node.inputs
-        weights = [constant(_packed(lstm, _data(graph, recurrent)))]
-        weights += [constant(pack(_data(graph, t))) for t in peephole]
-        steps = []
+        sums, hidden, cell, *constants = node.inputs
+        recurrent, *peephole = (_data(graph, t) for t in constants)
+        peepholes = [constant(pack(weights)) for weights in peephole]
+        product = _product_of_inputs(graph, sums)
+        if times == 1 and product is not None:
+            x, filters, bias = product
+            weights = np.concatenate([recurrent, _by_gate(lstm, filters)[:, : lstm.cells]], 2)
+            inputs = x, hidden, cell, constant(_packed(lstm, weights)), constant(bias), *peepholes
+            attributes = LstmStep(lstm, batch, weights.shape[-1])
+            nodes.append(replace(node, kind="lstm_step", inputs=inputs, attributes=attributes))
+            continue
+        if not _is_faster(lstm, times, batch, target):
+            nodes.append(node)
+            continue
+        packed, steps = constant(_packed(lstm, recurrent)), []
         for step in range(times):
             steps.append(result(1, batch, 1, 1, channels))
-            attributes = LstmStep(lstm, step == 0, batch)
-            inputs = sums, hidden, cell, constant(np.array([step], np.int32)), *weights
+            inputs = sums, hidden, cell, packed, constant(np.array([step], np.int32)), *peepholes
+            attributes = LstmStep(lstm, batch, lstm.outputs, step == 0)
             nodes.append(Node("lstm_step", inputs, steps[-1], attributes, sources=node.sources))
             hidden = cell = steps[-1]
         together = result(times, batch, 1, 1, channels)
         nodes.append(Node("concatenate", tuple(steps), together, Concatenate(0), sources=node.sources))
         axes = AxisMap(lstm.time_axis), AxisMap(1 - lstm.time_axis), AxisMap(None), AxisMap(None), AxisMap(2)
         nodes.append(Node("rearrange", (together,), node.output, Rearrange(axes), node.epilogue, node.sources))
-    return graph.with_nodes(nodes, tensors), known
+    return remove_dead(graph.with_nodes(nodes, tensors)), known
+
+
+def can_step(lstm: Lstm, target: Target) -> bool:
+    """Whether a device has kernels for steps of such an LSTM."""
+    plain = not lstm.layer_norm and not lstm.projection
+    return target.family == "gpu" and plain and any(_tiles(lstm, 1, lstm.outputs, target))
+
+
+def _product_of_inputs(graph: Graph, sums: TensorId) -> tuple[TensorId, Array, Array] | None:
+    """The input, the weights and the biases of which a convolution makes ``sums``; None where there is more to them."""
+    node = graph.producer.get(sums)
+    if node is None or not is_pointwise(node) or node.epilogue or len(node.inputs) != 3:
+        return None
+    x, *constants = node.inputs
+    weights, bias = map(graph.constant, constants)
+    return None if weights is None or bias is None else (x, weights, bias)
 
 
 def _data(graph: Graph, tensor: TensorId) -> Array:
@@ -90,44 +156,75 @@ def _data(graph: Graph, tensor: TensorId) -> Array:
     return data
 
 
-def _packed(lstm: Lstm, recurrent: Array) -> Array:
-    """Weights [gates, cells, outputs] -> [vec4 of cells][gate][output][4 cells], those past the last cell zero."""
-    padded = np.zeros((lstm.gates, lstm.cell_vec4s * LANES, lstm.outputs), np.float32)
-    padded[:, : lstm.cells] = recurrent
-    by_vec4 = padded.reshape(lstm.gates, lstm.cell_vec4s, LANES, lstm.outputs).transpose(1, 0, 3, 2)
+def _by_gate(lstm: Lstm, filters: Array) -> Array:
+    """[gates * cells, .., inputs] -> [gates, cells, inputs]; the cells are padded to whole vec4s."""
+    return filters.reshape(lstm.gates, lstm.cell_vec4s * LANES, filters.shape[-1])
+
+
+def _packed(lstm: Lstm, weights: Array) -> Array:
+    """Weights [gates, cells, depth] -> [vec4 of cells][gate][depth][4 cells], those past the last cell zero."""
+    depth = weights.shape[-1]
+    padded = np.zeros((lstm.gates, lstm.cell_vec4s * LANES, depth), np.float32)
+    padded[:, : lstm.cells] = weights
+    by_vec4 = padded.reshape(lstm.gates, lstm.cell_vec4s, LANES, depth).transpose(1, 0, 3, 2)
     return np.ascontiguousarray(by_vec4)
 
 
-def _is_faster(lstm: Lstm, shape: tuple[int, ...], target: Target) -> bool:
+def _is_faster(lstm: Lstm, times: int, batch: int, target: Target) -> bool:
     """Whether steps take less by the cost model than one work-group, which reads all weights at each time."""
-    model, times, batch = target.cost_model, shape[lstm.time_axis], shape[1 - lstm.time_axis]
-    if target.family != "gpu" or lstm.layer_norm or lstm.projection or times > MOST_TIMES:
+    model = target.cost_model
+    if times > MOST_TIMES:
         return False
-    if not fits_local(target, lstm.gates * target.local_size):
-        return False
-    tiles, turns = lstm.cell_vec4s * tile_count(batch, ROWS), tile_count(lstm.outputs, target.local_size)
-    loop = model.k_loop(turns, target.local_size * lstm.gates / model.loaded_vec4s)
-    reduction = model.reduction(lstm.gates * target.local_size) * min(batch, ROWS)
     waiting = model.next_kernel(target.executor)
-    step, moving = waiting + model.kernel(waves(tiles, target), loop + reduction), waiting + model.kernel(1, 0)
+    steps = times * (waiting + _ranked(lstm, batch, lstm.outputs, target)[0].cycles) + model.kernel(1, 0)
     # One work-group converts halves no faster than it loads floats.
     weights = lstm.gates * lstm.cells * lstm.outputs * ITEM_BYTES["float"]
-    whole = model.batch_latency + weights / model.shared_weight_bytes
-    return times * step + moving < GAIN * times * whole
+    return steps < GAIN * times * (model.batch_latency + weights / model.shared_weight_bytes)
+
+
+def _ranked(lstm: Lstm, batch: int, depth: int, target: Target) -> list[Candidate[StepTile, StepWork]]:
+    """The ways to divide a step, the fastest first."""
+
+    def count(tile: StepTile) -> StepWork:
+        tiles = tile_count(lstm.cell_vec4s, tile.slices) * tile_count(batch, tile.rows)
+        k_steps = tile_count(depth, tile.sharers)
+        return StepWork(tiles, tile_count(k_steps, tile.loaded), k_steps, tile.rows)
+
+    def cycles(work: StepWork) -> float:
+        model, size = target.cost_model, target.local_size
+        busy = model.working(size, 1 + work.rows / LANES, work.rows / LANES, ())
+        loop = work.turns * model.batch_latency + work.k_steps * busy
+        return model.kernel(waves(work.tiles, target), loop + model.reduction(size * work.rows))
+
+    return ranked(_tiles(lstm, batch, depth, target), count, cycles)
+
+
+def _tiles(lstm: Lstm, batch: int, depth: int, target: Target) -> Iterator[StepTile]:
+    for slices in SLICES:
+        sharers = target.local_size // (1 << (slices * lstm.gates - 1).bit_length())
+        if sharers < LEAST_SHARERS or not fits_local(target, slices * lstm.gates * sharers):
+            continue
+        k_steps = tile_count(depth, sharers)
+        loaded = tile_count(k_steps, tile_count(k_steps, LOADED))
+        for rows in sorted({tile_count(batch, parts) for parts in range(tile_count(batch, ROWS), batch + 1)}):
+            yield StepTile(slices, rows, sharers, loaded)
 
 
 @GPU.lowering("lstm_step")
 def lstm_step(request: Request) -> Kernel:
     attributes, target = request.node.attributes, request.target
     assert isinstance(attributes, LstmStep)
-    lstm, batch = attributes.lstm, attributes.batch
-    hidden, cell, rows = request.input(1), request.input(2), min(batch, ROWS)
+    lstm, batch, x = attributes.lstm, attributes.batch, request.input(0)
+    hidden, cell = request.input(1), request.input(2)
+    best = request.choose_candidate(_ranked(lstm, batch, attributes.depth, target))
+    tile, partial = best.tile, lstm.gates * best.tile.slices * best.tile.sharers
+    rows_at_once = min(tile.rows, min(LOCAL_VEC4S, local_vec4s(target)) // partial)
     arguments = [
-        request.activation("sums", 0),
+        request.activation("x" if attributes.alone else "sums", 0),
         request.activation("hidden", 1),
         request.activation("cell", 2),
-        request.operand("step", 3),
-        request.weights("recurrent", request.constant(4)),
+        request.weights("weights", request.constant(3)),
+        request.operand("bias" if attributes.alone else "step", 4),
     ]
     if lstm.peephole:
         arguments.append(Argument("peephole", "float", None, request.constant(5)))
@@ -135,21 +232,27 @@ def lstm_step(request: Request) -> Kernel:
         "gpu/lstm_step",
         {
             "lstm": lstm,
+            "alone": attributes.alone,
             "batch": batch,
-            "rows": rows,
+            "depth": attributes.depth,
+            "slices": tile.slices,
+            "sharers": tile.sharers,
+            "rows": tile.rows,
+            "rows_at_once": rows_at_once,
+            "loaded": tile.loaded,
             "hidden_stride": hidden.slices,
             "cell_stride": cell.slices,
             "cell_begin": 0 if attributes.first else lstm.output_vec4s,
             "cell_clip": lstm.cell_clip or None,
-            "sums": request.input(0),
+            "src": x,
             "hidden": hidden,
             "cell": cell,
             "weights_type": target.storage,
             "dirty": True,
         },
         tuple(arguments),
-        tiles=lstm.cell_vec4s * tile_count(batch, rows),
+        tiles=best.work.tiles,
         local_size=target.local_size,
-        workspace=lstm.gates * target.local_size,
-        macs=batch * lstm.gates * lstm.cells * lstm.outputs,
+        workspace=rows_at_once * partial,
+        macs=batch * lstm.gates * lstm.cells * attributes.depth,
     )

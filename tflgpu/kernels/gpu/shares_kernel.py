@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.architecture import sharing_lowering
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.shared_sums import Shares
 
@@ -16,8 +15,7 @@ from tflgpu.kernels.shared_sums import Shares
 def shares_kernel(request: Request) -> Kernel:
     shares = request.node.attributes
     assert isinstance(shares, Shares)
-    result = Storage(Geometry(request.graph[shares.node.output].shape), "float")
-    storage = {**request.storage, shares.node.output: result}
+    storage = {**request.storage, shares.node.output: request.output.share(shares.count)}
     whole = replace(request, node=shares.node, storage=storage, shares=shares.count)
     lowering = sharing_lowering(whole)
     assert lowering is not None

@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
-from tflgpu.kernels.access import coordinates
+from dataclasses import dataclass, replace
+
+from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.portable.reduction_kernels import share_results
+from tflgpu.kernels.portable.reduction_kernels import Sharing, share_results
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.kernels.tiling import items_per_tile, tile_count, waves
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
 RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it adds them up
 
 
-@PORTABLE.lowering("cumulative_sum")
-def cumulative_sum_kernel(request: Request) -> Kernel:
-    """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
-    attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
+@dataclass(frozen=True)
+class Lines:
+    """The lines of vec4s along an axis, or of channels, and how work-items share them.
+
+    extent: vec4s of a line. own: those of a share of it. run: of them, those that a work-item takes at once.
+    """
+
+    along: Coordinate
+    lines: int
+    extent: int
+    own: int
+    run: int
+    sharing: Sharing
+
+
+def _lines(request: Request, shares: int) -> Lines:
+    attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, CumulativeSum)
     along = coordinates(g.shape)[attributes.axis]
     extent = g.slices if along.kind == "c" else g.shape[attributes.axis]
-    lines, on_gpu = g.vec4s // extent, request.target.family == "gpu"
-    run = min(RUN, max(1, extent // request.target.cost_model.lockstep)) if on_gpu else 1
+    lines, own, on_gpu = g.vec4s // extent, tile_count(extent, shares), target.family == "gpu"
+    run = min(RUN, max(1, own // target.cost_model.lockstep)) if on_gpu else 1
     # In large groups a turn took 20 us on an H200, in usual ones 2.
-    sharing = share_results(request, lines, tile_count(extent, run) if on_gpu else 2 * extent, large=False)
+    length = tile_count(own, run) if on_gpu else 2 * own
+    sharing = share_results(replace(request, shares=shares), lines, length, large=False)
+    if sharing.sharers == 1 and on_gpu:
+        run = min(RUN, own)
+    return Lines(along, lines, extent, own, run, sharing)
+
+
+def _best_running_sum(request: Request) -> Candidate[Sharing, Sharing]:
+    """The only candidate. Another kernel reads shares of it first."""
+    lines, model = _lines(request, request.shares), request.target.cost_model
+    turns = tile_count(lines.own, lines.run * lines.sharing.sharers)
+    # A turn of 8 vec4s took 5.3 us on an H200, along any axis.
+    scan = model.tile_latency + lines.run * model.batch_latency
+    reading = model.kernel(1, turns * model.batch_latency) if request.shares > 1 else 0
+    passes = waves(request.shares * lines.sharing.tiles, request.target)
+    return Candidate(lines.sharing, lines.sharing, passes * (turns * scan + reading))
+
+
+@PORTABLE.lowering("cumulative_sum", best=_best_running_sum)
+def cumulative_sum_kernel(request: Request) -> Kernel:
+    """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
+    attributes, source = request.node.attributes, request.input(0)
+    assert isinstance(attributes, CumulativeSum)
+    lines = _lines(request, attributes.shares)
+    arguments = [request.activation("src", 0)]
+    if attributes.shares > 1:
+        arguments.append(request.activation("share_sums", 1))
     return Kernel(
         "portable/cumulative_sum",
         {
-            "along": along,
-            "extent": extent,
-            "lines": lines,
+            "along": lines.along,
+            "extent": lines.extent,
+            "lines": lines.lines,
             "exclusive": attributes.exclusive,
             "reverse": attributes.reverse,
-            "sharers": sharing.sharers,
-            "run": run if sharing.sharers > 1 or not on_gpu else min(RUN, extent),
-            "per_tile": sharing.per_tile,
+            "shares": attributes.shares,
+            "share_extent": lines.own,
+            "share_tiles": lines.sharing.tiles,
+            "sharers": lines.sharing.sharers,
+            "run": lines.run,
+            "per_tile": lines.sharing.per_tile,
             "src": source,
-            "dirty": along.kind == "c",
+            "dirty": lines.along.kind == "c",
         },
-        (request.activation("src", 0),),
-        tiles=sharing.tiles,
-        local_size=sharing.local_size,
-        workspace=sharing.workspace(1),
+        tuple(arguments),
+        tiles=attributes.shares * lines.sharing.tiles,
+        local_size=lines.sharing.local_size,
+        workspace=lines.sharing.workspace(1),
         value_type=source.vector,
     )
 
