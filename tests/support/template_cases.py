@@ -249,6 +249,7 @@ def concatenations(net: Net) -> Tensor:
 def recurrences(net: Net) -> Tensor:
     """LSTMs with every optional part and with none."""
     net.output(recurrent.sequence_node(net, recurrent.EVERYTHING, times=2, batch=2, depth=5, time_major=True))
+    net.output(recurrent.sequence_node(net, recurrent.Lstm(6, 6), times=1, batch=3, depth=5, time_major=True))
     return recurrent.sequence_node(net, recurrent.Lstm(9, 9), times=3, batch=2, depth=4, time_major=False)
 
 

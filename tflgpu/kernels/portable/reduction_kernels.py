@@ -36,7 +36,7 @@ class Combination:
 
 
 _REDUCED = ("float", "int", "long")
-LOADS_AT_ONCE = 8  # of a work-item that reduces: it waits for memory once for so many
+LOADS_AT_ONCE = 8  # at most, of a work-item that reduces: it waits for memory once for so many
 
 
 # sum_of_squares has no operator of its own: norms are made of it.
@@ -148,20 +148,22 @@ def join_kernel(request: Request) -> Kernel:
 def _reduction(request: Request, sharing: Sharing, function: str, *, count: int, **parameters: object) -> Kernel:
     """The kernel of results of ``count`` vec4s each. parameters: what else the template wants."""
     combination, source_type = COMBINATIONS[function], request.input(0).vector
+    count_of_share = tile_count(count, request.shares)
+    turns = tile_count(count_of_share, sharing.sharers)
     return Kernel(
         "portable/reduce",
         {
             **parameters,
             "count": count,
             "shares": request.shares,
-            "count_of_share": tile_count(count, request.shares),
+            "count_of_share": count_of_share,
             "combination": combination.expression,
             "neutral": combination.neutral[_REDUCED.index(source_type)],
             "squares": function == "sum_of_squares",
             "sharers": sharing.sharers,
             "subgroups": reduces_in_subgroups(request.target, sharing.sharers),
             "per_tile": sharing.per_tile,
-            "at_once": LOADS_AT_ONCE if request.target.family == "gpu" else 1,
+            "at_once": tile_count(turns, tile_count(turns, LOADS_AT_ONCE)) if request.target.family == "gpu" else 1,
             "src": request.input(0),
         },
         (request.activation("src", 0),),
