@@ -153,7 +153,7 @@ def test_work_groups_share_the_cells_of_a_step(
     assert len(steps) == times and all(k.parameters["alone"] == (times == 1) for k in steps)
 
 
-@pytest.mark.parametrize(("cells", "stepped"), [(512, True), (64, False)])
+@pytest.mark.parametrize(("cells", "stepped"), [(512, True), (32, False)])
 def test_lstms_of_many_cells_take_a_kernel_for_each_step(cells: int, stepped: bool) -> None:
     net, times = Net(pytest.fail, seed=1), 50
     net.output(sequence_node(net, Lstm(cells, cells), times, batch=1, depth=5, time_major=True))

@@ -21,7 +21,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import LOCAL_VEC4S, fits_local, local_vec4s, tile_count, waves
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 from tflgpu.ops.sequence.lstm_node import Lstm
-from tflgpu.target import ITEM_BYTES, Target
+from tflgpu.target import Target
 
 SLICES = (1, 2, 4)  # vec4s of cells of a tile
 ROWS = 16  # most sequences of a tile: weights are read once for all of them
@@ -30,9 +30,9 @@ LEAST_SHARERS = 8
 
 MOST_TIMES = 256  # a persistent kernel finds the arguments of each launch by a chain of comparisons
 
-# Of the cycles of the kernel of a whole sequence, what the steps may take by the cost model. On an H200 they took 2.5
-# to 3 times as long as it says.
-GAIN = 1
+# Of the cycles of the kernel of a whole sequence, what the steps may take by the cost model. On an H200 that kernel
+# took 0.4 (48 cells) to 0.9 (132) of what it says, and steps 1 to 2.
+GAIN = 0.4
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class LstmStep:
     weights. The outputs and cells before the first step are the node's; of others both are in one result.
     Output: [1, batch, 1, 1, outputs + cells] in float, with the outputs padded to whole vec4s.
 
-    depth: numbers that the weights multiply. A step that is ``alone`` multiplies the inputs of the model, too, behind
-    the outputs. It has them in place of the sums, and their biases in place of its number. Its output is the node's.
+    depth: vec4s that the weights multiply. A step that is ``alone`` multiplies the inputs of the model, too, behind the
+    outputs. It has them in place of the sums, and their biases in place of its number. Its output is the node's.
     """
 
     lstm: Lstm
@@ -54,7 +54,7 @@ class LstmStep:
 
     @property
     def alone(self) -> bool:
-        return self.depth > self.lstm.outputs
+        return self.depth > self.lstm.output_vec4s
 
 
 @dataclass(frozen=True)
@@ -102,21 +102,21 @@ def step_lstms(
 
     for node in graph.nodes:
         lstm, shape = node.attributes, graph[node.output].shape
-        if not isinstance(lstm, Lstm) or not can_step(lstm, target):
+        if not isinstance(lstm, Lstm) or not _can_step(lstm, shape[1 - lstm.time_axis], target):
             nodes.append(node)
             continue
         times, batch, channels = shape[lstm.time_axis], shape[1 - lstm.time_axis], shape[2]
         sums, hidden, cell, *constants = node.inputs
         recurrent, *peephole = (_data(graph, t) for t in constants)
         peepholes = [constant(pack(weights)) for weights in peephole]
-        product = _product_of_inputs(graph, sums)
-        if times == 1 and product is not None:
+        if times == 1 and (product := _product_of_inputs(graph, sums)):
             x, filters, bias = product
-            weights = np.concatenate([recurrent, _by_gate(lstm, filters)[:, : lstm.cells]], 2)
-            inputs = x, hidden, cell, constant(_packed(lstm, weights)), constant(bias), *peepholes
-            attributes = LstmStep(lstm, batch, weights.shape[-1])
-            nodes.append(replace(node, kind="lstm_step", inputs=inputs, attributes=attributes))
-            continue
+            depth = lstm.output_vec4s + tile_count(filters.shape[-1], LANES)
+            if any(_tiles(lstm, batch, depth, target)):
+                weights = constant(_packed(lstm, recurrent, _by_gate(lstm, filters)))
+                inputs = x, hidden, cell, weights, constant(bias), *peepholes
+                nodes.append(replace(node, kind="lstm_step", inputs=inputs, attributes=LstmStep(lstm, batch, depth)))
+                continue
         if not _is_faster(lstm, times, batch, target):
             nodes.append(node)
             continue
@@ -124,7 +124,7 @@ def step_lstms(
         for step in range(times):
             steps.append(result(1, batch, 1, 1, channels))
             inputs = sums, hidden, cell, packed, constant(np.array([step], np.int32)), *peepholes
-            attributes = LstmStep(lstm, batch, lstm.outputs, step == 0)
+            attributes = LstmStep(lstm, batch, lstm.output_vec4s, step == 0)
             nodes.append(Node("lstm_step", inputs, steps[-1], attributes, sources=node.sources))
             hidden = cell = steps[-1]
         together = result(times, batch, 1, 1, channels)
@@ -134,10 +134,10 @@ def step_lstms(
     return remove_dead(graph.with_nodes(nodes, tensors)), known
 
 
-def can_step(lstm: Lstm, target: Target) -> bool:
+def _can_step(lstm: Lstm, batch: int, target: Target) -> bool:
     """Whether a device has kernels for steps of such an LSTM."""
     plain = not lstm.layer_norm and not lstm.projection
-    return target.family == "gpu" and plain and any(_tiles(lstm, 1, lstm.outputs, target))
+    return target.family == "gpu" and plain and any(_tiles(lstm, batch, lstm.output_vec4s, target))
 
 
 def _product_of_inputs(graph: Graph, sums: TensorId) -> tuple[TensorId, Array, Array] | None:
@@ -157,16 +157,15 @@ def _data(graph: Graph, tensor: TensorId) -> Array:
 
 
 def _by_gate(lstm: Lstm, filters: Array) -> Array:
-    """[gates * cells, .., inputs] -> [gates, cells, inputs]; the cells are padded to whole vec4s."""
-    return filters.reshape(lstm.gates, lstm.cell_vec4s * LANES, filters.shape[-1])
+    """[gates * cells, .., inputs] -> [gates, cells, inputs], without the cells that fill up a vec4."""
+    return filters.reshape(lstm.gates, lstm.cell_vec4s * LANES, filters.shape[-1])[:, : lstm.cells]
 
 
-def _packed(lstm: Lstm, weights: Array) -> Array:
-    """Weights [gates, cells, depth] -> [vec4 of cells][gate][depth][4 cells], those past the last cell zero."""
-    depth = weights.shape[-1]
-    padded = np.zeros((lstm.gates, lstm.cell_vec4s * LANES, depth), np.float32)
-    padded[:, : lstm.cells] = weights
-    by_vec4 = padded.reshape(lstm.gates, lstm.cell_vec4s, LANES, depth).transpose(1, 0, 3, 2)
+def _packed(lstm: Lstm, *matrices: Array) -> Array:
+    """Weights [gates, cells, numbers] -> [vec4 of cells][gate][number][4 cells], with zeros in what fills up a vec4."""
+    padded = [np.pad(m, [(0, 0), (0, -lstm.cells % LANES), (0, -m.shape[2] % LANES)]) for m in matrices]
+    joined = np.concatenate(padded, 2).astype(np.float32)
+    by_vec4 = joined.reshape(lstm.gates, lstm.cell_vec4s, LANES, joined.shape[2]).transpose(1, 0, 3, 2)
     return np.ascontiguousarray(by_vec4)
 
 
@@ -176,18 +175,17 @@ def _is_faster(lstm: Lstm, times: int, batch: int, target: Target) -> bool:
     if times > MOST_TIMES:
         return False
     waiting = model.next_kernel(target.executor)
-    steps = times * (waiting + _ranked(lstm, batch, lstm.outputs, target)[0].cycles) + model.kernel(1, 0)
-    # One work-group converts halves no faster than it loads floats.
-    weights = lstm.gates * lstm.cells * lstm.outputs * ITEM_BYTES["float"]
-    return steps < GAIN * times * (model.batch_latency + weights / model.shared_weight_bytes)
+    steps = times * (waiting + _ranked(lstm, batch, lstm.output_vec4s, target)[0].cycles) + model.kernel(1, 0)
+    turns = tile_count(lstm.gates * lstm.cell_vec4s, target.local_size)
+    return steps < GAIN * times * model.kernel(1, model.k_loop(turns * lstm.outputs, busy=0))
 
 
 def _ranked(lstm: Lstm, batch: int, depth: int, target: Target) -> list[Candidate[StepTile, StepWork]]:
-    """The ways to divide a step, the fastest first."""
+    """The ways to divide a step that multiplies ``depth`` vec4s, the fastest first."""
 
     def count(tile: StepTile) -> StepWork:
         tiles = tile_count(lstm.cell_vec4s, tile.slices) * tile_count(batch, tile.rows)
-        k_steps = tile_count(depth, tile.sharers)
+        k_steps = tile_count(LANES * depth, tile.sharers)
         return StepWork(tiles, tile_count(k_steps, tile.loaded), k_steps, tile.rows)
 
     def cycles(work: StepWork) -> float:
@@ -204,10 +202,11 @@ def _tiles(lstm: Lstm, batch: int, depth: int, target: Target) -> Iterator[StepT
         sharers = target.local_size // (1 << (slices * lstm.gates - 1).bit_length())
         if sharers < LEAST_SHARERS or not fits_local(target, slices * lstm.gates * sharers):
             continue
-        k_steps = tile_count(depth, sharers)
+        k_steps = tile_count(LANES * depth, sharers)
         loaded = tile_count(k_steps, tile_count(k_steps, LOADED))
         for rows in sorted({tile_count(batch, parts) for parts in range(tile_count(batch, ROWS), batch + 1)}):
-            yield StepTile(slices, rows, sharers, loaded)
+            if fits_local(target, rows * depth):
+                yield StepTile(slices, rows, sharers, loaded)
 
 
 @GPU.lowering("lstm_step")
@@ -253,6 +252,6 @@ def lstm_step(request: Request) -> Kernel:
         tuple(arguments),
         tiles=best.work.tiles,
         local_size=target.local_size,
-        workspace=rows_at_once * partial,
-        macs=batch * lstm.gates * lstm.cells * attributes.depth,
+        workspace=max(tile.rows * attributes.depth, rows_at_once * partial),
+        macs=batch * lstm.gates * lstm.cells * LANES * attributes.depth,
     )
