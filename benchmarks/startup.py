@@ -9,9 +9,9 @@ first output. Rounds of all kinds of start alternate, and medians are compared. 
 are off in all of them; Python's cache of bytecode is on, as for installed packages.
 
 A cold start compiles into an empty cache directory, a warm one reads it. ``compile_ms`` is the sum of the stages of
-``tflgpu.compile`` that the cache can save: without ``device`` and ``context`` (the drivers' own start), and without
-``store``. With --before, cold starts of another checkout take their turns, and their times are divided by, without
-``store`` and with it.
+``tflgpu.compile`` that the cache can save: without ``device`` and ``context`` (the drivers' own start; ``context`` is
+what is left of it when the model is planned or loaded), and without ``store``. With --before, cold starts of another
+checkout take their turns, and their times are divided by, without ``store`` and with it.
 
 Peak memory is VmHWM. It counts the pages of shared libraries, and OpenCL drivers have many. So the peaks of processes
 that only open the device, or open it and compile an empty kernel, are given as well. A row is within the bound on

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ from tflgpu.runtime.instance import Instance, open_fastest
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.session import DeviceFailures, open_session, session_on
+from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
 from tflgpu.runtime.runner import Runner
 from tflgpu.runtime.submission import Submission
 
@@ -75,9 +76,8 @@ class CompiledModel:
         given = None if queue is None else session_on(queue)
         self.device = given.device if given else choose(options.device)
         clock.lap("device")
-        self._session = given or open_session(self.device)
-        clock.lap("context")
-        self._target = self._planned = planned_target(self.device, options, self._session)
+        self._opening = Opening(self.device, given)
+        self._target = self._planned = planned_target(self.device, options, partial(self._opened, clock))
         if self._target.family == "gpu":
             clock.lap("measure")
         LOGGER.info("device %d: %s, %s", self.device.index, self.device.name, self.precision)
@@ -87,7 +87,7 @@ class CompiledModel:
         self._artifact: Artifact = instance.artifact
         if not self._artifact.has_free_axes:
             model.release()
-        self._runner = Runner(self.inputs, self._session, instance, self._instantiate_for)
+        self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
 
@@ -121,7 +121,7 @@ class CompiledModel:
     @property
     def queue(self) -> Queue:
         """The in-order queue on which the model runs; arrays on the device have to belong to its context."""
-        return self._session.queue
+        return self._opening.session().queue
 
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> dict[str, NDArray[Any]]:
         """One inference: NHWC arrays by name, in order, or one alone; every output by name.
@@ -218,6 +218,7 @@ class CompiledModel:
                 with DeviceFailures(self.device, "loading the model"):
                     instance = self._open(stored, options, clock, cache)
             except DeviceError as error:  # a program of the cache may be another one than its key says
+                self._opening.session()  # raises what is no fault of the cache
                 warn_once(
                     "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
                 )
@@ -230,18 +231,24 @@ class CompiledModel:
         instance.release_constants()
         return instance
 
+    def _opened(self, clock: Stopwatch) -> Session:
+        """The session, once the driver has opened it: it may take longer for that than planning takes."""
+        session = self._opening.session()
+        clock.lap("context")
+        return session
+
     def _open(self, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
         """The artifact, or the fastest of new ones; kernels whose built forms allow smaller groups are planned anew."""
         while True:
             try:
                 rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-                return open_fastest(rivals, self._session, clock, cache, options.cpu_timeout)
+                return open_fastest(rivals, self._opened(clock), clock, cache, options.cpu_timeout)
             except WideGroupsError as error:
                 stored, self._planned = None, self._planned.with_group_sizes(error.sizes)
 
     def _compile(self, options: Options, clock: Stopwatch, cache: Cache | None = None) -> tuple[Artifact, ...]:
         """Several artifacts if only measuring can tell which of them is the fastest."""
-        load_compiler(self._session)
+        load_compiler(self.device.handle, self._opening)
         # A warm start must not import the compiler, and what that imports.
         from tflgpu.compiler import compile_model
 
@@ -249,13 +256,13 @@ class CompiledModel:
         if options.tuning != "none":
             from tflgpu.measure.tuner import DeviceTuner
 
-            tuner = DeviceTuner(self._session, options.tuning, cache)
+            tuner = DeviceTuner(self._opened(clock), options.tuning, cache)
         calibrator = None
         if options.tolerance is not None:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
             calibrator = Calibrator(
-                options.tolerance, options.calibration or (), self._session, cache, options.cpu_timeout
+                options.tolerance, options.calibration or (), self._opened(clock), cache, options.cpu_timeout
             )
         return compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
 

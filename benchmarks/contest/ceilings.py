@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 
 import pyopencl as cl
@@ -54,6 +55,6 @@ def measure_ceilings(index: int) -> Ceilings:
 
 
 def keep_costs(index: int, cache_dir: str) -> None:
-    """Have tflgpu measure what its plans for a GPU depend on while nothing else runs, and keep that in a cache."""
+    """Have tflgpu measure a GPU that it does not know while nothing else runs, and keep that in a cache."""
     device = choose(index)
-    planned_target(device, Options(cache_dir=cache_dir, cost_model="measured"), open_session(device))
+    planned_target(device, Options(cache_dir=cache_dir), partial(open_session, device))

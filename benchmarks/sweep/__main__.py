@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -69,7 +70,7 @@ def main() -> None:
     arguments = parser.parse_args()
     devices = [choose(request) for request in arguments.devices]
     # Now, while the device is idle: all plans are to be made by the same costs.
-    planned_target(devices[0], tflgpu.Options(), open_session(devices[0]))
+    planned_target(devices[0], tflgpu.Options(), partial(open_session, devices[0]))
     found = {name: bundles(draw(name, arguments.shapes, arguments.seed)) for name in arguments.operators or OPERATORS}
     roofline = measure_roofline(devices[0])
     with pool(arguments.processes, [device.index for device in devices]) as processes:

@@ -87,7 +87,7 @@ def test_a_second_process_compiles_nothing(precision: str, tmp_path: Path, devic
     cold = start(DIGITS, tmp_path, device_name, precision=precision)
     warm = start(DIGITS, tmp_path, device_name, precision=precision)
     assert "plan" in cold["stages"] and "jinja2" in cold["imported"]  # type: ignore[operator]
-    assert warm["stages"] == ["device", "context", "hash", "load", "build", "upload"]
+    assert warm["stages"] == ["device", "hash", "load", "context", "build", "upload"]
     assert not warm["imported"]
     assert warm["outputs"] == cold["outputs"] and warm["kernels"] == cold["kernels"]
     assert not cold["warnings"] and not warm["warnings"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -162,14 +163,14 @@ def test_a_damaged_measurement_is_a_miss(
         monkeypatch.setattr(device_model, "_measured", {})
         cache.store(key, {}, record)
         before = len(measured)
-        planned_target(device, options, session)
+        planned_target(device, options, lambda: session)
         assert len(measured) == before + 1
     (stored,) = (tmp_path / "v1" / "probes").iterdir()
     stored.write_bytes(stored.read_bytes()[:-1])
     monkeypatch.setattr(device_model, "_measured", {})
-    planned_target(device, options, session)
+    planned_target(device, options, lambda: session)
     assert len(measured) == 4
-    planned_target(device, options, session)
+    planned_target(device, options, lambda: session)
     assert len(measured) == 4
 
 
@@ -184,7 +185,7 @@ def test_probes_that_fail_leave_the_built_in_costs(
     monkeypatch.setattr(device_model, "_failed", set())
     options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
     device = choose(device_name)
-    assert planned_target(device, options, open_session(device)).cost_model == BUILT_IN_COSTS
+    assert planned_target(device, options, partial(open_session, device)).cost_model == BUILT_IN_COSTS
 
 
 @pytest.mark.parametrize("options", [Options(cache="off"), Options(cache="read")])
@@ -197,11 +198,11 @@ def test_only_gpus_with_a_cache_are_measured_unasked(
     session = open_session(cpu)
     options = replace(options, kernels="gpu", cache_dir=tmp_path)
     for device in (cpu, gpu):
-        assert planned_target(device, options, session).cost_model == BUILT_IN_COSTS
+        assert planned_target(device, options, lambda: session).cost_model == BUILT_IN_COSTS
     kept = replace(options, cache="readwrite")
-    assert planned_target(cpu, kept, session).cost_model == BUILT_IN_COSTS
+    assert planned_target(cpu, kept, lambda: session).cost_model == BUILT_IN_COSTS
     assert not measured
-    assert planned_target(gpu, kept, session).cost_model == cost_model_from(H200)
+    assert planned_target(gpu, kept, lambda: session).cost_model == cost_model_from(H200)
     assert len(measured) == 1
 
 
@@ -210,7 +211,7 @@ def test_the_environment_chooses_the_costs(
 ) -> None:
     device, options = choose(device_name), Options(kernels="gpu", cache_dir=tmp_path)
     monkeypatch.setenv(device_model.VARIABLE, "measured")
-    assert planned_target(device, options, open_session(device)).cost_model == cost_model_from(H200)
+    assert planned_target(device, options, partial(open_session, device)).cost_model == cost_model_from(H200)
     monkeypatch.setenv(device_model.VARIABLE, "built-in")
     assert planned_target(device, options).cost_model == BUILT_IN_COSTS
     monkeypatch.setenv(device_model.VARIABLE, "guessed")
@@ -236,13 +237,13 @@ def test_known_devices_are_measured_only_where_that_is_asked_for(
     monkeypatch.setattr(known_devices, "known_devices", lambda: (row,))
     options, session = Options(device=device_name, kernels="gpu", cache_dir=tmp_path), open_session(device)
     for each in (options, replace(options, cache="off")):
-        assert planned_target(device, each, session).cost_model == cost_model_from(probes)
+        assert planned_target(device, each, lambda: session).cost_model == cost_model_from(probes)
     assert not measured
-    assert planned_target(device, replace(options, cost_model="built-in"), session).cost_model == BUILT_IN_COSTS
+    assert planned_target(device, replace(options, cost_model="built-in"), lambda: session).cost_model == BUILT_IN_COSTS
     part = replace(device, compute_units=device.compute_units + 1)
     assert known_devices.shipped_probes(part.identity, part.compute_units) is None
-    asked = planned_target(device, replace(options, cost_model="measured"), session)
-    assert asked.cost_model == planned_target(device, options, session).cost_model == cost_model_from(H200)
+    asked = planned_target(device, replace(options, cost_model="measured"), lambda: session)
+    assert asked.cost_model == planned_target(device, options, lambda: session).cost_model == cost_model_from(H200)
     assert len(measured) == 1
 
 

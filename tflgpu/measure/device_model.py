@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
@@ -26,11 +27,11 @@ _measured: dict[DeviceIdentity, Probes] = {}  # by this process
 _failed: set[DeviceIdentity] = set()  # in this process
 
 
-def planned_target(device: Device, options: Options, session: Session | None = None) -> Target:
+def planned_target(device: Device, options: Options, opened: Callable[[], Session] | None = None) -> Target:
     """What planning needs to know of a device, with the cost model that ``options`` ask for.
 
-    session: on which to measure the device if that is to be done; without one nothing is measured. Probes that fail
-    leave the built-in model. Raises what :func:`tflgpu.artifact.serializer.open_cache` raises.
+    opened: gives the session on which to measure the device if that is to be done; without it nothing is measured.
+    Probes that fail leave the built-in model. Raises what :func:`tflgpu.artifact.serializer.open_cache` raises.
     """
     target = device.target(options)
     wanted = _wanted(options)
@@ -38,9 +39,9 @@ def planned_target(device: Device, options: Options, session: Session | None = N
         return target
     cache = open_cache(options)
     probes = measured_probes(device, cache) if wanted == "measured" else known_probes(device, cache)
-    if probes is None and session is not None and (wanted == "measured" or _worth_measuring(device, cache)):
+    if probes is None and opened is not None and (wanted == "measured" or _worth_measuring(device, cache)):
         try:
-            probes = measure(session, cache)
+            probes = measure(opened(), cache)
         except (BuildError, DeviceError) as error:
             LOGGER.warning("%s cannot be measured, so plans take the built-in costs: %s", device.name, error)
             _failed.add(device.identity)

@@ -13,11 +13,11 @@ import pyopencl as cl
 
 from tflgpu.artifact.cache import Cache, KernelKey, warn_once
 from tflgpu.artifact.executable import Executable
-from tflgpu.errors import BuildError
+from tflgpu.errors import BuildError, DeviceError
 from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart, start_compiler
 from tflgpu.runtime.opencl.interruptible import interruptible
 from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program, make_kernel
-from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.opencl.session import Opening, Session
 
 LOGGER = logging.getLogger(__name__)
 
@@ -50,22 +50,19 @@ def check_groups(program: cl.Program, executable: Executable, session: Session) 
         raise WideGroupsError(sizes)
 
 
-def load_compiler(session: Session) -> None:
+def load_compiler(device: cl.Device, opening: Opening) -> None:
     """Let the driver load its compiler while the caller plans what to compile: in another process, or in a thread.
 
     Drivers load it with the first program, and take longer for that than for a small kernel.
     """
-    device = session.device.handle
     if not start_compiler(device) and device not in _loading:
-        thread = _loading[device] = threading.Thread(
-            target=_compile_nothing, args=(session.context,), name="tflgpu-compiler"
-        )
+        thread = _loading[device] = threading.Thread(target=_compile_nothing, args=(opening,), name="tflgpu-compiler")
         thread.start()
 
 
-def _compile_nothing(context: cl.Context) -> None:
-    with suppress(BuildError, cl.Error):  # the model's own program will tell
-        compile_program(context, "__kernel void nothing() {}")
+def _compile_nothing(opening: Opening) -> None:
+    with suppress(BuildError, DeviceError, cl.Error):  # the model's own program will tell
+        compile_program(opening.session().context, "__kernel void nothing() {}")
 
 
 def build(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
 from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
@@ -60,10 +62,51 @@ def open_session(device: Device) -> Session:
         has, needs = (".".join(map(str, version)) for version in (device.limits.opencl_c, OLDEST_LANGUAGE))
         raise DeviceError(f"{device.name} ({device.platform}) has OpenCL C {has}; {needs} is needed")
     with DeviceFailures(device, "being opened"):
-        context = cl.Context([device.handle])
+        context = _context_beside_python(device.handle) if device.type == "gpu" else None
+        context = context or cl.Context([device.handle])
         if keeps_context(Driver.of(device.handle)):
             _kept.setdefault(device.handle, context)
         return Session(device, context, cl.CommandQueue(context), _inline_queue(device, context))
+
+
+class Opening:
+    """A session that is being opened by a thread, while the caller plans what to run on it."""
+
+    def __init__(self, device: Device, session: Session | None = None) -> None:
+        """session: one that is open already, if there is one."""
+        self._device, self._opened = device, session
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._open, name="tflgpu-session")
+        if session is None:
+            self._thread.start()
+
+    def _open(self) -> None:
+        try:
+            self._opened = open_session(self._device)
+        except BaseException as error:  # for whoever asks for the session
+            self._error = error
+
+    def session(self) -> Session:
+        """Waits for it. Raises what :func:`open_session` does."""
+        if self._opened is None:
+            self._thread.join()
+            if self._error is not None:
+                raise self._error
+        assert self._opened is not None
+        return self._opened
+
+
+def _context_beside_python(handle: cl.Device) -> cl.Context | None:
+    """A context, during whose making other threads run Python; None if that cannot be done.
+
+    ``cl.Context`` holds the interpreter's lock, and a GPU's driver may take more than a second.
+    """
+    create = getattr(ctypes.CDLL(cl._cl.__file__), "clCreateContext", None)  # of the loader that pyopencl is linked to
+    if create is None:
+        return None
+    create.restype, create.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_uint, *[ctypes.c_void_p] * 4]
+    made = create(None, 1, ctypes.byref(ctypes.c_void_p(handle.int_ptr)), None, None, None)
+    return cl.Context.from_int_ptr(made, False) if made else None
 
 
 def _inline_queue(device: Device, context: cl.Context) -> cl.CommandQueue | None:
