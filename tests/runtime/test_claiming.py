@@ -27,6 +27,7 @@ from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.limit_queries import has_host_memory
 from tflgpu.runtime.opencl.session import open_session, session_on
+from tflgpu.runtime.race import IN_A_ROW, SOON
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 
 SHAPE = (1, 32, 32, 16)
@@ -246,6 +247,13 @@ def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch
     executors = Executors(device_name, 2)
     assert raced == [[1, 2]]
     executors.check()
+    contest = executors.claiming._contest
+    assert contest
+    contest.left = 1
+    for factor in range(2 * IN_A_ROW + 3):  # through a comparison, in which both ways run
+        executors.check(X * np.float32(factor))
+    assert contest.left == 2 * SOON - 2
+    assert executors.claiming._way is contest.best
 
 
 @pytest.mark.parametrize("groups", [1, 3])

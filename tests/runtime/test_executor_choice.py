@@ -22,7 +22,7 @@ from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl import devices
-from tflgpu.runtime.race import ENOUGH_SECONDS, ROUNDS, fastest
+from tflgpu.runtime.race import ENOUGH_SECONDS, IN_A_ROW, ROUNDS, SELDOM, SOON, TO_WARM_UP, Contest, fastest
 from tflgpu.target import Target
 
 H200 = Target(family="gpu", compute_units=132, storage="half", executor="auto", ptx=True, matrix_unit=M16N8K16.name)
@@ -100,6 +100,20 @@ def test_a_long_race_ends_after_one_round() -> None:
     clock = Clock(a=[ENOUGH_SECONDS] * 2, b=[2 * ENOUGH_SECONDS] * 2)
     assert fastest(["b", "a"], clock.run, clock.now) == "a"
     assert clock.order == ["b", "a"] * 2
+
+
+def test_a_contest_changes_its_mind_when_the_machine_does() -> None:
+    """The runs that fill the caches do not count."""
+    warming, rest = [9.0] * TO_WARM_UP, IN_A_ROW - TO_WARM_UP
+    clock = Clock(a=warming + [2.0] * rest + [3.0] * IN_A_ROW, b=warming + [1.0] * rest + [4.0] * IN_A_ROW)
+    contest = Contest(["a", "b"], "a")
+    assert contest.left == SOON
+    for best, period in ("b", 2 * SOON), ("a", 4 * SOON):
+        for _ in range(2 * IN_A_ROW):
+            contest.run(clock.run, clock.now)
+        assert (contest.best, contest.left) == (best, period)
+    assert clock.order == (["a"] * IN_A_ROW + ["b"] * IN_A_ROW) * 2
+    assert period < SELDOM
 
 
 @pytest.fixture

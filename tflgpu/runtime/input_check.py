@@ -39,7 +39,8 @@ class InputCheck:
             given
             if type(given) is np.ndarray and given.dtype == dtype and given.shape == shape
             else self._value(info, dtype, given)
-            for (info, dtype, shape), given in zip(self._wanted, self._ordered(inputs), strict=True)
+            # As many: `strict` would take as long as two arrays.
+            for (info, dtype, shape), given in zip(self._wanted, self._ordered(inputs))  # noqa: B905
         ]
 
     def _ordered(self, inputs: Inputs) -> Sequence[Given]:

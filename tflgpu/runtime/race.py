@@ -1,10 +1,10 @@
-"""Measures which of several ways to do the same is the fastest."""
+"""Measures which of several ways to do the same is the fastest: once, or again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,11 @@ Rival = TypeVar("Rival")
 ROUNDS = 9
 
 ENOUGH_SECONDS = 0.2
+
+# Runs of a rival in a row, of which the first few fill the caches, and runs between two comparisons, at first and at
+# most.
+IN_A_ROW, TO_WARM_UP = 8, 2
+SOON, SELDOM = 1 << 6, 1 << 13
 
 
 def fastest(rivals: Sequence[Rival], run: Callable[[Rival], object], now: Callable[[], float] = perf_counter) -> Rival:
@@ -35,3 +40,28 @@ def fastest(rivals: Sequence[Rival], run: Callable[[Rival], object], now: Callab
         if now() >= end:
             break
     return rivals[int(np.argmin([np.median(seconds) for seconds in times]))]
+
+
+class Contest(Generic[Rival]):
+    """Which of several ways to do the same again and again is the fastest, looked at anew from time to time.
+
+    best: the one to take for the next ``left`` runs; then come those of a comparison. Each rival has several runs in a
+    row there, because what it finds in caches is what it left there.
+    """
+
+    def __init__(self, rivals: Sequence[Rival], best: Rival) -> None:
+        self.best = best
+        self.left = self._period = SOON
+        self._rivals = rivals
+        self._times: list[float] = []
+
+    def run(self, run: Callable[[Rival], object], now: Callable[[], float] = perf_counter) -> None:
+        """One run of a comparison."""
+        start = now()
+        run(self._rivals[len(self._times) // IN_A_ROW])
+        self._times.append(now() - start)
+        if len(self._times) == IN_A_ROW * len(self._rivals):
+            warm = np.reshape(self._times, (-1, IN_A_ROW))[:, TO_WARM_UP:]
+            self.best = self._rivals[int(np.argmin(np.median(warm, axis=1)))]
+            self.left = self._period = min(2 * self._period, SELDOM)
+            self._times = []

@@ -50,7 +50,7 @@ class Runner:
                 instance = self._instance(values)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                 arrays = instance.run(values, targets.places)
-            return dict(zip(targets.names, arrays, strict=True)) if arrays else {}
+            return dict(zip(targets.names, arrays)) if arrays else {}  # noqa: B905
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
         with self._failures:

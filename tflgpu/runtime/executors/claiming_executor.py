@@ -19,7 +19,7 @@ from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memo
 from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 from tflgpu.runtime.opencl.session import Session, profiling_queue
-from tflgpu.runtime.race import fastest
+from tflgpu.runtime.race import Contest, fastest
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 from tflgpu.runtime.transfer.transfer import Transfer, end
 from tflgpu.target import HOST_DTYPES
@@ -106,9 +106,12 @@ class ClaimingExecutor(Executor):
         return DirectTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
-        self._way = fastest(self._ways(), lambda way: way.wait(way.start()))
+        ways = self._ways()
+        self._way = fastest(ways, lambda way: way.wait(way.start()))
+        self._contest = Contest(ways, self._way) if len(ways) > 1 else None
         self._last: cl.Event | None = None  # of the last run
-        self._follow(self._way.kernel)
+        for way in ways:
+            self._follow(way.kernel)
 
     def _ways(self) -> list[_Way]:
         """The ways to run the kernel that may be the fastest."""
@@ -178,10 +181,21 @@ class ClaimingExecutor(Executor):
         return [lent[first + n] if first + n in lent else next(copied) for n in self._output_numbers]
 
     def _compute(self) -> None:
-        started = self._way.start()
+        contest = self._contest
+        if contest is None:
+            self._run(self._way)
+        elif contest.left:
+            contest.left -= 1
+            self._run(self._way)
+        else:
+            contest.run(self._run)
+            self._way = contest.best
+
+    def _run(self, way: _Way) -> None:
+        started = way.start()
         if self.executable.states:
             self._keep_states()
-        self._way.wait(started)
+        way.wait(started)
 
     def step(self) -> None:
         # Callers' memory may have to be copied, by way of the queue.
