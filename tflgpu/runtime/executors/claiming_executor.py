@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from time import perf_counter
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from tflgpu.artifact.executable import Array, Binding, Claiming, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.executor import NOWHERE, Executor, Interval
+from tflgpu.runtime.executors.ways import LINGERING, LingeringWay, Way
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel, set_number
@@ -41,34 +41,6 @@ SURE = 20_000_000
 # is takes 3 us, as long as to copy some 100 KB that are in no near cache.
 LARGE = 1 << 17
 
-# Seconds that a thread looks for the end of a run before it sleeps: a few times what it takes to wake it.
-LOOKING = 100e-6
-
-
-class _Way(NamedTuple):
-    """So many work-groups, the kernel with their counters, and the queue for inputs and outputs on the host.
-
-    looks: whether the calling thread looks for the end of a run, on a core that nothing else needs.
-    """
-
-    groups: int
-    counters: cl.Buffer
-    kernel: cl.Kernel
-    queue: cl.CommandQueue
-    looks: bool
-
-    def start(self) -> cl.Event:
-        return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (self.groups,), (1,))
-
-    def wait(self, run: cl.Event) -> None:
-        """Wait for a run that was started."""
-        if self.looks:
-            self.queue.flush()
-            end = perf_counter() + LOOKING
-            while run.command_execution_status > cl.command_execution_status.COMPLETE and perf_counter() < end:
-                pass
-        run.wait()
-
 
 class ClaimingExecutor(Executor):
     """Runs all kernels in one launch, with a work-group for each core that is worthwhile."""
@@ -77,7 +49,6 @@ class ClaimingExecutor(Executor):
         self._claiming, self._program = claiming, program
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
         super().__init__(executable, program, session)
-        self._lendable = self._find_lendable()
 
     def _find_lendable(self) -> dict[int, Binding]:
         """The inputs and outputs, by binding, that kernels may find in arrays of the host that are large enough."""
@@ -96,7 +67,14 @@ class ClaimingExecutor(Executor):
         bound = {binding.buffer for binding in self.executable.bindings}
         if number not in bound or not has_shared_memory(device.handle):
             return super()._new_buffer(number, size)
-        memory = self._shared[number] = cl.fsvm_empty(self.session.context, (size,), np.dtype(np.uint8))
+        memory = self._shared[number] = self._new_shared(size)
+        return self._buffer_of(memory)
+
+    def _new_shared(self, size: int) -> NDArray[np.uint8]:
+        memory: NDArray[np.uint8] = cl.fsvm_empty(self.session.context, (size,), np.dtype(np.uint8))
+        return memory
+
+    def _buffer_of(self, memory: NDArray[Any]) -> cl.Buffer:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
         return cl.Buffer(self.session.context, flags, hostbuf=memory)
 
@@ -106,6 +84,7 @@ class ClaimingExecutor(Executor):
         return DirectTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
+        self._lendable = self._find_lendable()
         ways = self._ways()
         self._way = fastest(ways, lambda way: way.wait(way.start()))
         self._contest = Contest(ways, self._way) if len(ways) > 1 else None
@@ -113,7 +92,7 @@ class ClaimingExecutor(Executor):
         for way in ways:
             self._follow(way.kernel)
 
-    def _ways(self) -> list[_Way]:
+    def _ways(self) -> list[Way]:
         """The ways to run the kernel that may be the fastest."""
         launches, session = self.executable.launches, self.session
         work = sum(launch.macs + 2 * launch.bytes for launch in launches)
@@ -122,22 +101,34 @@ class ClaimingExecutor(Executor):
         several = [self._new_way(groups, session.queue)] if groups > 1 else []
         if several and work >= SURE:
             return several
-        # What else is enqueued for a run has to keep the order, and other threads of Python wait for an inline one.
-        inline = session.inline if self._shared and not self.executable.states and work < SURE else None
-        return [self._new_way(1, inline or session.queue), *several]
+        # What else is enqueued for a run has to keep the order; other threads of Python wait for one on this thread.
+        aside = session.aside if self._shared and not self.executable.states and work < SURE else None
+        return [self._new_way(1, aside or session.queue), *several]
 
-    def _new_way(self, groups: int, queue: cl.CommandQueue) -> _Way:
-        counters, device = self._new_counters(groups), self.session.device
-        wakes_slowly = any(quirk.wakes_slowly for quirk in quirks_of(Driver.of(device.handle)))
-        looks = wakes_slowly and groups < device.compute_units
-        return _Way(groups, counters, self._bound(counters, 0, len(self._claiming.order)), queue, looks)
+    def _new_way(self, groups: int, queue: cl.CommandQueue) -> Way:
+        device, places = self.session.device, len(self._claiming.order)
+        quirks = quirks_of(Driver.of(device.handle))
+        looks = groups < device.compute_units and any(quirk.wakes_slowly for quirk in quirks)
+        lingers = looks and queue is self.session.aside and any(quirk.may_linger for quirk in quirks)
+        if lingers and not self._lendable:  # who lingers does not hear of other arrays
+            memory = self._new_shared(4 * self._claiming.counter_words(groups)).view(np.uint32)
+            memory[:] = 0
+            counters = self._buffer_of(memory)
+            lingering = self._bound(counters, 0, places, LINGERING)
+            return LingeringWay(self._bound(counters, 0, places), lingering, queue, counters, memory)
+        counters = self._new_counters(groups)
+        return Way(groups, counters, self._bound(counters, 0, places), queue, looks)
 
-    def _bound(self, counters: cl.Buffer, begin: int, end: int) -> cl.Kernel:
-        """The kernel with arguments to run the launches of these places in the order."""
+    def _bound(self, counters: cl.Buffer, begin: int, end: int, lingers: int = 0) -> cl.Kernel:
+        """The kernel with arguments to run the launches of these places in the order.
+
+        lingers: how often it looks for another run before it leaves.
+        """
         kernel = make_kernel(self._program, self._claiming.function)
         first = self._bind_whole(kernel)
         kernel.set_arg(first, counters)
-        for i, number in enumerate((np.uint32(PATIENCE), np.int32(begin), np.int32(end)), first + 1):
+        numbers = np.uint32(PATIENCE), np.int32(begin), np.int32(end), np.uint32(lingers)
+        for i, number in enumerate(numbers, first + 1):
             set_number(kernel, i, number)
         return kernel
 
@@ -148,7 +139,7 @@ class ClaimingExecutor(Executor):
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group looks for the others; with 0 it leaves as soon as it would have to wait."""
-        set_number(self._way.kernel, self._way.kernel.num_args - 3, np.uint32(looks))
+        set_number(self._way.kernel, self._way.kernel.num_args - 4, np.uint32(looks))
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
         on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
@@ -191,7 +182,7 @@ class ClaimingExecutor(Executor):
             contest.run(self._run)
             self._way = contest.best
 
-    def _run(self, way: _Way) -> None:
+    def _run(self, way: Way) -> None:
         started = way.start()
         if self.executable.states:
             self._keep_states()
@@ -212,6 +203,7 @@ class ClaimingExecutor(Executor):
 
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
         way = self._way
+        way.leave()
         return cl.enqueue_nd_range_kernel(self.session.queue, way.kernel, (way.groups,), (1,), wait_for=ready or None)
 
     def _check(self, begun: float) -> None:

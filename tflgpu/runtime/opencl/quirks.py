@@ -69,8 +69,8 @@ class Quirk:
     or what has shown it. demotion: devices with a greater one come after all others, by default. options: for the
     driver's compiler. prelude: OpenCL C in front of every program. family: of the faster kernels, where the device's
     type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. keeps_context: whether a process keeps its
-    first context. compiler_stays: whether compilers are loaded in processes of their own, whose binaries are whole.
-    wakes_slowly: whether a waiting thread does. advice: what to tell the user when such a device fails.
+    first context. compiler_stays: whether compilers run in processes of their own. wakes_slowly: whether threads do.
+    may_linger: whether work-groups may look for the next run. advice: what to tell the user when such a device fails.
     """
 
     name: str
@@ -86,6 +86,7 @@ class Quirk:
     keeps_context: bool = False
     compiler_stays: bool = False
     wakes_slowly: bool = False
+    may_linger: bool = False
     advice: str = ""
 
 
@@ -219,6 +220,14 @@ QUIRKS: tuple[Quirk, ...] = (
         remedy="runtime/executors/claiming_executor.py looks for the end of a short run, where a core is free for it",
         source="dtln takes 0.66 of the time with looks, kws 0.79 (PoCL 3.0, two cores of an EPYC)",
         wakes_slowly=True,
+    ),
+    Quirk(
+        "slow awakening of work",
+        lambda driver: driver.platform == POCL and "x86_64" in driver.device_version,
+        fault="the threads that compute sleep as soon as nothing is to do, and to wake one takes 18 us",
+        remedy="runtime/executors/ways.py lets a small model's work-group stay for some 0.1 ms",
+        source="dtln takes 0.54 of the time, kws 0.65 (PoCL 3.0, two cores of an EPYC)",
+        may_linger=True,
     ),
     Quirk(
         "cache at home",

@@ -14,7 +14,7 @@ from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
-from tflgpu.runtime.opencl.quirks import Driver, keeps_context, with_advice
+from tflgpu.runtime.opencl.quirks import Driver, keeps_context, quirks_of, with_advice
 
 _INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
 
@@ -25,14 +25,14 @@ _kept: dict[cl.Device, cl.Context] = {}
 class Session:
     """What a compiled model holds of a device.
 
-    inline: a second queue, if the device has such queues and ``queue`` is not a caller's: a thread that enqueues a
-    kernel there computes it before the call returns, and wakes no other.
+    aside: a second queue for brief runs that wake no thread, if the driver has a way and ``queue`` is not a caller's.
+    Either a thread that enqueues a kernel there computes it before the call returns, or kernels there may linger.
     """
 
     device: Device
     context: cl.Context
     queue: cl.CommandQueue
-    inline: cl.CommandQueue | None = None
+    aside: cl.CommandQueue | None = None
 
 
 class DeviceFailures:
@@ -66,7 +66,7 @@ def open_session(device: Device) -> Session:
         context = context or cl.Context([device.handle])
         if keeps_context(Driver.of(device.handle)):
             _kept.setdefault(device.handle, context)
-        return Session(device, context, cl.CommandQueue(context), _inline_queue(device, context))
+        return Session(device, context, cl.CommandQueue(context), _queue_aside(device, context))
 
 
 class Opening:
@@ -109,10 +109,11 @@ def _context_beside_python(handle: cl.Device) -> cl.Context | None:
     return cl.Context.from_int_ptr(made, False) if made else None
 
 
-def _inline_queue(device: Device, context: cl.Context) -> cl.CommandQueue | None:
-    if "cl_intel_exec_by_local_thread" not in device.handle.extensions.split():
-        return None
-    return cl.CommandQueue(context, properties=_INLINE)
+def _queue_aside(device: Device, context: cl.Context) -> cl.CommandQueue | None:
+    if "cl_intel_exec_by_local_thread" in device.handle.extensions.split():
+        return cl.CommandQueue(context, properties=_INLINE)
+    lingers = any(quirk.may_linger for quirk in quirks_of(Driver.of(device.handle)))
+    return cl.CommandQueue(context) if lingers else None
 
 
 def session_on(queue: cl.CommandQueue) -> Session:

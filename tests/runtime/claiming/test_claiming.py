@@ -12,6 +12,7 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
+from tests.quick import RUNTIMES
 from tests.runtime.test_persistent import chain
 from tflgpu.artifact.executable import Launch
 from tflgpu.codegen.claiming_kernel import render_claiming, tables
@@ -23,6 +24,7 @@ from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.ways import Way
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.limit_queries import has_host_memory
@@ -95,9 +97,8 @@ def test_a_group_that_does_not_wait_leaves_the_rest_to_the_others(executors: Exe
         executors.check(X * np.float32(factor))
 
 
-def test_counters_may_overflow(executors: Executors) -> None:
-    """As if the model had run 2^32 - 3 times."""
-    claiming, runs = executors.claiming, -3
+def ran(claiming: ClaimingExecutor, runs: int) -> None:
+    """Set the counters as if the model had run so many times."""
     groups, order = claiming._way.groups, claiming._claiming.order
     words = np.zeros((1 + groups, claiming._claiming.row), np.int64)
     launches = [claiming.executable.launches[number] for number in order]
@@ -109,6 +110,11 @@ def test_counters_may_overflow(executors: Executors) -> None:
     head[0] = runs
     counters = np.concatenate((head, words.reshape(-1))).astype(np.uint32)
     cl.enqueue_copy(claiming.session.queue, claiming._way.counters, counters)
+
+
+def test_counters_may_overflow(executors: Executors) -> None:
+    """As if the model had run 2^32 - 3 times."""
+    ran(executors.claiming, -3)
     for factor in range(1, 7):
         executors.check(X * np.float32(factor))
 
@@ -216,8 +222,8 @@ def test_little_work_is_for_the_calling_thread(device_name: str) -> None:
     """Where the device lets it compute; other inferences keep the order of the queue."""
     executors = Executors(device_name, 1, cores=2, shape=SMALL)
     claiming, session = executors.claiming, executors.claiming.session
-    assert claiming._way.queue is (session.inline or session.queue)
-    assert claiming._way.looks == (session.inline is None)
+    assert claiming._way.queue is (session.aside or session.queue)
+    assert claiming._way.looks == (device_name == RUNTIMES[1])
     for factor in range(1, 10):
         x = np.random.default_rng(factor).normal(size=SMALL).astype(np.float32)
         executors.check(x)
@@ -230,14 +236,14 @@ def test_little_work_is_for_the_calling_thread(device_name: str) -> None:
 
 def test_a_callers_queue_is_the_only_one(device_name: str) -> None:
     session = open_session(choose(device_name))
-    assert session_on(session.queue).inline is None
+    assert session_on(session.queue).aside is None
 
 
 def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
     raced: list[list[int]] = []
 
-    def last(ways: list[claiming_executor._Way], run: Callable[[claiming_executor._Way], None]) -> Any:
+    def last(ways: list[Way], run: Callable[[Way], None]) -> Any:
         raced.append([way.groups for way in ways])
         for way in ways:
             run(way)

@@ -1,0 +1,106 @@
+"""A work-group that stays behind a run for the next one: the same answers, whenever it leaves."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from tests.quick import RUNTIMES
+from tests.runtime.claiming.test_claiming import SMALL, Executors, ran
+from tflgpu.runtime.executors import claiming_executor, ways
+from tflgpu.runtime.executors.ways import OVER, LingeringWay, is_over
+
+
+@pytest.fixture
+def lingering(monkeypatch: pytest.MonkeyPatch) -> Executors:
+    """On the runtime whose threads sleep: a work-group that leaves when it is told to, and not before."""
+    monkeypatch.setattr(claiming_executor, "LINGERING", (1 << 32) - 1)
+    monkeypatch.setattr(ways, "LOOKING", 60)  # the machine may be busy
+    executors = Executors(RUNTIMES[1], 1, cores=2, shape=SMALL)
+    if not isinstance(executors.claiming._way, LingeringWay):
+        pytest.skip("other processors than x86 keep no order between host and device")
+    return executors
+
+
+def small(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=SMALL).astype(np.float32)
+
+
+def test_a_group_stays_for_the_next_run(lingering: Executors) -> None:
+    way = lingering.claiming._way
+    assert isinstance(way, LingeringWay)
+    lingering.check(small(0))
+    (launched,) = way._launched
+    for seed in range(1, 20):
+        lingering.check(small(seed))
+    assert way._launched == [launched] and not is_over(launched)
+    way.leave()
+    lingering.check(small(20))
+    assert is_over(launched)
+
+
+def test_a_group_leaves_before_others_use_its_counters(lingering: Executors) -> None:
+    claiming = lingering.claiming
+    for seed in range(3):
+        lingering.check(small(seed))
+        (expected,) = lingering.launching.run([small(seed + 9)])
+        np.testing.assert_array_equal(claiming.collect(claiming.enqueue([small(seed + 9)], {}))[0], expected)
+
+
+def test_a_run_that_nobody_waited_for_spoils_no_other(lingering: Executors) -> None:
+    for seed in range(20):
+        lingering.claiming.write([small(seed)])
+        lingering.claiming._way.start()
+        lingering.check(small(seed + 1))
+
+
+def test_a_group_may_leave_in_the_moment_in_which_it_is_asked(lingering: Executors) -> None:
+    for seed in range(20):
+        lingering.claiming._way.leave()
+        lingering.check(small(seed))
+
+
+def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is told by a run for which the thread had looked in vain."""
+    monkeypatch.setattr(ways, "LOOKING", 0)
+    monkeypatch.setattr(ways, "RESTING", 3)
+    way = lingering.claiming._way
+    assert isinstance(way, LingeringWay)
+    for seed in range(20):
+        lingering.check(small(seed))
+    way.leave()
+    way._rest, launched = 3, list(way._launched)
+    for seed in range(3):
+        lingering.check(small(seed))
+    assert way._launched == launched and not way._rest
+    lingering.check(small(3))
+    assert way._launched != launched
+
+
+def test_runs_of_a_group_that_stays_may_overflow(lingering: Executors) -> None:
+    way = lingering.claiming._way
+    way.leave()
+    ran(lingering.claiming, -3)
+    for seed in range(7):
+        lingering.check(small(seed))
+    assert way._words[OVER] == 4  # type: ignore[attr-defined]
+
+
+def test_a_group_leaves_before_its_memory_goes(lingering: Executors) -> None:
+    lingering.check(small(0))
+    (launched,) = lingering.claiming._way._launched  # type: ignore[attr-defined]
+    del lingering.claiming
+    gc.collect()
+    assert is_over(launched)
+
+
+def test_a_fork_does_not_wait_for_a_group(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of the device are not there."""
+    lingering.check(small(0))
+    (launched,) = lingering.claiming._way._launched  # type: ignore[attr-defined]
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: 1)
+        lingering.claiming._way.leave()
+    assert not is_over(launched)
