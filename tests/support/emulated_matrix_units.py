@@ -36,6 +36,8 @@ PORTABLE = replace(TARGET, matrix_unit=None)
 # g and g + 8 and columns 2t and 2t + 1.
 FUNCTIONS = """
 uint opaque(uint x) { return x; }
+bool is_odd(__global const void *vec4s) { return (size_t)vec4s == 1; }
+uint halves_of_two(uint x, uint y, bool high) { return high ? x >> 16 | y & 0xffff0000u : x & 0xffffu | y << 16; }
 uint2 halves_of_floats(float4 x) {
   uint2 halves;
   vstore_half4(within_half_float4(x), 0, (__private half *)&halves);

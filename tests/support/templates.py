@@ -39,6 +39,7 @@ NOT_PORTABLE = {
     "mma/depthwise_pointwise",
     "mma/pointwise_mean",
     "mma/diagonal_depthwise",
+    "mma/products/activation_product",
 }
 
 

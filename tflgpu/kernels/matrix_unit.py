@@ -26,6 +26,7 @@ class MatrixUnitCosts:
         by diagonal matrices.
     local_k_step_latency: of a k-step whose operands are in registers and in local memory.
     part_product_cycles: of a product of parts of floats, of two blocks of 16 x 16.
+    row_product_cycles: of a product with 8 pixels of a row in local memory.
     """
 
     pixel_block_cycles: float
@@ -35,6 +36,7 @@ class MatrixUnitCosts:
     diagonal_vec4_cycles: float
     local_k_step_latency: float
     part_product_cycles: float
+    row_product_cycles: float
 
 
 @dataclass(frozen=True, kw_only=True)

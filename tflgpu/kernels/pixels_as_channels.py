@@ -35,17 +35,26 @@ GAIN = 0.6  # of the cycles of one kernel, what two may take by the cost model
 
 @dataclass(frozen=True)
 class _Wide:
-    """A convolution whose channels are those of ``pixels`` pixels, the first pixel's first.
+    """A convolution whose channels are those of ``pixels`` neighbours along ``axis``, the first pixel's first.
 
-    weights: [pixels * out, kh, kw, in]. size: height and width of its result. movement: from there to the pixels'
-    places.
+    size: height and width of its result. movement: from there to the pixels' places.
     """
 
+    axis: int
     pixels: int
     window: Window
-    weights: Array
     size: tuple[int, int]
     movement: Strided
+
+    def weights(self, weights: Array) -> Array:
+        """[out, kh, kw, in] of each pixel -> [pixels * out, kh, kw, in]."""
+        out, *kernel, depth = weights.shape
+        own = np.zeros((self.pixels, out, *self.window.kernel, depth), weights.dtype)
+        for pixel in range(self.pixels):
+            taps = [slice(None), slice(None)]
+            taps[self.axis] = slice(pixel, pixel + kernel[self.axis])
+            own[pixel][:, taps[0], taps[1]] = weights
+        return own.reshape(-1, *own.shape[2:])
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ def widen_channels(
     fresh, known = graph.fresh_ids(), dict(storage)
     for node in graph.nodes:
         request = Request(node, graph, storage, target)
-        best = _fastest(request, fresh) if target.family == "gpu" and _has_few_channels(request) else None
+        best = fastest(request, fresh) if target.family == "gpu" and _has_few_channels(request) else None
         if best is None:
             nodes.append(node)
             continue
@@ -85,17 +94,20 @@ def _has_few_channels(request: Request) -> bool:
     return plain and request.output.channels <= FEW_CHANNELS
 
 
-def _fastest(request: Request, fresh: Iterator[TensorId]) -> _Nodes | None:
+def fastest(request: Request, fresh: Iterator[TensorId]) -> _Nodes | None:
     """The nodes that take the least time by the cost model; None if the node as it is takes less."""
     known = cycles_by_count(request)
     if not known:
         return None
     least, best = GAIN * min(known.values()), None
+    weights = request.constant(1)
     for wide in _ways(request):
-        nodes = _nodes(request, wide, fresh)
-        if nodes.cycles < least:
-            best, least = nodes, nodes.cycles
-    return best
+        shape = (wide.pixels * len(weights), *wide.window.kernel, weights.shape[3])
+        unknown = np.broadcast_to(np.zeros((), weights.dtype), shape)  # costs do not depend on numbers
+        cycles = _nodes(request, wide, unknown, fresh).cycles
+        if cycles < least:
+            best, least = wide, cycles
+    return None if best is None else _nodes(request, best, best.weights(weights), fresh)
 
 
 def _ways(request: Request) -> Iterator[_Wide]:
@@ -114,16 +126,11 @@ def _ways(request: Request) -> Iterator[_Wide]:
         stride[axis] = pixels
         padding[2 * axis + 1] = (places - 1) * pixels + kernel[axis] - padding[2 * axis] - image
         wide_window = Window((kernel[0], kernel[1]), (stride[0], stride[1]), window.dilation, Padding(*padding))
-        own = np.zeros((pixels, len(weights), *kernel, weights.shape[3]), weights.dtype)
-        for pixel in range(pixels):
-            taps = [slice(None), slice(None)]
-            taps[axis] = slice(pixel, pixel + window.kernel[axis])
-            own[pixel][:, taps[0], taps[1]] = weights
         size = (places, g.width) if axis == 0 else (g.height, places)
         rows = [(g.batch * places, g.width * wide), (pixels, g.channels), (g.width, wide), (g.channels, 1)]
         columns = [(g.batch * g.height, places * wide), (g.width * g.channels, 1)]
         movement = _movement((rows, columns)[axis])
-        yield _Wide(pixels, wide_window, own.reshape(-1, *own.shape[2:]), size, movement)
+        yield _Wide(axis, pixels, wide_window, size, movement)
 
 
 def _movement(digits: list[tuple[int, int]]) -> Strided:
@@ -131,10 +138,11 @@ def _movement(digits: list[tuple[int, int]]) -> Strided:
     return Strided(tuple(Factor(*digit) for digit in digits))
 
 
-def _nodes(request: Request, wide: _Wide, fresh: Iterator[TensorId]) -> _Nodes:
+def _nodes(request: Request, wide: _Wide, weights: Array, fresh: Iterator[TensorId]) -> _Nodes:
+    """weights: [pixels * out, kh, kw, in]."""
     node, g, target = request.node, request.output.geometry, request.target
     known, bias = kernel_inputs(node), request.optional_constant(2)
-    constants = [wide.weights] if bias is None else [wide.weights, np.tile(bias.reshape(-1), wide.pixels)]
+    constants = [weights] if bias is None else [weights, np.tile(bias.reshape(-1), wide.pixels)]
     tensors = [Tensor(next(fresh), "", data.shape, data.dtype.name, data) for data in constants]
     precise = request.graph[node.output].precise
     result = Tensor(next(fresh), "", (g.batch, *wide.size, wide.pixels * g.channels), precise=precise)

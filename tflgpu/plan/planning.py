@@ -10,6 +10,7 @@ from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
+from tflgpu.kernels.gpu.dense_depthwise import make_dense
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
 from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
 from tflgpu.kernels.mma.excited_pointwise import sum_hidden_layers
@@ -47,7 +48,8 @@ def make_plan(
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
-    graph, storage = widen_channels(make_numbers_whole(graph, storage, target), storage, target)
+    graph = make_dense(make_numbers_whole(graph, storage, target), storage, target)
+    graph, storage = widen_channels(graph, storage, target)
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
     graph, storage = sum_hidden_layers(graph, storage, lambda tensor: narrow.get(tensor, target))
     graph, storage = step_lstms(graph, storage, target)

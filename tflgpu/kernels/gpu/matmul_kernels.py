@@ -23,6 +23,15 @@ Tile = VectorTile | MatrixTile
 
 @GPU.lowering("matmul")
 def matmul(request: Request) -> Kernel:
+    shape, sides = product_of(request)
+    chosen, target = choose_with_group(request, partial(matmul_candidates, shape))
+    if isinstance(chosen.tile, VectorTile):
+        return vector_product(request, target, shape, chosen.tile, sides)
+    return matrix_product(request, target, shape, chosen.tile, sides, bias=False)
+
+
+def product_of(request: Request) -> tuple[MatrixProduct, tuple[Argument, Argument]]:
+    """A node's product, and its sides as arguments."""
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, MatMul)
     left, right = request.operand("left", 0), request.operand("right", 1)
@@ -36,10 +45,7 @@ def matmul(request: Request) -> Kernel:
         slices=g.slices,
         rows_are_images=len(g.shape) == 2,
     )
-    chosen, target = choose_with_group(request, partial(matmul_candidates, shape))
-    if isinstance(chosen.tile, VectorTile):
-        return vector_product(request, target, shape, chosen.tile, (left, right))
-    return matrix_product(request, target, shape, chosen.tile, (left, right), bias=False)
+    return shape, (left, right)
 
 
 def matmul_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Tile, KLoopWork]]:

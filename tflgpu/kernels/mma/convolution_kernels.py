@@ -17,8 +17,10 @@ from tflgpu.kernels.mma import (
     implicit_gemm_patch,
     implicit_gemm_rows,
 )
-from tflgpu.kernels.mma.costs import GemmWork
+from tflgpu.kernels.mma.costs import GemmWork, MultistageWork, PatchWork
 from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
+from tflgpu.kernels.mma.implicit_gemm_multistage import MultistageTile
+from tflgpu.kernels.mma.implicit_gemm_patch import PatchTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType
 from tflgpu.kernels.phases import Phases, phases_of
@@ -146,7 +148,16 @@ def _has_rows_of_pairs(request: Request) -> bool:
     return _is_dense(request) and implicit_gemm_rows.is_possible(_operands(request), *shapes)
 
 
-@MMA.lowering("convolution", when=_has_rows_of_pairs)
+def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
+    """None for shares, which there are only where compute units would be idle."""
+    attributes = request.node.attributes
+    assert isinstance(attributes, Convolution)
+    if request.shares > 1:
+        return None
+    return implicit_gemm_rows.best(attributes.window, request.input(0), request.output, request.target)
+
+
+@MMA.lowering("convolution", when=_has_rows_of_pairs, best=_best_of_rows)
 def convolution_of_rows(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
@@ -181,12 +192,18 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     operands = _operands(request)
     shapes = operands, window, request.input(0), request.output, request.target
     bias = request.optional_constant(2)
-    config = request.choose([c.tile.config for c in convolution_candidates(*shapes, request.shares, _joined(request))])
-    for patch in implicit_gemm_patch.candidates(*shapes):
-        if patch.tile.config == config:
-            return implicit_gemm_patch.implicit_gemm_patch(request, patch, weights, bias)
-    for staged in implicit_gemm_multistage.candidates(*shapes):
-        if staged.tile.config == config:
-            return implicit_gemm_multistage.implicit_gemm_multistage(request, staged, window, weights, bias)
-    direct = next(c for c in implicit_gemm.candidates(*shapes, shares=request.shares) if c.tile.config == config)
-    return implicit_gemm.implicit_gemm(request, operands.image, direct, window, [weights], bias)
+    chosen = request.choose_candidate(convolution_candidates(*shapes, request.shares, _joined(request)))
+    match chosen.tile, chosen.work:
+        case PatchTile() as patch, PatchWork() as work:
+            return implicit_gemm_patch.implicit_gemm_patch(
+                request, Candidate(patch, work, chosen.cycles), weights, bias
+            )
+        case MultistageTile() as staged, MultistageWork() as work:
+            return implicit_gemm_multistage.implicit_gemm_multistage(
+                request, Candidate(staged, work, chosen.cycles), window, weights, bias
+            )
+        case ImplicitGemmTile() as direct, GemmWork() as work:
+            return implicit_gemm.implicit_gemm(
+                request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias
+            )
+    raise TypeError(f"{chosen.tile} is no tile of a convolution")

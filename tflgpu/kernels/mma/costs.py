@@ -30,7 +30,8 @@ def part_product_cycles(operands: Operands, products: int) -> float:
 class GemmWork:
     """Implicit GEMM: each warp loads ``row_blocks`` blocks of pixels and ``column_blocks`` of weights in a k-step.
 
-    k_steps: of a warp tile, which ``split_k`` warps share.
+    k_steps: of a warp tile, which ``split_k`` warps share. packed: whether weights lie as lanes load them; else they
+    cost as much as pixels.
     """
 
     operands: Operands
@@ -39,13 +40,19 @@ class GemmWork:
     row_blocks: int
     column_blocks: int
     split_k: int
+    packed: bool = True
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Of pixels and of packed weights, that a warp loads in a k-step."""
+        return (self.row_blocks, self.column_blocks) if self.packed else (self.row_blocks + self.column_blocks, 0)
 
 
 def implicit_gemm_cycles(work: GemmWork, target: Target) -> float:
     """Cycles of the kernel: the caches serve one warp of a work-group after another."""
     model, warps = target.cost_model, target.local_size // UNIT.lanes
     busy = warps * max(
-        load_cycles(work.operands, work.row_blocks, work.column_blocks),
+        load_cycles(work.operands, *work.blocks),
         part_product_cycles(work.operands, work.row_blocks * work.column_blocks),
     )
     loop = model.k_loop(tile_count(work.k_steps, work.split_k), busy)
@@ -122,6 +129,23 @@ def patch_cycles(work: PatchWork, target: Target) -> float:
         + costs.barrier_latency / groups
     )
     return in_turn * (work.iterations * iteration + work.result_bytes / UNIT.multistage.stored_bytes)
+
+
+@dataclass(frozen=True)
+class RowsWork:
+    """Implicit GEMM with rows of the image in local memory: a k-step of a warp has ``products`` of 16 x 8 results."""
+
+    tiles: int
+    k_steps: int
+    warps: int
+    products: int
+
+
+def rows_cycles(work: RowsWork, target: Target) -> float:
+    """Cycles of the kernel: the warps of a compute unit multiply one after another."""
+    model = target.cost_model
+    loop = model.k_loop(work.k_steps, work.warps * work.products * UNIT.costs.row_product_cycles)
+    return model.kernel(waves(work.tiles, target), loop)
 
 
 @dataclass(frozen=True)

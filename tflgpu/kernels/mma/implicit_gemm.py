@@ -35,6 +35,8 @@ LONG_LOOP = 150
 # Registers of a lane for operands on their way from memory: with batches of k-steps, and with double buffering.
 BATCH_REGISTERS = 96
 DOUBLE_BUFFER_REGISTERS = 64
+# Of floats, whose parts take registers, too: for operands on their way and for sums.
+FLOAT_REGISTERS = 128
 # Waves up to which batches are faster: the first loads take the time, and so does loading the code, which double
 # buffering makes twice as long (ResNet50 on an H200: 3% slower at batch 1, 4 to 5% faster at batch 64).
 FEW_WAVES = 2
@@ -67,14 +69,14 @@ def candidates(
     """
     k_steps = tile_count(k_steps_of(window, src), shares)
     return ranked(
-        _tiles(target, k_steps),
+        warp_tiles(target, k_steps),
         lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
         lambda work: implicit_gemm_cycles(work, target),
     )
 
 
-def _tiles(target: Target, k_steps: int) -> Iterator[ImplicitGemmTile]:
-    """Those in which no warp goes through many k-steps that others could share."""
+def warp_tiles(target: Target, k_steps: int) -> Iterator[ImplicitGemmTile]:
+    """The tiles in which no warp goes through many k-steps that others could share."""
     for row_blocks, column_blocks in WARP_TILES:
         tiles = (ImplicitGemmTile(row_blocks, column_blocks, split_k) for split_k in SPLIT_K)
         able = [tile for tile in tiles if can_split(target, tile.split_k, tile.accumulators)]
@@ -118,8 +120,15 @@ def prefetch_depth(
 ) -> int:
     """How many of a warp's k-steps are loaded at once: as many as registers allow, in equal batches."""
     registers = DOUBLE_BUFFER_REGISTERS if double_buffered else BATCH_REGISTERS
-    most = max(1, registers // operands.registers(row_blocks, column_blocks))
-    return tile_count(k_steps, tile_count(k_steps, most))
+    if not operands.are_halves:
+        sums = LANES * 2 * row_blocks * column_blocks
+        registers = min(registers, FLOAT_REGISTERS - sums)
+    return equal_batches(k_steps, registers // operands.registers(row_blocks, column_blocks))
+
+
+def equal_batches(k_steps: int, most: int) -> int:
+    """How many k-steps each batch has, of at most so many, or one, if all have about as many."""
+    return tile_count(k_steps, tile_count(k_steps, max(1, most)))
 
 
 def taps_as_channels(weights: Array) -> Array:

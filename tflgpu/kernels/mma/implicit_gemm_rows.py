@@ -9,7 +9,9 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.mma.costs import RowsWork, rows_cycles
 from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
@@ -30,6 +32,10 @@ class RowsTile:
 
     groups: int
     column_blocks: int
+
+    @property
+    def config(self) -> TileConfig:
+        return self.groups, self.column_blocks
 
 
 def tile_of(dst: Storage) -> RowsTile:
@@ -86,6 +92,18 @@ def is_possible(operands: Operands, window: Window, src: Storage, dst: Storage, 
         and 16 * _workspace(window, src, dst) <= min(LOCAL_BYTES, target.limits.local_bytes)
         and tiles_of(dst) >= target.compute_units
     )
+
+
+def best(window: Window, src: Storage, dst: Storage, target: Target) -> Candidate[RowsTile, RowsWork]:
+    """The tile of a convolution that is possible."""
+    tile = tile_of(dst)
+    work = RowsWork(tiles_of(dst), _k_steps(window, src), WARPS, 2 * tile.groups * tile.column_blocks)
+    return Candidate(tile, work, rows_cycles(work, target))
+
+
+def _k_steps(window: Window, src: Storage) -> int:
+    row_pairs = tile_count(_lead(window, src) + window.kernel[1] * pixel_elements(src), 2)
+    return tile_count(window.kernel[0] * row_pairs, PAIRS)
 
 
 def pairs_of_rows(weights: Array, elements: int, lead: int) -> Array:

@@ -63,6 +63,7 @@ M16N8K16 = MatrixUnit(
         diagonal_vec4_cycles=11,  # within 15% for 25 convolutions at batch 64 on an H200
         local_k_step_latency=50,  # the same
         part_product_cycles=8,  # data sheet: 512 multiply-adds in a cycle
+        row_product_cycles=3,  # 1x420 taps, 2 -> 203 channels on an H200: 70 us
     ),
     multistage=MultistageCosts(  # chosen together: least time of 80 convolutions at batch 64 on an H200
         macs=512,
