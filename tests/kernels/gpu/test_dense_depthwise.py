@@ -17,7 +17,9 @@ from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu import dense_depthwise
+from tflgpu.measure.known_devices import known_devices
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.target import cost_model_from
 
 
 def few_channels() -> Case:
@@ -57,5 +59,7 @@ def test_windows_of_many_taps_and_few_channels_are_dense(channels: int, taps: in
     options |= {"dilation_h_factor": 1, "dilation_w_factor": 1}
     bias = builder.constant(np.zeros(3 * channels, np.float32))
     builder.op("DEPTHWISE_CONV_2D", [image, weights, bias], [result], options)
-    _, plan = plan_model(builder.finish([result]), tflgpu.Options(), replace(H200, executor="launch"))
+    costs = cost_model_from(known_devices()[0].probes)
+    target = replace(H200, executor="launch", cost_model=costs)
+    _, plan = plan_model(builder.finish([result]), tflgpu.Options(), target)
     assert ("depthwise" in [planned.node.kind for planned in plan.kernels]) != dense
