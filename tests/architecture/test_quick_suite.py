@@ -75,7 +75,8 @@ def test_every_template_runs(quick: set[str]) -> None:
     """test_oclgrind.py itself checks that it leaves none of the portable ones out."""
     tests = functions(quick)
     assert "tests/kernels/test_oclgrind.py::test_kernels_stay_within_their_buffers" in tests
-    emulated = ("test_emulated_kernels.py", "mma/test_diagonal_depthwise.py", "mma/test_large_images.py")
+    names = ("activation_products", "diagonal_depthwise", "large_images")
+    emulated = ("test_emulated_kernels.py", *(f"mma/test_{name}.py" for name in names))
     assert set().union(*(literals(ROOT / "tests" / "kernels" / name) for name in emulated)) >= NOT_PORTABLE
 
 

@@ -10,10 +10,10 @@ from tflgpu.graph.ir import Graph, Node, TensorId, Value
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
-from tflgpu.kernels.gpu.dense_depthwise import make_dense
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
 from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
 from tflgpu.kernels.mma.excited_pointwise import sum_hidden_layers
+from tflgpu.kernels.mma.products.dense_depthwise import make_dense
 from tflgpu.kernels.pixels_as_channels import widen_channels
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.kernels.shared_sums import share_sums

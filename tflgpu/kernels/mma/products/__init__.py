@@ -1,1 +1,1 @@
-"""Products on matrix units of which both sides are computed at run time."""
+"""What else matrix units multiply: two activations, and images of few channels by depthwise weights."""

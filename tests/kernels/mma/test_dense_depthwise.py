@@ -16,7 +16,7 @@ from tests.ops.windows import Window
 from tests.runtime.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.gpu import dense_depthwise
+from tflgpu.kernels.mma.products import dense_depthwise
 from tflgpu.measure.known_devices import known_devices
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import cost_model_from
