@@ -16,6 +16,7 @@ import pyopencl as cl
 LIBRARY = "libcuda.so.1"
 
 INPUT_PTX = 1  # CU_JIT_INPUT_PTX
+SPLIT_COMPILE = 34  # CU_JIT_SPLIT_COMPILE: the number of threads that optimize functions; 0 is all
 
 
 def link_ptx(ptx: bytes, device: cl.Device) -> bytes | None:
@@ -60,10 +61,18 @@ class _Cuda:
             self._call("cuDevicePrimaryCtxRelease_v2", ordinal)
 
     def link(self, ptx: bytes) -> bytes:
+        try:
+            return self._linked(ptx, {SPLIT_COMPILE: 0})
+        except _Failure:  # of a driver that does not know the option
+            return self._linked(ptx, {})
+
+    def _linked(self, ptx: bytes, options: dict[int, int]) -> bytes:
         state, cubin, size = c_void_p(), c_void_p(), c_size_t()
+        count = len(options)
+        names, values = (c_int * count)(*options), (c_void_p * count)(*options.values())
         text = c_char_p(ptx.rstrip(b"\0"))  # the driver wants, and ctypes adds, one NUL
         length = c_size_t(len(ptx.rstrip(b"\0")) + 1)
-        self._call("cuLinkCreate_v2", 0, None, None, byref(state))
+        self._call("cuLinkCreate_v2", count, names, values, byref(state))
         try:
             self._call("cuLinkAddData_v2", state, INPUT_PTX, text, length, b"tflgpu", 0, None, None)
             self._call("cuLinkComplete", state, byref(cubin), byref(size))

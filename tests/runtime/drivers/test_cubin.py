@@ -1,0 +1,59 @@
+"""The CUDA driver as a linker of PTX. There is none here: a library of the same functions takes its place."""
+
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tflgpu.runtime.opencl.cubin import SPLIT_COMPILE, _Cuda, _Failure
+
+CUBIN = ctypes.create_string_buffer(b"machine code", 12)
+
+
+class Linker:
+    """options: those that the driver knows. refuses: whether it can link nothing."""
+
+    def __init__(self, options: frozenset[int], refuses: bool = False) -> None:
+        self._known, self._refuses = options, refuses
+        self.options: dict[int, int | None] = {}
+        self.destroyed = 0
+
+    def link(self, ptx: bytes) -> bytes:
+        functions = {"Create_v2": self.create, "AddData_v2": self.add, "Complete": self.complete}
+        library = SimpleNamespace(
+            **{f"cuLink{name}": each for name, each in functions.items()}, cuLinkDestroy=self.destroy
+        )
+        return _Cuda(library).link(ptx)  # type: ignore[arg-type]
+
+    def create(self, count: int, names: Any, values: Any, state: Any) -> int:
+        self.options = dict(zip(names[:count], values[:count], strict=True))
+        return int(not self._known.issuperset(self.options))
+
+    def add(self, state: Any, kind: int, text: Any, length: Any, *rest: object) -> int:
+        return int(self._refuses or kind != 1 or len(text.value) + 1 != length.value)
+
+    def complete(self, state: Any, cubin: Any, size: Any) -> int:
+        cubin._obj.value, size._obj.value = ctypes.addressof(CUBIN), len(CUBIN)
+        return 0
+
+    def destroy(self, state: Any) -> int:
+        self.destroyed += 1
+        return 0
+
+
+@pytest.mark.parametrize("known", [frozenset({SPLIT_COMPILE}), frozenset()])
+def test_functions_are_optimized_in_threads_where_the_driver_can(known: frozenset[int]) -> None:
+    linker = Linker(known)
+    assert linker.link(b"text\0") == b"machine code"
+    assert set(linker.options) == known and not any(linker.options.values()), "0 stands for all threads"
+    assert linker.destroyed == 1
+
+
+def test_what_cannot_be_linked_is_a_failure() -> None:
+    linker = Linker(frozenset({SPLIT_COMPILE}), refuses=True)
+    with pytest.raises(_Failure):
+        linker.link(b"text")
+    assert linker.destroyed == 2
