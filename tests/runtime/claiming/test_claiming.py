@@ -158,6 +158,7 @@ def test_large_arrays_of_any_kind_give_the_same_answers(device_name: str, monkey
         executors.check(x)
     (expected,) = executors.launching.run([-X])
     whole[:] = 255  # nothing reads it any more
+    executors.claiming.launch()
     executors.claiming.write([-X])
     executors.claiming.step()
     np.testing.assert_array_equal(executors.claiming.results()[0], expected)

@@ -48,6 +48,7 @@ class ClaimingExecutor(Executor):
     def __init__(self, executable: Executable, claiming: Claiming, program: cl.Program, session: Session) -> None:
         self._claiming, self._program = claiming, program
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
+        self._lent: set[int] = set()  # the bindings that lay in callers' arrays in the last run on the host
         super().__init__(executable, program, session)
 
     def _find_lendable(self) -> dict[int, Binding]:
@@ -147,9 +148,9 @@ class ClaimingExecutor(Executor):
             return super().run(inputs, outputs)
         # As in other executors, in as few operations as possible: for a small model each counts.
         self._flights.land_all()
-        self._settle(NOWHERE)
         if self._lendable:
             return self._run_lending(on_host)
+        super()._settle(NOWHERE)
         self._transfer.write(enumerate(on_host))
         self._compute()
         return self._transfer.read(self._output_numbers)
@@ -160,16 +161,30 @@ class ClaimingExecutor(Executor):
         large = {n: inputs[n] if n < first else np.empty(b.shape, b.dtype) for n, b in self._lendable.items()}
         # pyopencl takes no array that is read-only.
         lent = {n: array for n, array in large.items() if array.flags.carray}
-        try:
-            for n, array in lent.items():
-                self._place(n, cl.SVM(array), 0)
-            self._transfer.write((n, array) for n, array in enumerate(inputs) if n not in lent)
-            self._compute()
-        finally:
-            for n in lent:
-                self._place(n, *self._home(n))
+        if self._lent - lent.keys():
+            self._return_loans()
+        super()._settle(NOWHERE)
+        self._lent |= lent.keys()
+        for n, array in lent.items():
+            self._place(n, cl.SVM(array), 0)
+        self._transfer.write((n, array) for n, array in enumerate(inputs) if n not in lent)
+        self._compute()
         copied = iter(self._transfer.read([n for n in self._output_numbers if first + n not in lent]))
         return [lent[first + n] if first + n in lent else next(copied) for n in self._output_numbers]
+
+    def _settle(self, given: Mapping[int, DeviceMemory]) -> None:
+        self._return_loans()
+        super()._settle(given)
+
+    def launch(self) -> None:
+        self._return_loans()
+        super().launch()
+
+    def _return_loans(self) -> None:
+        """Let kernels use the model's own memory again. Not behind each run: then nothing of it is in a near cache."""
+        while self._lent:
+            n = self._lent.pop()
+            self._place(n, *self._home(n))
 
     def _compute(self) -> None:
         contest = self._contest
