@@ -20,6 +20,8 @@ from tflgpu.kernels.cpu.band_kernels import Band
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS
 from tflgpu.kernels.cpu.costs import BandWork
 from tflgpu.kernels.kernel import Storage
+from tflgpu.ops.image.window import POINTWISE, Padding
+from tflgpu.ops.image.window import Window as PlannedWindow
 from tflgpu.target import Limits, Target
 
 CORES = Target(family="cpu", compute_units=2, storage="float")
@@ -195,3 +197,16 @@ def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
     sizes = (0, between.bytes // 2 - 1, between.bytes // 2, between.bytes)
     cycles = [costs.pair_cycles(work, between, 1, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
     assert cycles[0] == cycles[1] > cycles[2] == cycles[3]
+
+
+def test_cores_read_rows_that_they_have_written() -> None:
+    """Of a large image of few channels, of which the rows that bands share are soon computed again."""
+    around = PlannedWindow((3, 3), (1, 1), (1, 1), Padding(1, 1, 1, 1))
+    attributes = band_kernels.ConvolutionDepthwise(POINTWISE, around, ())
+
+    def rows(size: int, channels: int) -> int:
+        src, dst = Geometry((1, size, size, channels)), Geometry((1, size, size, 2 * channels))
+        return band_kernels.band_candidates(attributes, Storage(src, "float"), dst, CORES)[0].tile.rows
+
+    assert rows(56, 64) == 28
+    assert rows(14, 512) == 14

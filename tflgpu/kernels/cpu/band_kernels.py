@@ -126,6 +126,7 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
         convolution_products=computed * width * depth * band.vectors,
         depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
         workspace=kept * row * band.vectors * VECTOR // LANES,
+        image=src.bytes if band.rows == dst.height else 0,
         before=before,
     )
 

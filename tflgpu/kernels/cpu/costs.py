@@ -29,13 +29,17 @@ UNEVEN = 0.2
 NEAR_BYTES = 48
 FAR_BYTES = 20
 
+# Bytes in a cycle of what another core has written: about 20 where the two share a cache, few where they do not.
+FOREIGN_BYTES = 10
+
 
 @dataclass(frozen=True)
 class BandWork:
     """The tiles of a band kernel, and what each of them does.
 
     vectors: of a block of channels. convolution_products, depthwise_products: of vectors. workspace: float4 elements.
-    before: tiles that do more, and begin before these; as many for each core.
+    image: bytes of the image, if tiles read all its rows: a core then reads what others have written, while in bands it
+    reads what it has written itself. before: tiles that do more, and begin before these; as many for each core.
     """
 
     tiles: int
@@ -43,6 +47,7 @@ class BandWork:
     convolution_products: int
     depthwise_products: int
     workspace: int
+    image: int = 0
     before: BandWork | None = None
 
 
@@ -54,11 +59,15 @@ def band_cycles(work: BandWork, target: Target, depthwise_rate: float) -> float:
     rounds = tile_count(work.tiles, target.compute_units) + UNEVEN
     before = work.before
     earlier = before.tiles / target.compute_units * _tile_cycles(before, depthwise_rate) if before else 0
-    return earlier + rounds * _tile_cycles(work, depthwise_rate)
+    return earlier + rounds * _tile_cycles(work, depthwise_rate) + _foreign_cycles(before or work, target)
 
 
 def _tile_cycles(work: BandWork, depthwise_rate: float) -> float:
     return work.convolution_products / BAND_PRODUCTS[work.vectors] + work.depthwise_products / depthwise_rate
+
+
+def _foreign_cycles(work: BandWork, target: Target) -> float:
+    return work.image * (1 - 1 / target.compute_units) / FOREIGN_BYTES
 
 
 def depthwise_rate(window: Window) -> float:
@@ -75,5 +84,5 @@ def pair_cycles(work: BandWork, between: Storage, rate: float, target: Target) -
     depthwise = work.depthwise_products / rate
     share = between.bytes / target.compute_units
     bytes_in_cycle = NEAR_BYTES if share <= target.limits.cache_bytes else FAR_BYTES
-    computing = work.tiles * (convolution + depthwise) / target.compute_units
+    computing = work.tiles * (convolution + depthwise) / target.compute_units + _foreign_cycles(work, target)
     return computing + 2 * share / bytes_in_cycle + target.cost_model.next_kernel(target.executor)
