@@ -77,7 +77,8 @@ def pointwise_depthwise_candidates(
 
 def _tiles(window: Window, src: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
     warps, input_blocks = target.local_size // UNIT.lanes, UNIT.blocks(src.slices)
-    for rows, column_blocks, split_k in product(ROWS, COLUMN_BLOCKS, SPLIT_K):
+    # Of equal ones the first is taken: that whose warps finish the fewest vec4s of the pointwise result each.
+    for column_blocks, rows, split_k in product(COLUMN_BLOCKS, ROWS, SPLIT_K):
         row_blocks = tile_count(_pixels(rows, window, src), UNIT.side)
         # Partial sums are added up once, so the warps of all splits have to run at the same time.
         if input_blocks % split_k == 0 and (split_k == 1 or row_blocks * split_k <= warps):
