@@ -47,7 +47,7 @@ class Linker:
 @pytest.mark.parametrize("known", [frozenset({SPLIT_COMPILE}), frozenset()])
 def test_functions_are_optimized_in_threads_where_the_driver_can(known: frozenset[int]) -> None:
     linker = Linker(known)
-    assert linker.link(b"text\0") == b"machine code"
+    assert linker.link(b".entry a .entry b\0") == b"machine code"
     assert set(linker.options) == known and not any(linker.options.values()), "0 stands for all threads"
     assert linker.destroyed == 1
 
@@ -55,5 +55,10 @@ def test_functions_are_optimized_in_threads_where_the_driver_can(known: frozense
 def test_what_cannot_be_linked_is_a_failure() -> None:
     linker = Linker(frozenset({SPLIT_COMPILE}), refuses=True)
     with pytest.raises(_Failure):
-        linker.link(b"text")
+        linker.link(b".entry a .entry b")
     assert linker.destroyed == 2
+
+
+def test_a_single_kernel_is_optimized_by_one_thread() -> None:
+    linker = Linker(frozenset({SPLIT_COMPILE}))
+    assert linker.link(b".entry a") == b"machine code" and not linker.options

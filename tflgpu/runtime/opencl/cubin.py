@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 
 import pyopencl as cl
@@ -61,10 +61,10 @@ class _Cuda:
             self._call("cuDevicePrimaryCtxRelease_v2", ordinal)
 
     def link(self, ptx: bytes) -> bytes:
-        try:
-            return self._linked(ptx, {SPLIT_COMPILE: 0})
-        except _Failure:  # of a driver that does not know the option
-            return self._linked(ptx, {})
+        if ptx.count(b".entry") > 1:  # the code of a single kernel would be another one, and slower
+            with suppress(_Failure):  # of a driver that does not know the option
+                return self._linked(ptx, {SPLIT_COMPILE: 0})
+        return self._linked(ptx, {})
 
     def _linked(self, ptx: bytes, options: dict[int, int]) -> bytes:
         state, cubin, size = c_void_p(), c_void_p(), c_size_t()
