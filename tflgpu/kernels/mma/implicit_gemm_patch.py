@@ -28,7 +28,7 @@ GROUP_TILES = (
     GroupTile(2, 2, 4, 2),  # 128 x 128
     GroupTile(2, 1, 4, 2),  # 128 x 64
     GroupTile(4, 1, 2, 2),  # 128 x 64
-    GroupTile(2, 1, 3, 2),  # 96 x 64: two tiles for each of 132 compute units where images are 7 x 7, and four at 14 x 14
+    GroupTile(2, 1, 3, 2),  # 96 x 64
     GroupTile(4, 1, 4, 2),  # 256 x 64
 )
 STAGES = (3, 2)  # of weights: the first that local memory is large enough for
