@@ -80,6 +80,10 @@ class Executor(ABC):
         ready: events that the first one waits for.
         """
 
+    def _start_silently(self) -> None:
+        """:meth:`_start` where nobody wants an event."""
+        self._start()
+
     @abstractmethod
     def _check(self, begun: float) -> None:
         """Raise DeviceError if the kernels report a failure. Called when the inferences since ``begun`` are over."""
@@ -127,7 +131,7 @@ class Executor(ABC):
     def step(self) -> None:
         """Enqueue all kernels of one inference, on the inputs that are there."""
         self._begun = self._begun or perf_counter()
-        self._start()
+        self._start_silently()
         self._keep_states()
 
     def results(self, given: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
@@ -277,7 +281,7 @@ class Executor(ABC):
         If work-groups give up waiting at a barrier, the next :meth:`run` or :meth:`warm_up` reports it.
         """
         self._begun = self._begun or perf_counter()
-        self._start()
+        self._start_silently()
         self.session.queue.finish()
 
     def _keep_states(self) -> cl.Event | None:

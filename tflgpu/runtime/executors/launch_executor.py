@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executors.executor import Executor, Interval, Use
+from tflgpu.runtime.executors.silent_launch import silent_launch
 from tflgpu.runtime.opencl.clock import Launch, measure_launches
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import make_kernel, set_number
@@ -42,12 +43,21 @@ class LaunchExecutor(Executor):
             first_tile = launch.groups - 1 if len(self._launches) % 2 else 0
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,), (first_tile,)))
 
+        self._silent = [silent_launch(self.session, launch) for launch in self._launches]
+
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
-        last, before = None, ready or None
-        for launch in self._launches:
-            last = cl.enqueue_nd_range_kernel(self.session.queue, *launch, wait_for=before)
-            before = None
+        last, before, final = None, ready or None, len(self._launches) - 1
+        for number, launch in enumerate(self._launches):
+            if before or number == final:
+                last = cl.enqueue_nd_range_kernel(self.session.queue, *launch, wait_for=before)
+                before = None
+            else:
+                self._silent[number]()
         return last
+
+    def _start_silently(self) -> None:
+        for launch in self._silent:
+            launch()
 
     def _check(self, begun: float) -> None:
         """Does nothing: the queue reports every failure."""

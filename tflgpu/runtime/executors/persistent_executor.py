@@ -12,6 +12,8 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.silent_launch import silent_launch
+from tflgpu.runtime.opencl.clock import Launch
 from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
@@ -47,7 +49,8 @@ class PersistentExecutor(Executor):
         device, local_size = self.session.device, self._persistent.local_size
         # All groups must run at the same time. Each compute unit of a GPU has room for one; other devices may not.
         self._groups = device.compute_units if device.type == "gpu" else 1
-        self._size = (self._groups * local_size,), (local_size,)
+        self._launch: Launch = self._kernel, (self._groups * local_size,), (local_size,), (0,)
+        self._silent = silent_launch(self.session, self._launch)
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
@@ -59,7 +62,10 @@ class PersistentExecutor(Executor):
         self._read_failures()
 
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
-        return cl.enqueue_nd_range_kernel(self.session.queue, self._kernel, *self._size, wait_for=ready or None)
+        return cl.enqueue_nd_range_kernel(self.session.queue, *self._launch, wait_for=ready or None)
+
+    def _start_silently(self) -> None:
+        self._silent()
 
     def _check(self, begun: float) -> None:
         if perf_counter() - begun >= self._soonest:

@@ -69,6 +69,9 @@ class RoundingExecutor(LaunchExecutor):
                 last = cl.enqueue_nd_range_kernel(queue, self._kernel, (self._halves[number].floats,), None)
         return last
 
+    def _start_silently(self) -> None:
+        self._start()
+
     def _round_constants(self) -> list[cl.Buffer]:
         """All buffers, with rounded ones in place of those that hold constants."""
         blocks = {n: b.data.copy() for n, b in enumerate(self.executable.buffers) if b.data is not None}
