@@ -134,6 +134,8 @@ PAIRS = (
     Pairs((2, 9, 7, 80), 64, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2, 1), vec4s=3, split_k=2),
     Pairs((2, 4, 3, 128), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
     Pairs((1, 6, 13, 64), 80, Window((5, 5), padding="SAME"), tile=(8, 1, 5, 1), vec4s=8, split_k=1),
+    Pairs((1, 6, 14, 64), 80, Window((5, 5), padding="SAME"), tile=(4, 1, 5, 1), vec4s=8, split_k=1),
+    Pairs((2, 6, 6, 128), 40, Window((3, 3), padding="SAME"), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
 )
 
 
@@ -161,7 +163,7 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, mon
     assert "mma/pointwise_mean" in kernels
     slices = kernels["mma/depthwise_pointwise"].parameters["slices"]
     assert isinstance(slices, int)
-    assert slices * SIDE * case.tile[0] == case.vec4s * emulated.TARGET.local_size
+    assert slices * SIDE * case.tile[0] <= 2 * case.vec4s * emulated.TARGET.local_size
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         check_largest(got, expected, storage)
 

@@ -184,15 +184,16 @@ def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> 
 class DepthwisePointwiseWork:
     """A depthwise convolution to local memory, then a pointwise one from there.
 
-    depthwise_vec4s: that a work-item computes. rounds: of warp tiles that a warp computes one after another.
-    k_steps: of one round. batches: of k-steps whose weights are loaded at once, in one round.
+    depthwise_items: of so many ``columns`` each, that a work-item computes. rounds: of warp tiles that a warp computes one
+    after another. k_steps: of one round. batches: of k-steps whose weights are loaded at once, in one round.
     weight_blocks: that active warps load in all rounds.
     workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
     """
 
     operands: Operands
     tiles: int
-    depthwise_vec4s: int
+    depthwise_items: int
+    columns: int
     rounds: int
     k_steps: int
     batches: int
@@ -206,7 +207,7 @@ class DepthwisePointwiseWork:
 def depthwise_pointwise_cycles(work: DepthwisePointwiseWork, target: Target) -> float:
     """Cycles of the kernel: weights that fit into registers are loaded while the depthwise convolution computes."""
     model, costs = target.cost_model, UNIT.costs
-    depthwise = work.depthwise_vec4s * costs.depthwise_vec4_cycles
+    depthwise = work.depthwise_items * work.columns * costs.depthwise_vec4_cycles
     loading = max(
         load_cycles(work.operands, 0, work.weight_blocks), part_product_cycles(work.operands, work.weight_blocks)
     )

@@ -105,14 +105,16 @@ def _work(
     warps, warp_tiles = target.local_size // UNIT.lanes, tile.warp_tiles * tile.split_k
     row_tiles = tile_count(tile_count(dst.geometry.pixels, UNIT.side), tile.row_blocks)
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
-    vec4s = _depthwise_vec4s(tile, src, target)
-    slices = vec4s * _slices_at_once(tile, target)
+    columns = _columns(tile, operands, src, dst, target)
+    vec4s = _depthwise_items(tile, columns, src, target)
+    slices = vec4s * _slices_at_once(tile, columns, target)
     between = operands.float4s((UNIT.side * tile.row_blocks + PADDING_VEC4S) * slices)
     k_steps, rounds = UNIT.blocks(src.slices) // tile.split_k, tile_count(warp_tiles, warps)
     return DepthwisePointwiseWork(
         operands=operands,
         tiles=row_tiles * tile_count(UNIT.blocks(dst.slices), tile.group_columns),
-        depthwise_vec4s=vec4s,
+        depthwise_items=vec4s,
+        columns=columns,
         rounds=rounds,
         k_steps=k_steps,
         batches=tile_count(k_steps, prefetch_depth(operands, k_steps, 1, tile.column_blocks)),
@@ -124,14 +126,20 @@ def _work(
     )
 
 
-def _slices_at_once(tile: DepthwisePointwiseTile, target: Target) -> int:
+def _columns(tile: DepthwisePointwiseTile, operands: Operands, src: Storage, dst: Storage, target: Target) -> int:
+    """Pixels side by side that a work-item computes: two where matrix units multiply halves by diagonal matrices."""
+    enough = _slices_at_once(tile, 2, target) <= UNIT.blocks(src.slices) * UNIT.side // LANES
+    return 2 if operands.are_halves and dst.width % 2 == 0 and enough else 1
+
+
+def _slices_at_once(tile: DepthwisePointwiseTile, columns: int, target: Target) -> int:
     """Slices of the depthwise result that the work-items of a group compute at the same time."""
-    return target.local_size // (UNIT.side * tile.row_blocks)
+    return target.local_size * columns // (UNIT.side * tile.row_blocks)
 
 
-def _depthwise_vec4s(tile: DepthwisePointwiseTile, src: Storage, target: Target) -> int:
-    """vec4s of the depthwise result that each work-item computes, those of channels past the last block included."""
-    return tile_count(UNIT.blocks(src.slices) * UNIT.side // LANES, _slices_at_once(tile, target))
+def _depthwise_items(tile: DepthwisePointwiseTile, columns: int, src: Storage, target: Target) -> int:
+    """Slices of the depthwise result that each work-item computes, those of channels past the last block included."""
+    return tile_count(UNIT.blocks(src.slices) * UNIT.side // LANES, _slices_at_once(tile, columns, target))
 
 
 @MMA.lowering("depthwise_pointwise")
@@ -143,7 +151,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     packed, taps = UNIT.pack_right(request.constant(3), tile.group_columns, input_blocks), pack(request.constant(1))
     operands, tap_type = operands_of_image(src, type_of_constant(request, packed)), type_of_constant(request, taps)
-    tap_count, vec4s = prod(attributes.window.kernel), work.depthwise_vec4s
+    tap_count, vec4s = prod(attributes.window.kernel), work.depthwise_items
     tap_registers = 2 * (HALVES[operands.image] + HALVES[tap_type]) * tap_count
     most = max(1, TAP_REGISTERS // tap_registers)
     return Kernel(
@@ -158,8 +166,9 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "column_warp_tiles": tile.column_tiles,
             "split_k": tile.split_k,
             "sum_vec4s": work.sum_vec4s,
-            "vec4s_at_once": max(n for n in range(1, vec4s + 1) if vec4s % n == 0 and n <= most),
-            "slices": vec4s * _slices_at_once(tile, target),
+            "slices_at_once": max(n for n in range(1, vec4s + 1) if vec4s % n == 0 and n <= most),
+            "slices": vec4s * _slices_at_once(tile, work.columns, target),
+            "columns": work.columns,
             "prefetch_depth": prefetch_depth(operands, work.k_steps, 1, tile.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.group_columns),
