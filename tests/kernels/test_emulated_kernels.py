@@ -27,7 +27,6 @@ from tflgpu.kernels.mma import (
     pointwise_mean,
 )
 from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
-from tflgpu.kernels.mma.m16n8k16 import SIDE
 from tflgpu.target import CostModel
 
 Storage = Literal["half", "float"]
@@ -117,25 +116,26 @@ def test_emulated_persistent_kernel_gives_the_right_result() -> None:
 class Pairs:
     """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
 
-    tile: blocks of rows, blocks of columns, warp tiles side by side, and split-K of the first pair; vec4s: of its
-    depthwise result that each work-item computes. split_k: of the second.
+    tile: blocks of rows, blocks of columns, warp tiles side by side, and split-K of the first pair. slices: of its
+    depthwise result, for which local memory has room in half and in float. columns: pixels side by side that a
+    work-item computes in half. split_k: of the second.
     """
 
     shape: tuple[int, int, int, int]
     channels: int
     window: Window
     tile: tuple[int, int, int, int]
-    vec4s: int
+    slices: tuple[int, int]
+    columns: int
     split_k: int
 
 
 PAIRS = (
-    Pairs((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), tile=(1, 1, 1, 1), vec4s=1, split_k=1),
-    Pairs((2, 9, 7, 80), 64, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2, 1), vec4s=3, split_k=2),
-    Pairs((2, 4, 3, 128), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
-    Pairs((1, 6, 13, 64), 80, Window((5, 5), padding="SAME"), tile=(8, 1, 5, 1), vec4s=8, split_k=1),
-    Pairs((1, 6, 14, 64), 80, Window((5, 5), padding="SAME"), tile=(4, 1, 5, 1), vec4s=8, split_k=1),
-    Pairs((2, 6, 6, 128), 40, Window((3, 3), padding="SAME"), tile=(1, 1, 1, 4), vec4s=2, split_k=1),
+    Pairs((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), (1, 1, 1, 1), slices=(16, 16), columns=1, split_k=1),
+    Pairs((2, 9, 7, 80), 64, Window((3, 3), (2, 2), padding="SAME"), (2, 2, 2, 1), (32, 24), columns=2, split_k=2),
+    Pairs((2, 4, 3, 128), 33, Window((2, 3), dilation=(2, 1)), (1, 1, 1, 4), (32, 32), columns=1, split_k=1),
+    Pairs((1, 6, 14, 64), 80, Window((5, 5), padding="SAME"), (8, 1, 5, 1), (16, 16), columns=2, split_k=1),
+    Pairs((2, 6, 6, 128), 40, Window((3, 3), padding="SAME"), (1, 1, 1, 4), (32, 32), columns=2, split_k=1),
 )
 
 
@@ -161,9 +161,9 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, mon
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
     assert "mma/pointwise_mean" in kernels
-    slices = kernels["mma/depthwise_pointwise"].parameters["slices"]
-    assert isinstance(slices, int)
-    assert slices * SIDE * case.tile[0] <= 2 * case.vec4s * emulated.TARGET.local_size
+    parameters, is_half = kernels["mma/depthwise_pointwise"].parameters, storage == "half"
+    assert parameters["slices"] == case.slices[0 if is_half else 1]
+    assert parameters["columns"] == (case.columns if is_half else 1)
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         check_largest(got, expected, storage)
 

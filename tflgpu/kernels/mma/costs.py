@@ -184,8 +184,8 @@ def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> 
 class DepthwisePointwiseWork:
     """A depthwise convolution to local memory, then a pointwise one from there.
 
-    depthwise_items: of so many ``columns`` each, that a work-item computes. rounds: of warp tiles that a warp computes one
-    after another. k_steps: of one round. batches: of k-steps whose weights are loaded at once, in one round.
+    depthwise_items: of so many ``columns`` each, that a work-item computes. rounds: of warp tiles that a warp computes
+    one after another. k_steps: of one round. batches: of k-steps whose weights are loaded at once, in one round.
     weight_blocks: that active warps load in all rounds.
     workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
     """
