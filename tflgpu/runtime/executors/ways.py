@@ -90,6 +90,7 @@ class LingeringWay(Way):
         if self._launched and not is_over(self._launched[0]):
             self._ask(self._asked + 1)
             return self._launched[0]
+        self.queue.finish()  # of runs that nobody waited for
         self._ask(self._words[OVER] + 1)
         return self._launch()
 
