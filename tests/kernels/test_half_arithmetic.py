@@ -21,9 +21,9 @@ from tflgpu.target import Target
 
 FAMILIES = ("cpu", "gpu")
 FAST = tflgpu.Options(precision="fp16_fast", cache="off", fallback="forbid")
-# Factors of the first are outputs of the time before, which local memory holds in float; the second reads a model's
+# Factors of LSTMs are outputs of the time before, which local memory holds in float; the convolution reads a model's
 # input; attention has its scores in registers, in float.
-IN_FLOAT = {"portable/lstm", "cpu/convolution", "rows/attention", "rows/attention_vectors"}
+IN_FLOAT = {"portable/lstm", "gpu/lstm_step", "cpu/convolution", "rows/attention", "rows/attention_vectors"}
 
 # Sixteen products of these fill a half: the next one would be an infinity.
 FACTOR, WEIGHT = 62.5, 64.0

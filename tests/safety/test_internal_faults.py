@@ -99,7 +99,7 @@ X = np.zeros((1, 4), np.float32)
 @pytest.mark.parametrize(
     ("method", "call"),
     [
-        ("_start", lambda model: model.run(X)),
+        ("_start_silently", lambda model: model.run(X)),
         ("_measure", lambda model: model.profile(X)),
         ("reset_state", lambda model: model.reset_state()),
     ],
