@@ -100,6 +100,23 @@ def test_a_crash_is_a_build_error(session: Session, pretend: Callable[[str], Non
     assert compiled_apart(session.device.handle, KERNEL), "the next program has a new one"
 
 
+def only_once(mark: Path, end: str) -> str:
+    """A server whose first process, which leaves a mark, ends otherwise."""
+    real = Path(compiler_server.__file__).read_text()
+    again = f"import pathlib\nif (mark := pathlib.Path({str(mark)!r})).exists():\n  exec({real!r})"
+    return f"{again}\n{SERVER}mark.touch()\n{end}"
+
+
+def test_a_crash_that_does_not_come_again_is_none(
+    session: Session, pretend: Callable[[str], None], tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    pretend(only_once(mark, "os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert start_compiler(session.device.handle)
+    assert compiled_apart(session.device.handle, KERNEL)
+    assert mark.exists()
+
+
 @pytest.mark.parametrize("program", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
 def test_what_does_not_start_is_done_without(program: str, session: Session, pretend: Callable[[str], None]) -> None:
     pretend(program)
@@ -151,14 +168,9 @@ def test_ctrl_c_ends_the_compiler(session: Session, pretend: Callable[[str], Non
 
 def test_threads_do_not_wait_for_each_other(session: Session, pretend: Callable[[str], None], tmp_path: Path) -> None:
     asked = tmp_path / "asked"
-    pretend(SERVER + f"open({str(asked)!r}, 'w').close(); time.sleep(60)")
+    pretend(only_once(asked, "time.sleep(60)"))
     start_compiler(session.device.handle)
-
-    def wait() -> None:
-        with pytest.raises(BuildError, match="SIGKILL"):
-            build_program(KERNEL, session)
-
-    other = threading.Thread(target=wait)
+    other = threading.Thread(target=build_program, args=(KERNEL, session))
     other.start()
     while not asked.exists():
         time.sleep(0.01)

@@ -98,8 +98,15 @@ def compiled_apart(device: cl.Device, source: str) -> bytes:
     """The binary of a program; nothing if this process has to compile it.
 
     That is where :func:`start_compiler` could not start a process, or nobody has called it. Raises BuildError if the
-    compiler crashes.
+    compiler crashes twice: Intel's crashed once in some thousands of programs, and compiled the same one another time.
     """
+    try:
+        return _binary(device, source)
+    except BuildError:
+        return _binary(device, source)
+
+
+def _binary(device: cl.Device, source: str) -> bytes:
     if _compilers.get(device) is None or not start_compiler(device):
         return b""
     compiler = _compilers[device]
