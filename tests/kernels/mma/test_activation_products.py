@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 import tflgpu
+from tests.kernels.test_matrix_products import Product
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated
@@ -20,19 +19,7 @@ from tflgpu.plan import Plan
 TEMPLATE = "mma/products/activation_product"
 
 
-@dataclass(frozen=True)
-class Product:
-    """[*left_batch, rows, depth] by [*right_batch, depth, columns]; tile: blocks of rows and columns, and split-K."""
-
-    left_batch: tuple[int, ...]
-    right_batch: tuple[int, ...]
-    rows: int
-    depth: int
-    columns: int
-    adjoint: tuple[bool, bool]
-    tile: tuple[int, int, int]
-
-
+# Their tiles are blocks of rows and columns, and split-K.
 PRODUCTS = (
     Product((), (), 70, 37, 90, (False, False), (2, 2, 1)),
     Product((), (), 33, 64, 16, (False, True), (1, 1, 2)),
