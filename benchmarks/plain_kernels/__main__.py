@@ -69,7 +69,7 @@ def rows(
     models: Sequence[str], device: tflgpu.Device, options: tflgpu.Options, rounds: int
 ) -> Iterator[dict[str, object]]:
     session, own = open_session(device), device.target(options)
-    plain = replace(planned_target(device, options, session), ptx=False, matrix_unit=None)
+    plain = replace(planned_target(device, options, lambda: session), ptx=False, matrix_unit=None)
     for model in models:
         each = [Program(load(model), options, target, session) for target in (own, plain)]
         before, after = in_turns(each, rounds)

@@ -214,9 +214,7 @@ def test_without_a_cache_the_next_compilation_measures_again(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "impossible"])
-def test_a_damaged_record_is_measured_again(
-    damage: str, measured: Measured, tmp_path: Path, device_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_record_is_measured_again(damage: str, measured: Measured, tmp_path: Path, device_name: str) -> None:
     compiled(network(32), device_name, tmp_path)
     (record,) = (tmp_path / "v1" / "tunings").iterdir()
     if damage == "truncated":

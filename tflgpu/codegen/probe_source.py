@@ -15,13 +15,12 @@ from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.plan import make_plan
-from tflgpu.target import Limits, ProbeConvolution, ProbeProgram, Target
+from tflgpu.target import VEC4_BYTES, Limits, ProbeConvolution, ProbeProgram, Target
 
 GROUP = 128  # work-items
 CHAINS = 8  # sums of a work-item that do not wait for one another
 LOADS = 4  # of a work-item in a step
 LOCAL_VEC4S = GROUP * LOADS
-VEC4_BYTES = 16
 WIDTHS = (1, 4, 16)  # of vectors
 # Pixels, slices and split-K of a work-item: the smallest tile, the large ones, and the largest that two share.
 CONFIGURATIONS = ((1, 1, 1), (2, 2, 1), (2, 4, 1), (4, 2, 1), (4, 4, 1), (4, 4, 2))

@@ -2,8 +2,8 @@
 
 Every kernel of the plan becomes a C function of a tile (``void name(pointers, int tile, __local float4 *workspace)``);
 nodes whose functions have the same text share one. For the launch executor :func:`render` wraps each function in a
-``__kernel`` whose work-group i computes tile i. For the persistent executor
-:func:`tflgpu.codegen.persistent_kernel.render_persistent` makes one ``__kernel`` that calls them in order.
+``__kernel`` whose work-group i computes tile i. For the persistent and the claiming executor
+:func:`tflgpu.codegen.assemble.assemble` makes one ``__kernel`` that calls them in order.
 
 No text of a model reaches the source: templates see only shapes, numbers and names that are made here.
 """

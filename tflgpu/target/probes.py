@@ -8,6 +8,7 @@ from math import floor, inf, isfinite, log10
 from typing import Literal
 
 from tflgpu.target.cost_model import CostModel
+from tflgpu.target.device_limits import VEC4_BYTES
 
 # The E12 series of preferred numbers (IEC 60063): each is 1.2 times the one before, so a value is at most 10% off.
 PREFERRED = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2, 10.0)
@@ -15,7 +16,6 @@ PREFERRED = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2, 10.0)
 # disturbs a measurement mostly disturbs all of them.
 PARTS = (*PREFERRED, 1.1, 1.3, 1.6, 2.0, 2.4, 3.0, 3.6, 4.3, 5.1, 6.2, 7.5, 9.1)
 
-VEC4_BYTES = 16
 LOADS_AT_ONCE = 4  # k-steps whose loads are under way together
 
 

@@ -115,11 +115,14 @@ def test_the_least_recently_used_entries_go_first(folder: Path) -> None:
     assert stored(cache) == {1, 3, 4, 5}
 
 
-def test_the_newest_entry_stays_whatever_its_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = Cache([folder], limit=1_000_000)
+def test_the_newest_entry_stays_whatever_its_time(folder: Path) -> None:
+    """The clock is set back in between."""
+    cache, tomorrow = Cache([folder], limit=1_000_000), time.time() + 86_400
     for number in range(3):
         fill(cache, range(number, number + 1), 90_000)
         assert stored(cache) == {number}
+        (finding,) = survey(cache)
+        os.utime(folder / "v1" / finding.entry.name, (tomorrow, tomorrow))
 
 
 def test_an_entry_that_is_too_large_is_not_kept(folder: Path) -> None:

@@ -46,7 +46,7 @@ def assert_right(net: Net, device_name: str, family: Family, precision: Literal[
             check(got, expected, case.tolerance, precision, case.describe)
 
 
-def is_quick(heads: Heads, family: str, device_name: str) -> bool:
+def is_quick(heads: Heads, device_name: str) -> bool:
     return heads in (PLAIN[0], PROJECTED[0]) and on_first_runtime(device_name)
 
 

@@ -164,7 +164,7 @@ def test_a_library_that_an_icd_file_names_and_that_has_no_device(write: Write, t
     )
 
 
-def test_nvidia_smi_where_there_are_no_nodes(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvidia_smi_where_there_are_no_nodes(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     program = write("bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: NVIDIA L4 (UUID: GPU-1)'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))

@@ -16,6 +16,7 @@ import pyopencl as cl
 
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
+from tflgpu.target.device_limits import VEC4_BYTES
 from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 
 # What is measured takes as long as so many round trips of a launch, beside which one of them is short, or as many
@@ -28,7 +29,6 @@ GROWTH = 4
 MOST_STEPS = 1 << 14  # some drivers end longer loops (quirks.py)
 
 GROUPS = 16  # of each compute unit
-VEC4_BYTES = 16
 COPY_BYTES = {"gpu": 1 << 28, "cpu": 1 << 25, "accelerator": 1 << 25}  # more than caches hold; a CPU clears them first
 SHARED_BYTES, CACHED_BYTES = 1 << 20, 1 << 13
 LINE_BYTES = 256  # loads that wait for one another read one in each

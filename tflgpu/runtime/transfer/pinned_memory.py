@@ -22,7 +22,7 @@ class Staging:
     blocks: by number of buffer.
     """
 
-    def __init__(self, bindings: Sequence[Binding], executable: Executable, queue: cl.CommandQueue) -> None:
+    def __init__(self, bindings: Sequence[Binding], queue: cl.CommandQueue) -> None:
         """queue: whose commands this waits for."""
         numbers = sorted({binding.buffer for binding in bindings})
         ends = {n: max(end(binding) for binding in bindings if binding.buffer == n) for n in numbers}
@@ -34,7 +34,7 @@ class OutputStaging(Staging):
     """For outputs, of which large ones go to memory that is lent to callers instead."""
 
     def __init__(self, executable: Executable, queue: cl.CommandQueue) -> None:
-        super().__init__(executable.outputs, executable, queue)
+        super().__init__(executable.outputs, queue)
         self._bindings, self._results = executable.outputs, executable.results
         self._types = [np.dtype(binding.dtype) for binding in executable.outputs]
 

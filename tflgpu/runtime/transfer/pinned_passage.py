@@ -24,7 +24,7 @@ class _Slot:
 
     def __init__(self, executable: Executable, queue: cl.CommandQueue) -> None:
         """queue: whose commands this waits for."""
-        self.inputs, self.outputs = Staging(executable.inputs, executable, queue), OutputStaging(executable, queue)
+        self.inputs, self.outputs = Staging(executable.inputs, queue), OutputStaging(executable, queue)
         self.input_buffers, self.output_buffers = (_buffers(s, queue.context) for s in (self.inputs, self.outputs))
         self.sources = [_memory(self.input_buffers[p.buffer], p) for p in executable.inputs]
         self.targets = [_memory(self.output_buffers[p.buffer], p) for p in executable.outputs]

@@ -27,7 +27,7 @@ class PinnedTransfer(Transfer):
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
         super().__init__(executable, buffers, session)
         self._executable, self._session = executable, session
-        self._inputs = Staging(executable.inputs, executable, session.queue)
+        self._inputs = Staging(executable.inputs, session.queue)
         self._outputs = OutputStaging(executable, session.queue)
         self._lender = Lender(executable, session.queue)
         self._pins = ArrayPins(session.context)
