@@ -145,7 +145,9 @@ def test_arrays_of_another_queue_are_waited_for(model: tflgpu.CompiledModel) -> 
     moved = {name: cl_array.to_device(other, np.zeros_like(a)) for name, a in given.items()}
     for name, array in moved.items():
         value = cl_array.to_device(model.queue, given[name])
-        array.add_event(cl.enqueue_copy(other, array.base_data, value.base_data, wait_for=[gate]))
+        # A blocking write may end before the device has the value: only its event says when another queue may read it.
+        ready = [gate, *value.events]
+        array.add_event(cl.enqueue_copy(other, array.base_data, value.base_data, wait_for=ready))
     other.flush()
     with ThreadPoolExecutor(1) as pool:
         result = pool.submit(model.run, moved)

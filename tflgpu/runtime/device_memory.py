@@ -63,8 +63,10 @@ class DeviceMemory:
         return array
 
     def write(self, queue: cl.CommandQueue, value: NDArray[Any]) -> None:
-        """Copy an array of this shape and type into it, and wait."""
-        copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset)
+        """Copy an array of this shape and type into it, and wait until it is there."""
+        # A blocking write of Intel's runtime ends before: as soon as the array on the host may change.
+        for event in copy(queue, self.buffer, np.ascontiguousarray(value), dst_offset=self.offset):
+            event.wait()
 
 
 Value = NDArray[Any] | DeviceMemory  # of an input: on the host, or on the device
