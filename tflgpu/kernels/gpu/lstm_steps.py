@@ -7,7 +7,7 @@ for what the inputs add.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -89,50 +89,75 @@ def step_lstms(
     graph: Graph, storage: Mapping[TensorId, Storage], target: Target
 ) -> tuple[Graph, dict[TensorId, Storage]]:
     """The graph with a node for each step wherever that is faster, and the storage of its activations."""
-    known, fresh, nodes = dict(storage), graph.fresh_ids(), list[Node]()
-    tensors: list[Tensor] = []
+    return _Stepping(graph, storage, target).run()
 
-    def result(*shape: int) -> TensorId:
-        tensors.append(Tensor(next(fresh), "", shape, precise=True))
-        known[tensors[-1].id] = Storage(Geometry(shape), "float")
-        return tensors[-1].id
 
-    def constant(data: Array) -> TensorId:
-        tensors.append(Tensor(next(fresh), "", data.shape, data.dtype.name, data))
-        return tensors[-1].id
+class _Stepping:
+    """Puts steps in the place of LSTMs, and collects the tensors that they need."""
 
-    for node in graph.nodes:
-        lstm, shape = node.attributes, graph[node.output].shape
+    def __init__(self, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> None:
+        self._graph, self._storage, self._target = graph, dict(storage), target
+        self._fresh = graph.fresh_ids()
+        self._tensors: list[Tensor] = []
+
+    def run(self) -> tuple[Graph, dict[TensorId, Storage]]:
+        nodes = [step for node in self._graph.nodes for step in self._steps_of(node)]
+        return remove_dead(self._graph.with_nodes(nodes, self._tensors)), self._storage
+
+    def _steps_of(self, node: Node) -> Iterable[Node]:
+        """The nodes in the place of one: itself, where it is no LSTM or one kernel is faster."""
+        lstm, shape, target = node.attributes, self._graph[node.output].shape, self._target
         if not isinstance(lstm, Lstm) or not _can_step(lstm, shape[1 - lstm.time_axis], target):
-            nodes.append(node)
-            continue
-        times, batch, channels = shape[lstm.time_axis], shape[1 - lstm.time_axis], shape[2]
+            return (node,)
+        times, batch = shape[lstm.time_axis], shape[1 - lstm.time_axis]
+        if times == 1 and (alone := self._only_step(node, lstm, batch)):
+            return (alone,)
+        return self._chain(node, lstm, times, batch) if _is_faster(lstm, times, batch, target) else (node,)
+
+    def _only_step(self, node: Node, lstm: Lstm, batch: int) -> Node | None:
+        """A step that multiplies the inputs, too; None where there is no such kernel."""
         sums, hidden, cell, *constants = node.inputs
-        recurrent, *peephole = (_data(graph, t) for t in constants)
-        peepholes = [constant(pack(weights)) for weights in peephole]
-        if times == 1 and (product := _product_of_inputs(graph, sums)):
-            x, filters, bias = product
-            depth = lstm.output_vec4s + tile_count(filters.shape[-1], LANES)
-            if any(_tiles(lstm, batch, depth, target)):
-                weights = constant(_packed(lstm, recurrent, _by_gate(lstm, filters)))
-                inputs = x, hidden, cell, weights, constant(bias), *peepholes
-                nodes.append(replace(node, kind="lstm_step", inputs=inputs, attributes=LstmStep(lstm, batch, depth)))
-                continue
-        if not _is_faster(lstm, times, batch, target):
-            nodes.append(node)
-            continue
-        packed, steps = constant(_packed(lstm, recurrent)), []
+        product = _product_of_inputs(self._graph, sums)
+        if product is None:
+            return None
+        x, filters, bias = product
+        depth = lstm.output_vec4s + tile_count(filters.shape[-1], LANES)
+        if not any(_tiles(lstm, batch, depth, self._target)):
+            return None
+        recurrent, *peephole = (_data(self._graph, t) for t in constants)
+        weights = self._constant(_packed(lstm, recurrent, _by_gate(lstm, filters)))
+        inputs = x, hidden, cell, weights, self._constant(bias), *self._packed_vectors(peephole)
+        return replace(node, kind="lstm_step", inputs=inputs, attributes=LstmStep(lstm, batch, depth))
+
+    def _chain(self, node: Node, lstm: Lstm, times: int, batch: int) -> Iterator[Node]:
+        """A step for each time, and what puts their results in the place of the node's."""
+        sums, hidden, cell, *constants = node.inputs
+        recurrent, *peephole = (_data(self._graph, t) for t in constants)
+        weights, peepholes = self._constant(_packed(lstm, recurrent)), self._packed_vectors(peephole)
+        channels, results = self._graph[node.output].shape[2], list[TensorId]()
         for step in range(times):
-            steps.append(result(1, batch, 1, 1, channels))
-            inputs = sums, hidden, cell, packed, constant(np.array([step], np.int32)), *peepholes
-            attributes = LstmStep(lstm, batch, lstm.output_vec4s, step == 0)
-            nodes.append(Node("lstm_step", inputs, steps[-1], attributes, sources=node.sources))
-            hidden = cell = steps[-1]
-        together = result(times, batch, 1, 1, channels)
-        nodes.append(Node("concatenate", tuple(steps), together, Concatenate(0), sources=node.sources))
+            results.append(self._result(1, batch, 1, 1, channels))
+            inputs = sums, hidden, cell, weights, self._constant(np.array([step], np.int32)), *peepholes
+            attributes = LstmStep(lstm, batch, lstm.output_vec4s, first=step == 0)
+            yield Node("lstm_step", inputs, results[-1], attributes, sources=node.sources)
+            hidden = cell = results[-1]
+        together = self._result(times, batch, 1, 1, channels)
+        yield Node("concatenate", tuple(results), together, Concatenate(0), sources=node.sources)
         axes = AxisMap(lstm.time_axis), AxisMap(1 - lstm.time_axis), AxisMap(None), AxisMap(None), AxisMap(2)
-        nodes.append(Node("rearrange", (together,), node.output, Rearrange(axes), node.epilogue, node.sources))
-    return remove_dead(graph.with_nodes(nodes, tensors)), known
+        yield Node("rearrange", (together,), node.output, Rearrange(axes), node.epilogue, node.sources)
+
+    def _packed_vectors(self, vectors: Iterable[Array]) -> list[TensorId]:
+        return [self._constant(pack(vector)) for vector in vectors]
+
+    def _result(self, *shape: int) -> TensorId:
+        self._tensors.append(Tensor(next(self._fresh), "", shape, precise=True))
+        tensor = self._tensors[-1].id
+        self._storage[tensor] = Storage(Geometry(shape), "float")
+        return tensor
+
+    def _constant(self, data: Array) -> TensorId:
+        self._tensors.append(Tensor(next(self._fresh), "", data.shape, data.dtype.name, data))
+        return self._tensors[-1].id
 
 
 def _can_step(lstm: Lstm, batch: int, target: Target) -> bool:
