@@ -68,6 +68,10 @@ PRODUCTS = (
     Product((2,), (2,), 9, 70, 14, (True, False), (8,)),
     Product((1,), (1,), 6, 31, 6, (True, False), (4,)),
     Product((2, 3), (2, 1), 3, 33, 9, (True, False), (2,)),
+    Product((2,), (2,), 1, 303, 10, (False, True), (1,)),
+    Product((3, 1), (1, 2), 3, 130, 21, (False, True), (2,)),
+    Product((1,), (1,), 6, 70, 8, (True, True), (4,)),
+    Product((2,), (2,), 9, 71, 14, (True, True), (8,)),
 )
 
 

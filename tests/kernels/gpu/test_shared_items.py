@@ -39,7 +39,8 @@ def kernels_of(net: Net, template: str, target: Target = TARGET) -> list[Kernel]
 
 def windows_of_many_taps(net: Net) -> None:
     """Long and large ones, of any stride and dilation, in images that some of them leave."""
-    given = net.input(net.normal((2, 19, 45, 3)))
+    channels = 5
+    given = net.input(net.normal((2, 19, 45, channels)))
     x = net.op("ABS", [given], abs(given.value))
     for kernel, stride, dilation, multiplier in (
         ((1, 33), 1, 1, 1),
@@ -49,8 +50,8 @@ def windows_of_many_taps(net: Net) -> None:
         ((3, 11), 1, 3, 4),
     ):
         window = Window(kernel, (stride, stride), (dilation, dilation), padding="SAME")
-        weights = net.constant(net.normal((1, *kernel, 3 * multiplier), 0.3))
-        bias = net.constant(net.normal((3 * multiplier,)))
+        weights = net.constant(net.normal((1, *kernel, channels * multiplier), 0.3))
+        bias = net.constant(net.normal((channels * multiplier,)))
         value = windows.depthwise_conv_2d(x.value, weights.value, bias.value, window)
         parameters = options(window) | {"depth_multiplier": multiplier}
         net.output(net.op("DEPTHWISE_CONV_2D", [x, weights, bias], value, parameters))

@@ -27,7 +27,7 @@ from tflgpu.target import Target
 
 OUTPUTS = (1, 2, 4, 8)
 TAPS_AT_ONCE = 8  # at most: as many vec4s of weights, and as many of the image with one for each further output
-LOOKED_UP = 2  # input channels of a vec4 of the output, with a multiplier
+LOOKED_UP = 2  # loads of input channels for a vec4 of the output, with a multiplier above 2
 IN_A_ROW = 8  # vec4s that neighbouring work-items read: some 64 or 128 bytes
 
 
@@ -87,7 +87,7 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
 
     def work(tile: WindowTile) -> KLoopWork:
         taps = tap_steps(window, tile)
-        image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier == 1 else LOOKED_UP)
+        image = (tile.outputs + taps.at_once - 1) * (1 if attributes.multiplier <= 2 else LOOKED_UP)
         return KLoopWork(
             tiles=request.shares * tile_count(_items(request, tile) * tile.split_k, target.local_size),
             k_steps=tile_count(taps.steps, request.shares),

@@ -37,12 +37,13 @@ def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> 
 
 
 def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -> KLoopWork:
-    """A step is one element of the depth: a vec4 of the right side for all rows."""
+    """A step is one element of the depth, a vec4 of the right side for all rows; four of each with an adjoint side."""
+    elements = LANES if shape.right.adjoint else 1
     return KLoopWork(
         tiles=shares * shape.matrices * tile_count(shape.rows, tile.rows) * shape.slices,
-        k_steps=tile_count(shape.depth, shares),
-        loads=1 + tile.rows / LANES,
-        products=tile.rows / LANES,
+        k_steps=tile_count(tile_count(shape.depth, elements), shares),
+        loads=elements * (1 + tile.rows / LANES),
+        products=elements * tile.rows / LANES,
         accumulators=tile.rows,
         split_k=target.local_size,
     )
@@ -51,7 +52,7 @@ def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -
 def vector_product(
     request: Request, target: Target, shape: MatrixProduct, tile: VectorTile, factors: tuple[Argument, Argument]
 ) -> Kernel:
-    """The kernel of a product of activations with this tile; rows are pixels, and the right side is not adjoint."""
+    """The kernel of a product of activations with this tile; rows are pixels."""
     g, (left, right) = request.output.geometry, factors
     blocks = tile_count(shape.rows, tile.rows)
     return Kernel(
@@ -62,6 +63,7 @@ def vector_product(
             "row_count": shape.rows,
             "depth": shape.depth,
             "rows": tile.rows,
+            "slices_out": 1,
             "row_blocks": blocks,
             "left": left,
             "right": right,
