@@ -22,7 +22,7 @@ from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl import devices
-from tflgpu.runtime.race import ENOUGH_SECONDS, IN_A_ROW, ROUNDS, SELDOM, SOON, TO_WARM_UP, Contest, fastest
+from tflgpu.runtime.race import ENOUGH_SECONDS, IN_A_ROW, PATIENCE, ROUNDS, SELDOM, SOON, TO_WARM_UP, Contest, fastest
 from tflgpu.target import Target
 
 H200 = Target(family="gpu", compute_units=132, storage="half", executor="auto", ptx=True, matrix_unit=M16N8K16.name)
@@ -114,6 +114,24 @@ def test_a_contest_changes_its_mind_when_the_machine_does() -> None:
         assert (contest.best, contest.left) == (best, period)
     assert clock.order == (["a"] * IN_A_ROW + ["b"] * IN_A_ROW) * 2
     assert period < SELDOM
+
+
+def test_a_comparison_begins_anew_behind_a_pause() -> None:
+    """But not for ever, where runs are far apart."""
+    clock = Clock(a=[1e-5] * 100, b=[2e-5] * 100)
+    contest = Contest(["a", "b"], "b")
+    for runs in 3, IN_A_ROW + 1:
+        for _ in range(runs):
+            contest.run(clock.run, clock.now)
+        clock.seconds += 1.0
+    for _ in range(2 * IN_A_ROW):
+        contest.run(clock.run, clock.now)
+    assert clock.order == ["a"] * 3 + ["a"] * IN_A_ROW + ["b"] + ["a"] * IN_A_ROW + ["b"] * IN_A_ROW
+    assert (contest.best, contest.left) == ("a", 2 * SOON)
+    for _ in range(PATIENCE + 2 * IN_A_ROW):
+        contest.run(clock.run, clock.now)
+        clock.seconds += 1.0
+    assert contest.left == 4 * SOON
 
 
 @pytest.fixture

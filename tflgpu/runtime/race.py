@@ -14,10 +14,14 @@ ROUNDS = 9
 
 ENOUGH_SECONDS = 0.2
 
-# Runs of a rival in a row, of which the first few fill the caches, and runs between two comparisons, at first and at
-# most.
-IN_A_ROW, TO_WARM_UP = 8, 2
+# Runs of a rival in a row, of which the first ones fill the caches and wake other cores, and runs between two
+# comparisons, at first and at most.
+IN_A_ROW, TO_WARM_UP = 10, 5
 SOON, SELDOM = 1 << 6, 1 << 13
+
+# Seconds between two runs of a comparison behind which it begins anew, and how often it does so at most: the first runs
+# behind a pause find other caches and slower cores, whoever's they are.
+PAUSE, PATIENCE = 1e-4, 4
 
 
 def fastest(rivals: Sequence[Rival], run: Callable[[Rival], object], now: Callable[[], float] = perf_counter) -> Rival:
@@ -54,14 +58,19 @@ class Contest(Generic[Rival]):
         self.left = self._period = SOON
         self._rivals = rivals
         self._times: list[float] = []
+        self._ended, self._paused = 0.0, 0  # the last run of this comparison; how often it has begun anew
 
     def run(self, run: Callable[[Rival], object], now: Callable[[], float] = perf_counter) -> None:
         """One run of a comparison."""
         start = now()
+        if self._times and start - self._ended > PAUSE and self._paused < PATIENCE:
+            self._paused += 1
+            self._times = []
         run(self._rivals[len(self._times) // IN_A_ROW])
-        self._times.append(now() - start)
+        self._ended = now()
+        self._times.append(self._ended - start)
         if len(self._times) == IN_A_ROW * len(self._rivals):
             warm = np.reshape(self._times, (-1, IN_A_ROW))[:, TO_WARM_UP:]
             self.best = self._rivals[int(np.argmin(np.median(warm, axis=1)))]
             self.left = self._period = min(2 * self._period, SELDOM)
-            self._times = []
+            self._times, self._paused = [], 0

@@ -20,6 +20,7 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.runtime import race
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
@@ -251,6 +252,7 @@ def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch
         return ways[-1]
 
     monkeypatch.setattr(claiming_executor, "fastest", last)
+    monkeypatch.setattr(race, "PAUSE", np.inf)
     executors = Executors(device_name, 2)
     assert raced == [[1, 2]]
     executors.check()

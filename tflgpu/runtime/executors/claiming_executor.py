@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tflgpu.artifact.executable import Array, Binding, Claiming, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.executor import NOWHERE, Executor, Interval
-from tflgpu.runtime.executors.ways import LINGERING, LingeringWay, Way
+from tflgpu.runtime.executors.ways import HELPING, LINGERING, HelpedWay, LingeringWay, SharedCounters, Way
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
 from tflgpu.runtime.opencl.program import make_kernel, set_number
@@ -99,12 +99,16 @@ class ClaimingExecutor(Executor):
         work = sum(launch.macs + 2 * launch.bytes for launch in launches)
         most = min(1 + work // WORTHWHILE, max(launch.groups for launch in launches))
         groups = min(session.device.compute_units, most)
-        several = [self._new_way(groups, session.queue)] if groups > 1 else []
-        if several and work >= SURE:
-            return several
+        if groups > 1 and work >= SURE:
+            return [self._new_way(groups, session.queue)]
         # What else is enqueued for a run has to keep the order; other threads of Python wait for one on this thread.
         aside = session.aside if self._shared and not self.executable.states and work < SURE else None
-        return [self._new_way(1, aside or session.queue), *several]
+        alone = self._new_way(1, aside or session.queue)
+        if groups == 1:
+            return [alone]
+        if aside and not alone.looks and not self._lendable:
+            return [alone, self._new_helped_way(groups, aside)]
+        return [alone, self._new_way(groups, session.queue)]
 
     def _new_way(self, groups: int, queue: cl.CommandQueue) -> Way:
         device, places = self.session.device, len(self._claiming.order)
@@ -112,15 +116,23 @@ class ClaimingExecutor(Executor):
         looks = groups < device.compute_units and any(quirk.wakes_slowly for quirk in quirks)
         lingers = looks and queue is self.session.aside and any(quirk.may_linger for quirk in quirks)
         if lingers and not self._lendable:  # who lingers does not hear of other arrays
-            memory = self._new_shared(4 * self._claiming.counter_words(groups)).view(np.uint32)
-            memory[:] = 0
-            counters = self._buffer_of(memory)
-            lingering = self._bound(counters, 0, places, LINGERING)
-            return LingeringWay(self._bound(counters, 0, places), lingering, queue, counters, memory)
+            shared = self._shared_counters(groups)
+            lingering = self._bound(shared.counters, 0, places, groups, LINGERING)
+            return LingeringWay(self._bound(shared.counters, 0, places, groups), lingering, queue, shared)
         counters = self._new_counters(groups)
-        return Way(groups, counters, self._bound(counters, 0, places), queue, looks)
+        return Way(groups, counters, self._bound(counters, 0, places, groups), queue, looks)
 
-    def _bound(self, counters: cl.Buffer, begin: int, end: int, lingers: int = 0) -> cl.Kernel:
+    def _new_helped_way(self, groups: int, queue: cl.CommandQueue) -> Way:
+        shared, places = self._shared_counters(groups), len(self._claiming.order)
+        kernel, helping = (self._bound(shared.counters, 0, places, groups, lingers) for lingers in (0, HELPING))
+        return HelpedWay(groups, kernel, helping, queue, cl.CommandQueue(self.session.context), shared)
+
+    def _shared_counters(self, groups: int) -> SharedCounters:
+        memory = self._new_shared(4 * self._claiming.counter_words(groups)).view(np.uint32)
+        memory[:] = 0
+        return SharedCounters(self._buffer_of(memory), memory)
+
+    def _bound(self, counters: cl.Buffer, begin: int, end: int, groups: int, lingers: int = 0) -> cl.Kernel:
         """The kernel with arguments to run the launches of these places in the order.
 
         lingers: how often it looks for another run before it leaves.
@@ -128,7 +140,7 @@ class ClaimingExecutor(Executor):
         kernel = make_kernel(self._program, self._claiming.function)
         first = self._bind_whole(kernel)
         kernel.set_arg(first, counters)
-        numbers = np.uint32(PATIENCE), np.int32(begin), np.int32(end), np.uint32(lingers)
+        numbers = np.uint32(PATIENCE), np.int32(begin), np.int32(end), np.uint32(groups), np.uint32(lingers)
         for i, number in enumerate(numbers, first + 1):
             set_number(kernel, i, number)
         return kernel
@@ -140,7 +152,7 @@ class ClaimingExecutor(Executor):
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group looks for the others; with 0 it leaves as soon as it would have to wait."""
-        set_number(self._way.kernel, self._way.kernel.num_args - 4, np.uint32(looks))
+        set_number(self._way.kernel, self._way.kernel.num_args - 5, np.uint32(looks))
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
         on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
@@ -228,7 +240,8 @@ class ClaimingExecutor(Executor):
     def _profiled(self) -> tuple[cl.CommandQueue, cl.Buffer, list[cl.Kernel]]:
         """A queue, counters, and for each launch in the order a kernel that runs it alone."""
         counters = self._new_counters(self._way.groups)
-        kernels = [self._bound(counters, place, place + 1) for place in range(len(self._claiming.order))]
+        groups = self._way.groups
+        kernels = [self._bound(counters, place, place + 1, groups) for place in range(len(self._claiming.order))]
         return profiling_queue(self.session), counters, kernels
 
     def _measure(self) -> list[Interval]:

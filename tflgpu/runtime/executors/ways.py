@@ -6,7 +6,7 @@ import os
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 import pyopencl as cl
@@ -18,12 +18,19 @@ LOOKING = 100e-6
 # How often a work-group looks for the next run before it leaves: some 0.1 ms, too.
 LINGERING = 400_000
 
+# As often as one that helps a thread does: some 30 us, as where few threads compute other kernels wait for it to leave.
+HELPING = 100_000
+
 # Runs without lingering, behind one for which the thread had to sleep: then others need the core, and who has looked
 # for long waits for it the longest.
 RESTING = 1000
 
-# Words of the counters: runs that are over, runs that were asked for, and whether nobody will ask soon.
-OVER, ASKED, LEAVE = 0, 2, 3
+# Seconds behind a run in which another one may be one of many: then it asks for helpers.
+SOON = 1e-3
+
+# Words of the counters: runs that are over, runs that were asked for, whether nobody will ask soon, and how many
+# helpers have come and have left.
+OVER, ASKED, LEAVE, CAME, LEFT = 0, 2, 3, 4, 5
 
 
 def is_over(run: cl.Event) -> bool:
@@ -59,29 +66,41 @@ class Way:
         """End what a run may have left on the device."""
 
 
-class LingeringWay(Way):
-    """One work-group, which stays behind a run and looks for the next one: no thread is woken, and no kernel launched.
+@dataclass
+class SharedCounters:
+    """Counters that the host reads and writes, too. memory: its view of them."""
 
-    It has left the device after some 0.1 ms without a run, and does not stay where it gets no core of its own. Host and
-    device must keep the order in which the other one writes to the memory that they share, as x86 does: Python has no
-    fences.
+    counters: cl.Buffer
+    memory: NDArray[np.uint32]
+
+
+class _Staying(Way):
+    """Some of whose work-groups stay behind a run and look for the next one, and leave if there is none.
+
+    They have left the device after some 0.1 ms without a run, and do not stay where they get no core of their own. Host
+    and device must keep the order in which the other one writes to the memory that they share, as x86 does: Python has
+    no fences.
     """
 
-    def __init__(
-        self,
-        kernel: cl.Kernel,
-        lingering: cl.Kernel,
-        queue: cl.CommandQueue,
-        counters: cl.Buffer,
-        memory: NDArray[np.uint32],
-    ) -> None:
-        """kernel: leaves behind each run. lingering: does not. memory: the host's view of the counters."""
-        super().__init__(1, counters, kernel, queue, looks=True)
-        self._lingering, self._words, self._asked = lingering, memory.data, 0
+    def __init__(self, groups: int, kernel: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
+        super().__init__(groups, shared.counters, kernel, queue, looks=True)
+        self._words = shared.memory.data
         self._rest = 0  # runs
-        self._launched: list[cl.Event] = []  # the last one of the lingering kernel, if there is one
+        self._launched: list[cl.Event] = []  # the last one of the kernel that stays, if there is one
         self._owner = os.getpid()
-        weakref.finalize(self, _end, self._launched, memory, self._owner)
+        weakref.finalize(self, _end, self._launched, shared.memory, self._owner)
+
+    def leave(self) -> None:
+        _end(self._launched, self._words, self._owner)
+
+
+class LingeringWay(_Staying):
+    """One work-group, which stays: no thread is woken for a run, and no kernel launched."""
+
+    def __init__(self, kernel: cl.Kernel, lingering: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
+        """kernel: leaves behind each run. lingering: does not."""
+        super().__init__(1, kernel, queue, shared)
+        self._lingering, self._asked = lingering, 0
 
     def start(self) -> cl.Event:
         if self._rest:
@@ -108,9 +127,6 @@ class LingeringWay(Way):
                 if words[OVER] != self._asked:  # it had left when it was asked
                     run = self._launch()
 
-    def leave(self) -> None:
-        _end(self._launched, self._words, self._owner)
-
     def _ask(self, runs: int) -> None:
         self._asked = self._words[ASKED] = runs & 0xFFFFFFFF
 
@@ -119,6 +135,59 @@ class LingeringWay(Way):
         self._launched[:] = [cl.enqueue_nd_range_kernel(self.queue, self._lingering, (1,), (1,))]
         self.queue.flush()
         return self._launched[0]
+
+
+class HelpedWay(_Staying):
+    """One work-group on the thread that calls, and others that stay to help it where runs follow each other.
+
+    A run waits for none of them to come: without them the thread computes all of it.
+    """
+
+    def __init__(
+        self,
+        groups: int,
+        kernel: cl.Kernel,
+        helping: cl.Kernel,
+        queue: cl.CommandQueue,
+        helpers: cl.CommandQueue,
+        shared: SharedCounters,
+    ) -> None:
+        """kernel: of the first group. queue: computes before the call returns. helpers: another one."""
+        super().__init__(groups, kernel, queue, shared)
+        self._helping, self._helpers = helping, helpers
+        self._are_new = False
+        self._ended = 0.0  # the last run
+        self._words[LEFT] = groups - 1
+
+    def start(self) -> cl.Event:
+        words = self._words
+        if self._rest:
+            self._rest -= 1
+        elif words[LEFT] == self.groups - 1:
+            if perf_counter() - self._ended < SOON:
+                self._call_helpers()
+        elif self._are_new:
+            self._are_new = False
+            if not words[CAME]:
+                sleep(1e-6)  # they may wait for the core of this thread, while another one has become free
+        asked = words[ASKED] = (words[OVER] + 1) & 0xFFFFFFFF
+        run = cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
+        while words[OVER] != asked:  # a helper has lost its core
+            self._rest = RESTING
+            self.leave()
+            run = cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
+        self._ended = perf_counter()
+        return run
+
+    def wait(self, run: cl.Event) -> None:
+        """Does nothing: the run is over."""
+
+    def _call_helpers(self) -> None:
+        words, others = self._words, self.groups - 1
+        words[CAME] = words[LEFT] = words[LEAVE] = 0
+        self._are_new = True
+        self._launched[:] = [cl.enqueue_nd_range_kernel(self._helpers, self._helping, (others,), (1,), (1,))]
+        self._helpers.flush()
 
 
 def _end(launched: list[cl.Event], words: memoryview | NDArray[np.uint32], owner: int) -> None:

@@ -1,0 +1,128 @@
+"""Work-groups that stay to help the thread that calls: the same answers, whether they come or not."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from tests.quick import RUNTIMES
+from tests.runtime.claiming.test_claiming import SHAPE, Executors, ran
+from tflgpu.runtime.executors import claiming_executor, ways
+from tflgpu.runtime.executors.ways import ASKED, CAME, LEFT, OVER, HelpedWay, Way, is_over
+
+INPUTS = np.random.default_rng(0).normal(size=(4, *SHAPE)).astype(np.float32)
+
+
+class Helped(Executors):
+    """Knows the answers beforehand: while helpers stay, no other kernel may get a core."""
+
+    def __init__(self, device_name: str, groups: int) -> None:
+        super().__init__(device_name, groups)
+        way = self.claiming._way
+        assert isinstance(way, HelpedWay)
+        self.way, self.answers = way, [self.launching.run([x])[0] for x in INPUTS]
+
+    def check_runs(self, number: int) -> None:
+        for run in range(number):
+            x, expected = INPUTS[run % 4], self.answers[run % 4]
+            np.testing.assert_array_equal(self.claiming.run([x])[0], expected)
+
+
+@pytest.fixture(params=[2, 3], ids="{} groups".format)
+def helped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Helped:
+    """On the runtime that computes on the thread that calls: helpers leave when they are told to, and not before."""
+    monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
+    monkeypatch.setattr(claiming_executor, "HELPING", (1 << 32) - 1)
+    monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
+    monkeypatch.setattr(ways, "SOON", np.inf)
+    return Helped(RUNTIMES[0], request.param)
+
+
+def test_helpers_stay_for_the_next_runs(helped: Helped) -> None:
+    way = helped.way
+    helped.claiming.set_patience((1 << 32) - 1)  # the machine may be busy
+    helped.check_runs(1)
+    (launched,) = way._launched
+    helped.check_runs(30)
+    assert way._launched == [launched] and not is_over(launched)
+    way.leave()
+    assert is_over(launched) and way._words[CAME] == way._words[LEFT] == way.groups - 1
+    helped.check_runs(3)
+    assert way._launched != [launched]
+
+
+def test_a_run_needs_no_helper(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is called for a run long behind the last one."""
+    monkeypatch.setattr(ways, "SOON", 0)
+    helped.check_runs(20)
+    assert not helped.way._launched
+
+
+def test_helpers_may_leave_at_any_time(helped: Helped) -> None:
+    for _ in range(10):
+        helped.check_runs(2)
+        helped.way.leave()
+
+
+def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes them for stopped as soon as it would have to wait. Then it runs alone for a while."""
+    monkeypatch.setattr(ways, "RESTING", 3)
+    helped.claiming.set_patience(0)
+    helped.check_runs(60)
+    way = helped.way
+    way.leave()
+    way._rest, launched = 3, list(way._launched)
+    helped.check_runs(3)
+    assert way._launched == launched
+    helped.check_runs(1)
+    assert way._launched != launched
+
+
+def test_a_late_helper_spoils_no_run(helped: Helped) -> None:
+    """In one that is over it finds nothing to claim."""
+    way = helped.way
+    helped.check_runs(2)
+    for behind in 1, 2, 3:
+        way.leave()
+        way._words[OVER] -= behind
+        way._call_helpers()
+        while way._words[OVER] != way._words[ASKED]:
+            pass
+        helped.check_runs(3)
+
+
+def test_helpers_leave_before_others_use_their_counters(helped: Helped) -> None:
+    claiming = helped.claiming
+    for x, expected in zip(INPUTS, helped.answers, strict=True):
+        helped.check_runs(2)
+        np.testing.assert_array_equal(claiming.collect(claiming.enqueue([x], {}))[0], expected)
+        claiming.launch()
+        claiming.write([x])
+        claiming.step()
+        np.testing.assert_array_equal(claiming.results()[0], expected)
+
+
+def test_helped_runs_may_overflow(helped: Helped) -> None:
+    way = helped.way
+    way.leave()
+    ran(helped.claiming, -3)
+    helped.check_runs(7)
+    assert way._words[OVER] == 4
+
+
+def test_helpers_leave_before_their_memory_goes(helped: Helped) -> None:
+    helped.check_runs(3)
+    (launched,) = helped.way._launched
+    del helped.claiming, helped.way
+    gc.collect()
+    assert is_over(launched)
+
+
+def test_helpers_are_for_the_runtime_that_computes_on_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
+    monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
+    executors = Executors(RUNTIMES[1], 2)
+    assert type(executors.claiming._way) is Way
+    executors.check()
