@@ -37,8 +37,11 @@ def with_room_for_sums(
     return [c for c in candidates if c.work.tiles == request.storage[node.output].plane] if node else candidates
 
 
-def with_hidden_sums(request: Request, kernel: Kernel, entries: int) -> Kernel:
-    """The kernel, which writes the sums as well where they are wanted. entries: see templates/gpu/hidden_sums.cl.j2."""
+def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int) -> Kernel:
+    """The kernel, which writes the sums as well where they are wanted.
+
+    entries, lanes: see templates/gpu/hidden_sums.cl.j2.
+    """
     node, image, target = hidden_sums_beside(request), request.output, request.target
     if node is None:
         return kernel
@@ -47,14 +50,16 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int) -> Kernel:
     channels = LANES * request.storage[node.output].slices
     padded = np.zeros((channels, LANES * image.slices), np.float32)
     padded[: len(weights), : image.channels] = weights.reshape(len(weights), -1) / image.plane
-    parts = min(power_of_two(target.local_size // channels), target.cost_model.lockstep)
+    parts = min(power_of_two(target.local_size // channels), power_of_two(entries), target.cost_model.lockstep)
+    # The sums have a place of their own, so that nobody has to wait before writing them.
+    sums = {"channels": channels, "tiles": kernel.tiles, "parts": parts, "sums_at": kernel.workspace}
     return replace(
         kernel,
-        parameters={**kernel.parameters, "hidden_sums": {"channels": channels, "tiles": kernel.tiles, "parts": parts}},
+        parameters={**kernel.parameters, "hidden_sums": sums},
         arguments=(
             *kernel.arguments,
             Argument("hidden_weights", "float", None, padded),
             Argument("hidden_sums_of_tiles", "float", node.output, None, written=True),
         ),
-        workspace=max(kernel.workspace, target.local_size + entries),
+        workspace=kernel.workspace + target.local_size // lanes,
     )

@@ -80,4 +80,7 @@ def diagonal_depthwise(request: Request) -> Kernel:
         local_size=target.local_size,
         macs=prod(window.kernel) * g.pixels * g.channels,
     )
-    return with_hidden_sums(request, kernel, target.local_size // UNIT.lanes * chosen.tile.warp_slices)
+    warp_slices = chosen.tile.warp_slices
+    return with_hidden_sums(
+        request, kernel, target.local_size // UNIT.lanes * warp_slices, UNIT.lanes // warp_slices
+    )

@@ -125,6 +125,8 @@ def pointwise_depthwise(request: Request) -> Kernel:
     chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     sharers = target.local_size // _slices(tile)
+    if hidden_sums_beside(request):
+        sharers = power_of_two(sharers)
     packed, taps = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks), pack(request.constant(3))
     operands = operands_of_image(src, type_of_constant(request, packed))
     kernel = Kernel(
@@ -140,7 +142,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             "prefetch_depth": prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
-            "sharers": power_of_two(sharers) if hidden_sums_beside(request) else sharers,
+            "sharers": sharers,
             "src": src,
         },
         (
@@ -155,4 +157,4 @@ def pointwise_depthwise(request: Request) -> Kernel:
         workspace=work.workspace,
         macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
     )
-    return with_hidden_sums(request, kernel, _slices(tile))
+    return with_hidden_sums(request, kernel, _slices(tile), min(sharers, UNIT.lanes))
