@@ -51,7 +51,7 @@ uint4 shuffled_uint4(uint4 x, uint mask) {
                  intel_sub_group_shuffle_xor(x.z, mask), intel_sub_group_shuffle_xor(x.w, mask));
 }
 float shuffled_float(float x, uint mask) { return intel_sub_group_shuffle_xor(x, mask); }
-float2 shuffled_float2(float2 x, uint mask) { return (float2)(shuffled_float(x.x, mask), shuffled_float(x.y, mask)); }
+void meet_in_warp(void) { sub_group_barrier(CLK_LOCAL_MEM_FENCE); }
 float2 shuffled_halves(uint pair, uint lane) {
   const uint halves = intel_sub_group_shuffle(pair, lane);
   return vload_half2(0, (__private const half *)&halves);

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
@@ -29,7 +29,7 @@ from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
+from tflgpu.kernels.tiling import fits_local, tile_count
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import POINTWISE
@@ -37,8 +37,8 @@ from tflgpu.target import Target
 
 HALVES = Operands("half", "half")
 EXCITED_POINTWISE = "excited_pointwise"
-# Weights of two slices that a work-item loads before it waits for the hidden layer.
-EARLY_WEIGHTS = 16
+# Blocks of gates' weights that a warp loads before it waits for others. A block takes four registers of each lane.
+EARLY_WEIGHTS = 27
 
 
 @dataclass(frozen=True)
@@ -166,30 +166,41 @@ def excited_pointwise(request: Request) -> Kernel:
     assert isinstance(attributes, ExcitedPointwise)
     chosen = request.choose_candidate(_candidates(src, request.output, target))
     kernel = implicit_gemm.implicit_gemm(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
-    # Neighbouring work-items compute neighbouring slices.
-    slice_pairs = tile_count(src.slices, 2)
-    gate_weights = np.zeros((sums.channels, 2 * LANES * slice_pairs), np.float32)
-    gate_weights[:, : src.channels] = request.constant(4).reshape(src.channels, sums.channels).T
-    gates_at = max(kernel.workspace, target.local_size)
+    hidden_blocks, warps = UNIT.blocks(sums.slices), target.local_size // UNIT.lanes
+    k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
     excitation = {
         "hidden_epilogue": inner_epilogue(attributes.excitation.hidden_epilogue),
         "gate_epilogue": inner_epilogue(attributes.excitation.gate_epilogue),
         "sums": sums,
-        "sharers": hidden_sharers(sums.channels, target),
-        "parts": min(UNIT.lanes, power_of_two(max(1, target.local_size // slice_pairs))),
-        "early": EARLY_WEIGHTS,
-        "gates_at": gates_at,
+        "sharers": min(UNIT.lanes, hidden_sharers(UNIT.side * hidden_blocks, target)),
+        "hidden_blocks": hidden_blocks,
+        "gates_at": kernel.workspace,
+        "early": k_steps * hidden_blocks <= EARLY_WEIGHTS,
     }
+    gate_weights = pack_gates(request.constant(4).reshape(src.channels, -1), UNIT.blocks(src.slices), hidden_blocks)
     arguments = (
         request.activation("hidden_sums", 1),
         Argument("hidden_bias", "float", None, padded_bias(request.constant(3), LANES * sums.slices)),
         Argument("gate_weights", "half", None, gate_weights),
-        Argument("gate_bias", "float", None, padded_bias(request.constant(5), 2 * LANES * slice_pairs)),
+        Argument("gate_bias", "float", None, padded_bias(request.constant(5), UNIT.side * UNIT.blocks(src.slices))),
     )
     return replace(
         kernel,
         parameters={**kernel.parameters, "excitation": excitation},
         arguments=(*kernel.arguments, *arguments),
-        workspace=gates_at + _excitation_vec4s(src, sums.channels),
+        workspace=kernel.workspace + 2 * warps * k_steps + 2 * hidden_blocks,
         macs=kernel.macs + sums.channels * src.channels,
     )
+
+
+def pack_gates(weights: Array, blocks: int, hidden_blocks: int) -> Array:
+    """[channel, hidden channel] -> [block of 16 channels][block of 16 hidden channels][lane][8].
+
+    As the left side of products: lane 4g + t holds channels 2g and 2g + 1 of a block, in rows g and g + 8, of hidden
+    channels 4t to 4t + 3: first of the first two.
+    """
+    padded = np.zeros((blocks * UNIT.side, hidden_blocks * UNIT.side), np.float32)
+    padded[: weights.shape[0], : weights.shape[1]] = weights
+    # channel = 16 block + 2 g + row; hidden channel = 16 block + 4 t + 2 half + element
+    axes = padded.reshape(blocks, 8, 2, hidden_blocks, 4, 2, 2)
+    return np.ascontiguousarray(axes.transpose(0, 3, 1, 4, 5, 2, 6))
