@@ -154,7 +154,7 @@ class PointwiseDepthwiseWork:
 
     k_steps: that a warp computes one after another. active_warps: that load in a k-step, one block of pixels and
     ``column_blocks`` of weights each. depthwise_vec4s: of the result, that a work-item computes.
-    workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.
+    workspace, result_at: float4 elements of local memory in all, and of them those ahead of the pointwise result.
     """
 
     operands: Operands
@@ -164,7 +164,7 @@ class PointwiseDepthwiseWork:
     column_blocks: int
     split_k: int
     depthwise_vec4s: int
-    sum_vec4s: int
+    result_at: int
     workspace: int
 
 

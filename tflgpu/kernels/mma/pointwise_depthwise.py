@@ -102,6 +102,7 @@ def _work(
     warp_tiles = tile_count(pixels, UNIT.side) * tile.split_k
     sum_vec4s = split_workspace(target, tile.split_k, 2 * tile.column_blocks)
     between = operands.float4s(pixels * _slices(tile))
+    margin = operands.float4s((window.kernel[1] - 1) * window.dilation[1])  # of columns beside an image
     return PointwiseDepthwiseWork(
         operands=operands,
         tiles=dst.batch * tile_count(dst.height, tile.rows) * tile_count(columns, tile.column_blocks),
@@ -110,8 +111,8 @@ def _work(
         column_blocks=tile.column_blocks,
         split_k=tile.split_k,
         depthwise_vec4s=tile_count(tile.rows * dst.width, target.local_size // _slices(tile)),
-        sum_vec4s=sum_vec4s,
-        workspace=sum_vec4s + between,
+        result_at=sum_vec4s + margin,
+        workspace=sum_vec4s + margin + between + margin,
     )
 
 
@@ -138,7 +139,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
             "rows": tile.rows,
             "column_blocks": tile.column_blocks,
             "split_k": tile.split_k,
-            "sum_vec4s": work.sum_vec4s,
+            "result_at": work.result_at,
             "prefetch_depth": prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
             "input_blocks": input_blocks,
             "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
