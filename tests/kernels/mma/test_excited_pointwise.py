@@ -16,7 +16,7 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma import diagonal_depthwise, fuse_pairs
+from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_pairs
 
 # Shape of the image behind the first convolution, window of the depthwise one, channels of the hidden layer, whether
 # one kernel computes both convolutions, and slices of a warp where it does not.
@@ -63,3 +63,15 @@ def test_a_result_is_that_of_numpy(
     (got,) = (emulated.run if executor == "launch" else emulated.run_persistent)(plan, built.inputs)
     (expected,) = built.expected
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+
+
+def test_gates_are_packed_as_the_left_side_of_products() -> None:
+    """By the PTX ISA: lane 4g + t has rows g and g + 8 of inner indices 2t, 2t + 1, and of those 8 behind them."""
+    channels, hidden = 40, 20
+    weights = np.arange(channels * hidden, dtype=np.float32).reshape(channels, hidden) + 1
+    packed = excited_pointwise.pack_gates(weights, 3, 2).reshape(3, 2, 8, 4, 2, 2, 2)
+    padded = np.zeros((48, 32), np.float32)
+    padded[:channels, :hidden] = weights
+    for block, hidden_block, g, t, half, row, element in np.ndindex(packed.shape):
+        channel, inner = 16 * block + 2 * g + row, 16 * hidden_block + 4 * t + 2 * half + element
+        assert packed[block, hidden_block, g, t, half, row, element] == padded[channel, inner]

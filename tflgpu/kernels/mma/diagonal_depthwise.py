@@ -81,6 +81,4 @@ def diagonal_depthwise(request: Request) -> Kernel:
         macs=prod(window.kernel) * g.pixels * g.channels,
     )
     warp_slices = chosen.tile.warp_slices
-    return with_hidden_sums(
-        request, kernel, target.local_size // UNIT.lanes * warp_slices, UNIT.lanes // warp_slices
-    )
+    return with_hidden_sums(request, kernel, target.local_size // UNIT.lanes * warp_slices, UNIT.lanes // warp_slices)

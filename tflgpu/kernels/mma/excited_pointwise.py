@@ -1,8 +1,8 @@
 """A squeeze-and-excitation within the pointwise convolution behind it, on matrix units.
 
-The kernel of the image writes what the hidden layer sums up, see :mod:`tflgpu.kernels.mma.hidden_sums`. Each work-group
-of the convolution computes the gates from that, and multiplies the image by them as it loads it. So an excitation takes
-no kernel at all. That pays for one image.
+The kernel of the image writes what the hidden layer sums up, see :mod:`tflgpu.kernels.gpu.hidden_sums`. Each work-group
+of the convolution adds that up, each of its warps computes the gates of its own k-steps, and multiplies the image by
+them as it loads it. So an excitation takes no kernel at all. That pays for one image.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, tile_count
+from tflgpu.kernels.tiling import fits_local, split_workspace, tile_count
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import POINTWISE
@@ -87,12 +87,13 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node,
     if {image.type, between.type} != {"half"} or image.batch > 1 or not _is_summed(graph, storage, excited):
         return False
     hidden = graph[excited.inputs[2]].shape[0]
-    if hidden > target.local_size or not fits_local(target, target.local_size + _excitation_vec4s(image, hidden)):
+    candidates = _candidates(image, result, hidden, target)
+    if hidden > target.local_size or not candidates:
         return False
     mean = model.kernel(waves=1, phases=0)
     excitation = excite_cycles(excite_work(image, vector, hidden, target), target)
     apart = convolution_candidates(HALVES, POINTWISE, image, result, target)[0].cycles
-    together = _candidates(image, result, target)[0].cycles + gating_cycles(image, hidden, target)
+    together = candidates[0].cycles + gating_cycles(image, hidden, target)
     return together < mean + excitation + 2 * model.next_kernel(target.executor) + apart
 
 
@@ -114,11 +115,6 @@ def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node)
         and storage[depthwise.inputs[0]].type == "half"
         and graph[depthwise.inputs[1]].is_constant
     )
-
-
-def _excitation_vec4s(image: Storage, hidden: int) -> int:
-    """float4 elements of local memory for the gates and the hidden layer."""
-    return 2 * UNIT.blocks(image.slices) + tile_count(hidden, LANES)
 
 
 def sum_hidden_layers(
@@ -156,17 +152,29 @@ def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -
     raise TypeError(f"{node.title} writes no sums beside its result")
 
 
-def _candidates(src: Storage, dst: Storage, target: Target) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
-    return implicit_gemm.candidates(HALVES, POINTWISE, src, dst, target)
+def _candidates(src: Storage, dst: Storage, hidden: int, target: Target) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+    """The tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first."""
+    found = implicit_gemm.candidates(HALVES, POINTWISE, src, dst, target)
+    return [c for c in found if fits_local(target, _split_vec4s(c.tile, target) + _gating_vec4s(c, hidden, target))]
+
+
+def _split_vec4s(tile: ImplicitGemmTile, target: Target) -> int:
+    return split_workspace(target, tile.split_k, tile.accumulators)
+
+
+def _gating_vec4s(chosen: Candidate[ImplicitGemmTile, GemmWork], hidden: int, target: Target) -> int:
+    """float4 elements of local memory for the gates of every warp's k-steps, and for the hidden layer."""
+    warps, k_steps = target.local_size // UNIT.lanes, tile_count(chosen.work.k_steps, chosen.tile.split_k)
+    return 2 * warps * k_steps + 2 * tile_count(hidden, UNIT.side)
 
 
 @MMA.lowering(EXCITED_POINTWISE)
 def excited_pointwise(request: Request) -> Kernel:
     attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, ExcitedPointwise)
-    chosen = request.choose_candidate(_candidates(src, request.output, target))
+    chosen = request.choose_candidate(_candidates(src, request.output, sums.channels, target))
     kernel = implicit_gemm.implicit_gemm(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
-    hidden_blocks, warps = UNIT.blocks(sums.slices), target.local_size // UNIT.lanes
+    hidden_blocks = UNIT.blocks(sums.slices)
     k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
     excitation = {
         "hidden_epilogue": inner_epilogue(attributes.excitation.hidden_epilogue),
@@ -188,7 +196,7 @@ def excited_pointwise(request: Request) -> Kernel:
         kernel,
         parameters={**kernel.parameters, "excitation": excitation},
         arguments=(*kernel.arguments, *arguments),
-        workspace=kernel.workspace + 2 * warps * k_steps + 2 * hidden_blocks,
+        workspace=kernel.workspace + _gating_vec4s(chosen, sums.channels, target),
         macs=kernel.macs + sums.channels * src.channels,
     )
 
