@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, Node, TensorId, Value
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
@@ -18,12 +19,11 @@ from tflgpu.kernels.pixels_as_channels import widen_channels
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.kernels.shared_sums import share_sums
 from tflgpu.ops.epilogue_ops import FUNCTIONS
-from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
-from tflgpu.plan.boundary import add_conversions, roots, storages
-from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations, input_places
-from tflgpu.plan.overwriting import overwritable
+from tflgpu.plan.boundary import add_conversions, storages
+from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations
+from tflgpu.plan.placement import placement
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
-from tflgpu.plan.states import overwriting, with_short_states, written_in_place
+from tflgpu.plan.states import overwriting, with_short_states
 from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.target import Target, VectorType, is_exact_in_half
 
@@ -58,17 +58,7 @@ def make_plan(
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED, WRITTEN_BESIDE) and graph[n.output].size)
     kernels = tuple(_plan_node(n, graph, storage, narrow.get(n.output, target), chooser) for n in computed)
-    root, places = roots(graph), input_places(graph, storage)
-    shifts = {t: places[r].offset for t, r in root.items() if r in places}
-    root = {t: places[r].whole if r in places else r for t, r in root.items()}
-    in_place = written_in_place(graph, kernels, root)
-    root = {t: in_place.get(r, r) for t, r in root.items()}
-    lifetimes, shared = _lifetimes(graph, kernels, root, shifts, storage)
-    part = part_bytes(lifetimes, target.limits.allocation_bytes)
-    offsets, arena_bytes = place(lifetimes, part)
-    placed = {t: offsets[shared.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if shared.get(r, r) in offsets}
-    least = lower_bound(lifetimes)
-    return Plan(graph, target, kernels, storage, root, shifts, placed, arena_bytes, part, least, fusions)
+    return Plan(graph, target, kernels, storage, *placement(graph, kernels, storage, target), fusions)
 
 
 def _plan_node(
@@ -96,8 +86,20 @@ def _planned(
         argument = replace(request.operand(f"operand{index}", index), restrict=target.family != "cpu")
         arguments.append(argument)
         accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
-    types: list[VectorType] = [kernel.value_type]
-    epilogue: list[PlannedEpilogueOp] = []
+    epilogue = _planned_epilogue(node, kernel.value_type, accesses)
+    result = epilogue[-1].type if epilogue else kernel.value_type
+    if result != output.vector:
+        raise TypeError(f"{node.kind} ends with {result} values, but its output holds {output.type}")
+    destination = Destination(output, _is_dirty(kernel, epilogue, output))
+    return PlannedKernel(node, kernel, epilogue, destination, tuple(arguments))
+
+
+def _planned_epilogue(
+    node: Node, value_type: VectorType, accesses: Mapping[int, Access]
+) -> tuple[PlannedEpilogueOp, ...]:
+    """The epilogue behind a result of ``value_type``. accesses: of the inputs that it reads, by number."""
+    types = [value_type]
+    planned: list[PlannedEpilogueOp] = []
     for k, op in enumerate(node.epilogue):
         operands = tuple(
             EpilogueOperand(o.index, None) if isinstance(o, Value) else EpilogueOperand(None, accesses[o.index])
@@ -108,12 +110,8 @@ def _planned(
             types.append(_operand_type(operands[result == "second"], types))
         else:
             types.append(result)
-        epilogue.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1], source))
-    if types[-1] != output.vector:
-        raise TypeError(f"{node.kind} ends with {types[-1]} values, but its output holds {output.type}")
-    planned = tuple(epilogue)
-    destination = Destination(output, _is_dirty(kernel, planned, output))
-    return PlannedKernel(node, kernel, planned, destination, tuple(arguments))
+        planned.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1], source))
+    return tuple(planned)
 
 
 def _half_holds_constants(graph: Graph, node: Node) -> bool:
@@ -135,7 +133,7 @@ def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: S
 
     Products leave NaN there if they read an infinity: the weights of these lanes are zero.
     """
-    if output.geometry.channels % 4 == 0:
+    if output.geometry.channels % LANES == 0:
         return False
     clean = [not kernel.parameters.get("dirty", False) and not kernel.macs]
     for op in epilogue:
@@ -144,41 +142,3 @@ def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: S
         )
         clean.append(FUNCTIONS[op.function].keeps_zero and all(operands))
     return not clean[-1]
-
-
-def _lifetimes(
-    graph: Graph,
-    kernels: tuple[PlannedKernel, ...],
-    root: Mapping[TensorId, TensorId],
-    shifts: Mapping[TensorId, int],
-    storage: Mapping[TensorId, Storage],
-) -> tuple[dict[TensorId, Lifetime], dict[TensorId, TensorId]]:
-    """Lifetimes of the tensors in the arena, and which of them write in place of another."""
-    boundary = {root[t] for t in graph.given | graph.wanted}
-    first: dict[TensorId, int] = {}
-    last: dict[TensorId, int] = {}
-    for time, planned in enumerate(kernels):
-        for argument in planned.arguments:
-            if argument.tensor is not None and root[argument.tensor] not in boundary:
-                first.setdefault(root[argument.tensor], time)
-                last[root[argument.tensor]] = time
-    shared: dict[TensorId, TensorId] = {}
-    for time, planned in enumerate(kernels):
-        out = planned.node.output
-        source = next(overwritable(planned, root), None)
-        if source is None or out in boundary or root[source] in boundary or last[root[source]] != time:
-            continue
-        if source in shifts or out in shifts:
-            continue
-        owner = shared.get(root[source], root[source])
-        if storage[out] == replace(storage[source], geometry=storage[out].geometry):
-            shared[out] = owner
-    lifetimes: dict[TensorId, Lifetime] = {}
-    for tensor in first:
-        owner = shared.get(tensor, tensor)
-        size = storage[tensor].bytes
-        before = lifetimes.get(owner, Lifetime(size, first[tensor], last[tensor]))
-        lifetimes[owner] = Lifetime(
-            max(size, before.size), min(first[tensor], before.first), max(last[tensor], before.last)
-        )
-    return lifetimes, shared

@@ -17,6 +17,7 @@ from tflgpu.kernels.tiling import (
     fits_local,
     items_per_tile,
     reduces_in_subgroups,
+    shared_workspace,
     tile_count,
     waves,
 )
@@ -67,7 +68,7 @@ class Sharing:
 
     def workspace(self, vec4s: int) -> int:
         """float4 elements of local memory for ``vec4s`` of each work-item; none where they share nothing."""
-        return self.local_size * vec4s if self.sharers > 1 else 0
+        return shared_workspace(self.local_size, self.sharers, vec4s)
 
     @property
     def config(self) -> TileConfig:

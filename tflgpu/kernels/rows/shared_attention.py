@@ -11,7 +11,7 @@ from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, operands_of
 from tflgpu.kernels.rows.fuse_attention import fuse_attention
-from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, tile_count, waves
+from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, split_workspace, tile_count, waves
 from tflgpu.target import Limits, Target
 
 STAGED_VEC4S = LOCAL_VEC4S // 2  # of keys and values in local memory at once
@@ -78,6 +78,6 @@ def attention_of_rows(request: Request) -> Kernel:
         operands,
         tiles=_tiles(attention, target, rows, sharers),
         local_size=size,
-        workspace=max(block_keys * key_stride if staged else 0, size * sums if sharers > 1 else 0),
+        workspace=max(block_keys * key_stride if staged else 0, split_workspace(target, sharers, sums)),
         macs=attention.macs,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.cache import Cache
-from tflgpu.compiler import Parts, make_plans
+from tflgpu.compiler import Parts, Plans, make_plans
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.measure.mixed_precision.generated_inputs import generated_inputs, scales
 from tflgpu.measure.mixed_precision.output_errors import OutputErrors
 from tflgpu.measure.mixed_precision.plan_comparison import gains_nothing
 from tflgpu.measure.mixed_precision.probe import Place, Probe
-from tflgpu.measure.mixed_precision.storage_search import Errors, fewest_kept, sensitivities
+from tflgpu.measure.mixed_precision.storage_search import Errors, Sensitivities, fewest_kept, sensitivities
 from tflgpu.model.metadata.declarations import Normalization
 from tflgpu.model.metadata.metadata_reader import read_metadata
 from tflgpu.model.tensor_info import TensorInfo
@@ -46,6 +46,55 @@ SECONDS = 15.0  # for runs with one tensor, or a group of them, in half
 MOST_RUNS = 600  # of these
 
 
+@dataclass(frozen=True)
+class _Mixture:
+    """Parts with tensors marked as precise: ``kept``, by their places. error: the largest of its outputs.
+
+    fp32_reason: of :class:`MixedPrecision`; then all tensors are kept, and none is marked.
+    """
+
+    parts: Parts
+    kept: frozenset[int]
+    error: float
+    fp32_reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Experiment:
+    """What tells how far the outputs of a mixture are off.
+
+    probe: runs any mixture. errors: of its outputs for ``inputs``. in_float: plans of the answers.
+    """
+
+    parts: Parts
+    target: Target
+    probe: Probe
+    inputs: Sequence[Sequence[Array]]
+    errors: OutputErrors
+    in_float: Plans
+
+    def measure(self, kept: frozenset[int], numbers: Sequence[int]) -> Errors:
+        """What :data:`Measure` says."""
+        places = self.probe.together(self.probe.places[n] for n in kept)
+        return np.array([self.errors.of(n, self.probe.run(self.inputs[n], places)) for n in numbers])
+
+    def sensitivities(self) -> Sensitivities:
+        """Of all tensors, one by one or in groups, as the time allows."""
+        tensors, sets = len(self.probe.places), len(self.inputs)
+        LOGGER.info("looking for the tensors that stay in float among %d, on %d inputs", tensors, sets)
+        begin = time.perf_counter()
+        self.measure(frozenset(), range(sets))
+        runs = int(SECONDS * sets / (time.perf_counter() - begin))
+        return sensitivities(self.measure, tensors, sets, min(runs, MOST_RUNS))
+
+    def listed(self, kept: Collection[int], found: Sensitivities) -> tuple[KeptTensor, ...]:
+        """The most sensitive first."""
+        errors = {n: float(e) for group, e in zip(found.groups, found.largest, strict=True) for n in group}
+        places, operators = self.probe.places, self.probe.operators
+        order = sorted(kept, key=lambda n: (-errors[n], n))
+        return tuple(KeptTensor(self.probe.name(places[n]), operators[places[n]], errors[n]) for n in order)
+
+
 class Calibrator:
     """See :class:`tflgpu.Options`, ``tolerance``: what :func:`tflgpu.compiler.compile_model` asks."""
 
@@ -67,51 +116,55 @@ class Calibrator:
         Raises BuildError, DeviceError, and TypeError or ValueError for inputs that do not fit the model.
         """
         start = time.perf_counter()
+        experiment, is_given = self._prepared(parts, replace(target, executor="launch"))
+        found = experiment.sensitivities()
+        mixture = self._chosen(experiment, found)
+        if mixture.fp32_reason:
+            target = replace(target, storage="float")
+        report = MixedPrecision(
+            self._tolerance,
+            inputs=len(experiment.inputs),
+            generated=not is_given,
+            tensors=len(experiment.probe.places),
+            half_error=found.half,
+            error=mixture.error,
+            kept=experiment.listed(mixture.kept, found),
+            fp32_reason=mixture.fp32_reason,
+            seconds=time.perf_counter() - start,
+        )
+        return replace(mixture.parts, mixed=report), target
+
+    def _prepared(self, parts: Parts, target: Target) -> tuple[_Experiment, bool]:
+        """The experiment with a model's launches, and whether its inputs are the caller's."""
         outer, inner = ([info for _, info in side] for side in parts.frontend.interface())
         given = self._fitting(outer)
         declared = _normalizations(parts.data, len(outer))
         inputs = given or generated_inputs(outer, declared)
-        launched = replace(target, executor="launch")
-        probe = Probe(parts, launched, self._session, self._cpu_timeout)
-        in_float = make_plans(parts.graphs, replace(launched, storage="float"), Stopwatch())
+        probe = Probe(parts, target, self._session, self._cpu_timeout)
+        in_float = make_plans(parts.graphs, replace(target, storage="float"), Stopwatch())
         answers = self._answers(probe, parts.artifact(in_float), inputs)
         errors = OutputErrors(inner, answers, [0] * len(inputs) if given else scales(declared))
+        return _Experiment(parts, target, probe, inputs, errors, in_float), bool(given)
 
-        def measure(kept: frozenset[int], numbers: Sequence[int]) -> Errors:
-            places = probe.together(probe.places[n] for n in kept)
-            return np.array([errors.of(n, probe.run(inputs[n], places)) for n in numbers])
-
-        tensors, sets = len(probe.places), len(inputs)
-        LOGGER.info("looking for the tensors that stay in float among %d, on %d inputs", tensors, sets)
-        begin = time.perf_counter()
-        measure(frozenset(), range(sets))
-        runs = int(SECONDS * sets / (time.perf_counter() - begin))
-        found = sensitivities(measure, tensors, sets, min(runs, MOST_RUNS))
+    def _chosen(self, experiment: _Experiment, found: Sensitivities) -> _Mixture:
+        """The fewest tensors in float whose plan passes; all of them, where that gains nothing or none passes."""
+        parts, probe, inputs, errors = experiment.parts, experiment.probe, experiment.inputs, experiment.errors
+        reason = ""
         for attempt in range(ATTEMPTS):
             tolerance = self._tolerance * STRICTER**attempt
-            kept = fewest_kept(measure, found, sets, EXPECTED * tolerance, MEASURED * tolerance)
+            kept = fewest_kept(experiment.measure, found, len(inputs), EXPECTED * tolerance, MEASURED * tolerance)
             mixed = _with_kept(parts, probe.together(probe.places[n] for n in kept), inputs=attempt > 0)
-            plans = make_plans(mixed.graphs, launched, Stopwatch())
-            if kept and gains_nothing(plans, in_float):
+            plans = make_plans(mixed.graphs, experiment.target, Stopwatch())
+            if kept and gains_nothing(plans, experiment.in_float):
                 reason = f"{len(kept)} have to and the others gain nothing"
                 break
             results = self._run(mixed.artifact(plans), inputs)
             error = max((float(errors.of(n, r).max(initial=0.0)) for n, r in enumerate(results)), default=0.0)
             LOGGER.info("with %d tensors in float outputs are off by %.2g of their range", len(kept), error)
-            reason = f"with {len(kept)} outputs are off by {error:.2g}"
             if error <= PASSING * self._tolerance:
-                reason = ""
-                break
-        if reason:
-            mixed, target, kept, error = parts, replace(target, storage="float"), frozenset(range(tensors)), 0.0
-        sensitive = {n: float(e) for group, e in zip(found.groups, found.largest, strict=True) for n in group}
-        listed = tuple(
-            KeptTensor(probe.name(probe.places[n]), probe.operators[probe.places[n]], sensitive[n])
-            for n in sorted(kept, key=lambda n: (-sensitive[n], n))
-        )
-        seconds = time.perf_counter() - start
-        report = MixedPrecision(self._tolerance, sets, not given, tensors, found.half, error, listed, reason, seconds)
-        return replace(mixed, mixed=report), target
+                return _Mixture(mixed, kept, error)
+            reason = f"with {len(kept)} outputs are off by {error:.2g}"
+        return _Mixture(parts, frozenset(range(len(probe.places))), 0.0, reason)
 
     def _fitting(self, infos: Sequence[TensorInfo]) -> list[list[Array]]:
         """The caller's inputs, those left out that have other sizes of free axes."""
