@@ -22,9 +22,8 @@ from tflgpu.runtime.opencl.devices import Device, choose
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.target import Probes, cost_model_from
 
-SPREAD = (
-    1.2  # between the largest and the smallest measurement of a number: a step of the series that costs are rounded to
-)
+# Between the largest and the smallest measurement of a number: a step of the series that costs are rounded to.
+SPREAD = 1.2
 UNSTEADY = ("seconds", "round_trip")  # the host's, and no part of a cost model
 
 

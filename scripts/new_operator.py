@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-JUDGES = ("reference", "windows")  # modules of tests/ops/
+REFERENCES = ("reference", "windows")  # modules of tests/ops/
 
 LINE = 120  # characters, as in pyproject.toml
 
@@ -56,9 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("code", help="BuiltinOperator's name of it, or that of a custom operator")
     parser.add_argument("--family", required=True, help="a module of tflgpu/ops/*/, such as elementwise")
-    parser.add_argument(
-        "--reference", default="reference", choices=("reference", "windows"), help="a module of tests/ops/"
-    )
+    parser.add_argument("--reference", default="reference", choices=REFERENCES, help="a module of tests/ops/")
     parser.add_argument("--rows", help="a module of tests/ops/rows/, by default the one with the family's name")
     parser.add_argument("--inputs", type=int, default=1, help="how many there are")
     options = parser.parse_args(arguments)

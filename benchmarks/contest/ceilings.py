@@ -15,7 +15,7 @@ from tflgpu.measure.device_model import planned_target
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
-from tflgpu.runtime.opencl.session import open_session
+from tflgpu.runtime.opencl.session import Session, open_session
 
 ROUNDS = 10
 LAUNCHES = 200
@@ -40,10 +40,7 @@ class Ceilings(ceilings.Ceilings):
 def measure_ceilings(index: int) -> Ceilings:
     """The ceilings of the OpenCL device with this index."""
     session = open_session(choose(index))
-    program = compile_program(session.context, "__kernel void nothing(__global float4 *unused) {}")
-    empty = make_kernel(program, "nothing")
-    unused = cl.Buffer(session.context, cl.mem_flags.READ_WRITE, 16)  # set_args keeps no buffer alive
-    empty.set_args(unused)
+    empty, _unused = empty_kernel(session)
 
     def launch() -> None:
         for _ in range(LAUNCHES):
@@ -52,6 +49,14 @@ def measure_ceilings(index: int) -> Ceilings:
 
     launch_seconds = median(timed(launch)(ROUNDS)) / LAUNCHES
     return Ceilings(**asdict(ceilings.measure_ceilings(session)), launch_seconds=launch_seconds)
+
+
+def empty_kernel(session: Session) -> tuple[cl.Kernel, cl.Buffer]:
+    """A kernel that does nothing, and the buffer that it has as argument but does not keep alive."""
+    program = compile_program(session.context, "__kernel void nothing(__global float4 *unused) {}")
+    kernel, buffer = make_kernel(program, "nothing"), cl.Buffer(session.context, cl.mem_flags.READ_WRITE, 16)
+    kernel.set_args(buffer)
+    return kernel, buffer
 
 
 def keep_costs(index: int, cache_dir: str) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import pyopencl as cl
+from dataclasses import asdict, dataclass
 
 import tflgpu
-from benchmarks.contest.ceilings import Ceilings
+from benchmarks.contest.ceilings import GROUP, Ceilings, empty_kernel
 from benchmarks.sweep.bundles import seconds_in_turn
 from benchmarks.sweep.drawn_shapes import Drawn
+from tflgpu.measure.ceilings import ceilings_of
 from tflgpu.measure.device_model import probe
-from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import open_session
 
 
@@ -42,12 +40,6 @@ class Roofline:
 def measure_roofline(device: tflgpu.Device) -> Roofline:
     session = open_session(device)
     probes = probe(session)
-    macs = {"fp32": probes.float_macs, "fp16": probes.matrix_macs or probes.float_macs}
-    flops = {precision: 2 * rate for precision, rate in macs.items()}
-    empty = make_kernel(
-        compile_program(session.context, "__kernel void nothing(__global float4 *unused) {}"), "nothing"
-    )
-    unused = cl.Buffer(session.context, cl.mem_flags.READ_WRITE, 16)  # set_args keeps no buffer alive
-    empty.set_args(unused)
-    kernel = seconds_in_turn(session.queue, [(empty, (256,), (256,))])
-    return Roofline(Ceilings(probes.global_bytes, flops, kernel), probes.grid_barrier)
+    empty, _unused = empty_kernel(session)
+    launch = seconds_in_turn(session.queue, [(empty, (GROUP,), (GROUP,), (0,))])
+    return Roofline(Ceilings(**asdict(ceilings_of(probes)), launch_seconds=launch), probes.grid_barrier)

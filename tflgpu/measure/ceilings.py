@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tflgpu.measure.device_model import probe
 from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import Probes
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,11 @@ class Ceilings:
 
 def measure_ceilings(session: Session) -> Ceilings:
     """By the probes of the device, measured now. Raises BuildError or DeviceError if it fails."""
-    probes = probe(session)
+    return ceilings_of(probe(session))
+
+
+def ceilings_of(probes: Probes) -> Ceilings:
+    """By what was measured of the device."""
     macs = {"fp32": probes.float_macs, "fp16": probes.matrix_macs or probes.float_macs}
     if probes.half_macs:
         macs["fp16_fast"] = probes.half_macs

@@ -1,0 +1,1 @@
+"""Cold and warm starts, each of them a process."""
