@@ -16,7 +16,7 @@ from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
+from tflgpu.compiler import compile_model, plan_model
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
@@ -217,6 +217,22 @@ def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
             assert re.match(r"\s*__global const \w+ \*\w+ = [^][]*;", statement), statement
         assert not re.search(r"\bimage\w*\[", ahead)
     assert waiting > 10
+
+
+def test_in_half_on_nvidia_no_kernel_divides_exactly() -> None:
+    """That calls a function for rare numbers, and the linker lets the whole kernel save registers around it."""
+    builder = ModelBuilder()
+    x, (root, shares, result) = builder.input((1, 4, 4, 8)), [builder.tensor((1, 4, 4, 8)) for _ in range(3)]
+    builder.op("RSQRT", [x], [root])
+    builder.op("LOGISTIC", [root], [shares])
+    builder.op("SOFTMAX", [shares], [result], {"beta": 1.0})
+    data = builder.finish([result])
+    (artifact,) = compile_model(data, tflgpu.Options(precision="fp16", executor="persistent"), H200)
+    (piece,) = artifact.pieces
+    lines = [line for line in piece.source.splitlines() if not line.startswith("#define")]
+    text = re.sub(r"/\*.*?\*/", "", "\n".join(lines), flags=re.DOTALL)
+    assert "reciprocal_of" in text and "inverse_root_of" in text
+    assert not re.findall(r"[^/]/ [a-z_(]\w*|/ [0-9.]+f|\bsqrt\(", text)
 
 
 def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
