@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import pyopencl as cl
 
 from tflgpu.runtime.opencl.clock import Launch
-from tflgpu.runtime.opencl.session import Session
+from tflgpu.runtime.opencl.session import Session, loader_function
+
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_uint
 
 
 def silent_launch(session: Session, launch: Launch) -> Callable[[], object]:
     """What enqueues a launch without an event on a GPU, and with one elsewhere. It raises pyopencl's errors."""
-    queue, enqueue = session.queue, _enqueue_function()
+    queue = session.queue
+    enqueue = loader_function(
+        "clEnqueueNDRangeKernel", _POINTER, _POINTER, _NUMBER, *[_POINTER] * 3, _NUMBER, _POINTER, _POINTER
+    )
     with_event = partial(cl.enqueue_nd_range_kernel, queue, *launch)
     if session.device.type != "gpu" or enqueue is None:
         return with_event
     kernel, size, local_size, offset = launch
     sizes = [(ctypes.c_size_t * len(numbers))(*numbers) for numbers in (offset, size, local_size)]
-    handles = [ctypes.c_void_p(each.int_ptr) for each in (queue, kernel)]
+    handles = [_POINTER(each.int_ptr) for each in (queue, kernel)]
     arguments = (*handles, len(size), *sizes, 0, None, None)
 
     def without_event() -> None:
@@ -32,15 +37,3 @@ def silent_launch(session: Session, launch: Launch) -> Callable[[], object]:
             with_event()  # fails as well, and says why
 
     return without_event
-
-
-@cache
-def _enqueue_function() -> Callable[..., int] | None:
-    """clEnqueueNDRangeKernel of the library that pyopencl uses, if it can be found through pyopencl's own."""
-    try:
-        function = ctypes.CDLL(cl._cl.__file__).clEnqueueNDRangeKernel
-    except (AttributeError, OSError):
-        return None
-    pointer, number = ctypes.c_void_p, ctypes.c_uint
-    function.argtypes = [pointer, pointer, number, pointer, pointer, pointer, number, pointer, pointer]
-    return function

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import threading
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 import pyopencl as cl
 
@@ -96,15 +97,26 @@ class Opening:
         return self._opened
 
 
+@cache
+def loader_function(name: str, *arguments: type) -> Any:
+    """A function of the OpenCL loader that pyopencl is linked to, by ``ctypes``; None if it cannot be found."""
+    try:
+        function = getattr(ctypes.CDLL(cl._cl.__file__), name)
+    except (AttributeError, OSError):
+        return None
+    function.argtypes = arguments
+    return function
+
+
 def _context_beside_python(handle: cl.Device) -> cl.Context | None:
     """A context, during whose making other threads run Python; None if that cannot be done.
 
     ``cl.Context`` holds the interpreter's lock, and a GPU's driver may take more than a second.
     """
-    create = getattr(ctypes.CDLL(cl._cl.__file__), "clCreateContext", None)  # of the loader that pyopencl is linked to
+    create = loader_function("clCreateContext", ctypes.c_void_p, ctypes.c_uint, *[ctypes.c_void_p] * 4)
     if create is None:
         return None
-    create.restype, create.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_uint, *[ctypes.c_void_p] * 4]
+    create.restype = ctypes.c_void_p
     made = create(None, 1, ctypes.byref(ctypes.c_void_p(handle.int_ptr)), None, None, None)
     return cl.Context.from_int_ptr(made, False) if made else None
 

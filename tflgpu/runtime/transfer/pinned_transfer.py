@@ -8,12 +8,12 @@ from functools import cached_property
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Array, Executable
-from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.large_copies import fill
 from tflgpu.runtime.transfer.pinned_memory import Lender, OutputStaging, Staging, is_mapped
 from tflgpu.runtime.transfer.pinned_passage import PinnedPassage, Slots
 from tflgpu.runtime.transfer.pinning import ArrayPins
+from tflgpu.runtime.transfer.silent_copies import SilentCopies
 from tflgpu.runtime.transfer.transfer import Numbered, Passage, Transfer
 
 
@@ -31,6 +31,7 @@ class PinnedTransfer(Transfer):
         self._outputs = OutputStaging(executable, session.queue)
         self._lender = Lender(executable, session.queue)
         self._pins = ArrayPins(session.context)
+        self._silent = SilentCopies(session.queue)
 
     def write(self, inputs: Iterable[Numbered]) -> None:
         pinned = []
@@ -45,18 +46,20 @@ class PinnedTransfer(Transfer):
                 staged = True
         if staged:
             for n, memory in self._inputs.blocks.items():
-                self._copies.append(cl.enqueue_copy(self._queue, self._buffers[n], memory, is_blocking=False))
+                self._copies += self._silent.write(self._buffers[n], memory)
         for binding, array in pinned:
-            buffer = self._buffers[binding.buffer]
-            self._copies += copy(self._queue, buffer, array, dst_offset=binding.offset, is_blocking=False)
+            self._copies += self._silent.write(self._buffers[binding.buffer], array, binding.offset)
         if self._copies:
             self._queue.flush()  # so that the device begins while the host prepares the launch
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
-        lent = self._lender.lend() if numbers else None
-        if numbers:
-            for n, memory in self._outputs.places(lent).items():
-                self._copies.append(cl.enqueue_copy(self._queue, memory, self._buffers[n], is_blocking=False))
+        if not numbers:
+            self._queue.finish()
+            self._copies.clear()
+            return []
+        lent = self._lender.lend()
+        for n, memory in self._outputs.places(lent).items():
+            self._copies += self._silent.read(memory, self._buffers[n])
         self._queue.finish()
         self._copies.clear()
         return self._outputs.arrays(numbers, lent)

@@ -53,13 +53,13 @@ class Transfer(ABC):
     """Copies the inputs of one executable to the device, and its outputs back. Raises pyopencl's errors.
 
     ``write`` and ``read`` are for one inference at a time. Deleting pyopencl's event of a copy waits for the copy, so
-    the events of a run are kept until the run is over.
+    the events of a run are kept until the run is over, and so are arrays that are copied without an event.
     """
 
     def __init__(self, executable: Executable, buffers: Sequence[cl.Buffer], session: Session) -> None:
         self._buffers, self._queue = buffers, session.queue
         self._output_types = [np.dtype(p.dtype) for p in executable.outputs]
-        self._copies: list[cl.Event] = []
+        self._copies: list[cl.Event | Array] = []
 
     @abstractmethod
     def write(self, inputs: Iterable[Numbered]) -> None:
