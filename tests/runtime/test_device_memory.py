@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -26,11 +27,11 @@ CONFIGURATIONS = {
 }
 
 
-def three_of_each() -> bytes:
+def three_of_each(shapes: Sequence[tuple[int, ...]] = SHAPES) -> bytes:
     """softmax(x) of an image in the host's order, of whole vec4s, and of a row with lanes that are padding."""
     builder = ModelBuilder()
-    inputs = [builder.input(shape, name=f"x{i}") for i, shape in enumerate(SHAPES)]
-    outputs = [builder.tensor(shape, name=f"y{i}") for i, shape in enumerate(SHAPES)]
+    inputs = [builder.input(shape, name=f"x{i}") for i, shape in enumerate(shapes)]
+    outputs = [builder.tensor(shape, name=f"y{i}") for i, shape in enumerate(shapes)]
     for x, y in zip(inputs, outputs, strict=True):
         builder.op("SOFTMAX", [x], [y], {"beta": 1.0})
     return builder.finish(outputs)
@@ -283,6 +284,36 @@ def test_an_array_that_comes_again_may_have_moved(model: tflgpu.CompiledModel) -
     del moved
     gc.collect()
     assert kept() is None
+
+
+@pytest.mark.parametrize("kinds", [2, 3], ids=["bound", "copied"])
+def test_the_same_arrays_come_again_between_other_calls(kinds: int, model: tflgpu.CompiledModel) -> None:
+    """Where all arrays on the device are bound, a call like the one before begins with the launch."""
+    model = tflgpu.compile(three_of_each(SHAPES[:kinds]), model.options)
+
+    def fresh(seed: int) -> dict[str, Array]:
+        return dict(list(arrays(seed).items())[:kinds])
+
+    given, targets, elsewhere = on_device(model, fresh(0)), fresh_outputs(model), fresh_outputs(model)
+    between: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: model.run(fresh(20)),
+        lambda: model.run(fresh(21), elsewhere),
+        lambda: model.run(on_device(model, fresh(22)), elsewhere),
+        lambda: model.enqueue(given, elsewhere),
+        lambda: model.run({**given, "x0": fresh(24)["x0"]}, targets),
+        lambda: model.run(given),
+        lambda: model.reset_state(),
+    ]
+    for seed, call in enumerate(between):
+        expected = model.run(fresh(seed))
+        for name, value in fresh(seed).items():
+            given[name].set(value)
+        for _ in range(3):
+            call()
+            for _ in range(3):
+                assert not model.run(given, targets)
+                assert_equal({name: a.get() for name, a in targets.items()}, expected)
 
 
 def test_a_list_that_comes_again_may_hold_other_arrays(model: tflgpu.CompiledModel) -> None:

@@ -220,11 +220,11 @@ class ClaimingExecutor(Executor):
         self._last = self._start() if self._given else self._way.start()
         self._keep_states()
 
-    def results(self, given: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
+    def results(self) -> list[Array]:
         if self._last is not None:
             self._way.wait(self._last)
-        results = super().results(given)
-        if given:
+        results = super().results()
+        if self._given:
             self.session.queue.finish()
         return results
 
