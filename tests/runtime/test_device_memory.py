@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -266,63 +264,3 @@ def test_queues_that_do_not_fit(device_name: str) -> None:
     queue = cl.CommandQueue(context, properties=unordered)
     with pytest.raises(ValueError, match="out of order"):
         tflgpu.compile(three_of_each(), queue=queue)
-
-
-def test_an_array_that_comes_again_may_have_moved(model: tflgpu.CompiledModel) -> None:
-    """It is examined again if it is elsewhere, or has another queue; nothing keeps it behind the end of the model."""
-    given = arrays(7)
-    moved, targets = on_device(model, given), fresh_outputs(model)
-    for seed in (7, 8):
-        for name, value in on_device(model, arrays(seed)).items():
-            moved[name].base_data = value.base_data
-        model.run(moved, targets)
-        assert_equal({name: a.get() for name, a in targets.items()}, model.run(arrays(seed)))
-    moved["x2"] = moved["x2"].with_queue(cl.CommandQueue(model.queue.context))
-    model.run(moved, targets)
-    kept = weakref.ref(moved["x2"])
-    model.close()
-    del moved
-    gc.collect()
-    assert kept() is None
-
-
-@pytest.mark.parametrize("kinds", [2, 3], ids=["bound", "copied"])
-def test_the_same_arrays_come_again_between_other_calls(kinds: int, model: tflgpu.CompiledModel) -> None:
-    """Where all arrays on the device are bound, a call like the one before begins with the launch."""
-    model = tflgpu.compile(three_of_each(SHAPES[:kinds]), model.options)
-
-    def fresh(seed: int) -> dict[str, Array]:
-        return dict(list(arrays(seed).items())[:kinds])
-
-    given, targets, elsewhere = on_device(model, fresh(0)), fresh_outputs(model), fresh_outputs(model)
-    between: list[Callable[[], object]] = [
-        lambda: None,
-        lambda: model.run(fresh(20)),
-        lambda: model.run(fresh(21), elsewhere),
-        lambda: model.run(on_device(model, fresh(22)), elsewhere),
-        lambda: model.enqueue(given, elsewhere),
-        lambda: model.run({**given, "x0": fresh(24)["x0"]}, targets),
-        lambda: model.run(given),
-        lambda: model.reset_state(),
-    ]
-    for seed, call in enumerate(between):
-        expected = model.run(fresh(seed))
-        for name, value in fresh(seed).items():
-            given[name].set(value)
-        for _ in range(3):
-            call()
-            for _ in range(3):
-                assert not model.run(given, targets)
-                assert_equal({name: a.get() for name, a in targets.items()}, expected)
-
-
-def test_a_list_that_comes_again_may_hold_other_arrays(model: tflgpu.CompiledModel) -> None:
-    given, targets = list(on_device(model, arrays(1)).values()), fresh_outputs(model)
-    for seed in (1, 2):
-        expected = model.run(arrays(seed))
-        for _ in range(2):
-            given[:] = on_device(model, arrays(seed)).values()
-            targets.update(fresh_outputs(model))
-            for _ in range(2):
-                model.run(given, targets)
-                assert_equal({name: a.get() for name, a in targets.items()}, expected)
