@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,16 +20,20 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
+from benchmarks import choices
 from benchmarks.contest.case import relative_error
 from benchmarks.publish import publish
 from benchmarks.zoo import load
 from tflgpu.cli.timing import seconds_of
+from tflgpu.options import Precision
 from tflgpu.runtime.opencl.devices import choose
 
 CACHE_SWITCHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
 
 
-def rows(model: str, device: str, precisions: list[str], threads: int, rounds: int) -> Iterator[dict[str, object]]:
+def rows(
+    model: str, device: str, precisions: Sequence[Precision], threads: int, rounds: int
+) -> Iterator[dict[str, object]]:
     data = load(model)
     interpreter = Interpreter(model_content=data, num_threads=threads)
     interpreter.allocate_tensors()
@@ -78,18 +82,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="fp32,fp16")
+    parser.add_argument("--precision", type=choices.precisions, default="fp32,fp16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
     off = all(os.environ.get(k) == v for k, v in CACHE_SWITCHES.items())
-    precisions = arguments.precision.split(",")
     found = (
         row
         for model in arguments.models
-        for row in rows(model, arguments.device, precisions, arguments.threads, arguments.rounds)
+        for row in rows(model, arguments.device, arguments.precision, arguments.threads, arguments.rounds)
     )
     publish(found, device, arguments.out, driver_caches_off=off)
 

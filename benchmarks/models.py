@@ -25,18 +25,20 @@ from statistics import median
 import numpy as np
 
 import tflgpu
+from benchmarks import choices
 from benchmarks.contest.contender import timed
 from benchmarks.publish import publish
 from tflgpu.cli.processes import in_own_process
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import random_input
+from tflgpu.options import ExecutorChoice, Precision
 from tflgpu.runtime.opencl.devices import choose
 
 RUNS = 20
 
 
-def measured(model: str, device: int, executor: str, precision: str) -> dict[str, object]:
+def measured(model: str, device: int, executor: ExecutorChoice, precision: Precision) -> dict[str, object]:
     """The measurements of one process. Raises the errors of compiling and running the model."""
     warnings.simplefilter("ignore", tflgpu.FallbackWarning)
     options = tflgpu.Options(device=device, executor=executor, precision=precision, cache="off")
@@ -67,14 +69,18 @@ def _error(
     errors = []
     for info, reference in zip(compiled.outputs, expected, strict=True):
         quantization = info.quantization
-        deviation = Deviation(quantization and quantization.scale[0])
+        deviation = Deviation(quantization.scale[0] if quantization else None)
         deviation.add(reference.reshape(outputs[info.name].shape), outputs[info.name])
         errors.append(deviation.relative)
     return max(errors)
 
 
 def rows(
-    models: Sequence[str], device: int, executors: Sequence[str], precisions: Sequence[str], jobs: int
+    models: Sequence[str],
+    device: int,
+    executors: Sequence[ExecutorChoice],
+    precisions: Sequence[Precision],
+    jobs: int,
 ) -> Iterator[dict[str, object]]:
     """A row for each model, precision and executor, in the order in which they are finished."""
     names = ("model", "precision", "executor")
@@ -84,8 +90,8 @@ def rows(
             for model, precision, executor in product(models, precisions, executors)
         }
         for run in as_completed(runs):
-            model, *choices = runs[run]
-            row: dict[str, object] = dict(zip(names, (Path(model).stem, *choices), strict=True))
+            model, *chosen = runs[run]
+            row: dict[str, object] = dict(zip(names, (Path(model).stem, *chosen), strict=True))
             try:
                 yield row | run.result().value
             except (tflgpu.TflgpuError, OSError, ValueError) as error:
@@ -96,8 +102,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--executor", default="launch,persistent")
-    parser.add_argument("--precision", default="fp16,fp32")
+    parser.add_argument("--executor", type=choices.executors, default="launch,persistent")
+    parser.add_argument("--precision", type=choices.precisions, default="fp16,fp32")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -105,8 +111,7 @@ def main() -> None:
     failed: list[str] = []
 
     def watched() -> Iterator[dict[str, object]]:
-        choices = arguments.executor.split(","), arguments.precision.split(",")
-        for row in rows(arguments.models, device.index, *choices, arguments.jobs):
+        for row in rows(arguments.models, device.index, arguments.executor, arguments.precision, arguments.jobs):
             if "error" in row:
                 failed.append(f"{row['model']} {row['precision']} {row['executor']}: {row['error']}")
             yield row

@@ -82,9 +82,10 @@ def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     def litert() -> np.ndarray:
         interpreter.set_tensor(source, x)
         interpreter.invoke()
-        return interpreter.get_tensor(target)
+        found: np.ndarray = interpreter.get_tensor(target)
+        return found
 
-    calls = {"run": partial(model.run, x), "by hand": bare, "litert": litert}
+    calls: dict[str, Callable[[], object]] = {"run": partial(model.run, x), "by hand": bare, "litert": litert}
     for result in (*model.run(x).values(), bare(), litert()):
         np.testing.assert_array_equal(result, np.abs(x))
     # The first quarter warms up.

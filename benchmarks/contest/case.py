@@ -13,6 +13,7 @@ from benchmarks import zoo
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.inputs import random_input
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.options import Precision
 
 # The largest allowed error of an output, relative to its range.
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
@@ -31,7 +32,7 @@ class Case:
 
     model: str
     batch: int
-    precision: str
+    precision: Precision
     device: int
     cache: str
 

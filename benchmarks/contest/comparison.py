@@ -35,6 +35,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
+from benchmarks import choices
 from benchmarks.contest.case import TOLERANCE, Case
 from benchmarks.contest.ceilings import Ceilings, keep_costs, measure_ceilings
 from benchmarks.contest.contender import Metric
@@ -43,6 +44,7 @@ from benchmarks.contest.worker import Worker
 from benchmarks.engines.executors import LAUNCHES, OWN
 from benchmarks.publish import PACKAGES, publish
 from tflgpu.cli.processes import in_own_process
+from tflgpu.options import Precision
 from tflgpu.runtime.opencl.devices import choose
 
 
@@ -62,7 +64,7 @@ def main(description: str, peers: Peers, *, precisions: str, jobs: int) -> None:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--batch", default="1")
-    parser.add_argument("--precision", default=precisions)
+    parser.add_argument("--precision", type=choices.precisions, default=precisions)
     parser.add_argument("--peers", default=",".join(peers.engines))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=jobs)
@@ -90,11 +92,11 @@ def main(description: str, peers: Peers, *, precisions: str, jobs: int) -> None:
         sys.exit("\n".join(faults))
 
 
-def cases_of(model: str, batches: str, precisions: str, device: int, cache: str) -> list[Case]:
+def cases_of(model: str, batches: str, precisions: Sequence[Precision], device: int, cache: str) -> list[Case]:
     return [
         Case(model, int(batch), precision, device, cache)
         for batch in (["1"] if model.endswith(".tflite") else batches.split(","))
-        for precision in precisions.split(",")
+        for precision in precisions
     ]
 
 

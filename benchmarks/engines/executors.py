@@ -15,17 +15,18 @@ import pyopencl.array as cl_array
 
 import tflgpu
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, streamed, timed
+from benchmarks.contest.contender import Contender, Metric, streamed, timed
+from tflgpu.options import ExecutorChoice
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.transfer.pinning import ArrayPins
 
 OWN = NAME = "tflgpu"
-METRIC = "device"
+METRIC: Metric = "device"
 LAUNCHES = "tflgpu-launch-executor"
 NEW_ARRAYS = "tflgpu-new-arrays"
 ON_DEVICE, ENQUEUE, RUN_MANY = "tflgpu-run-on-device", "tflgpu-enqueue", "tflgpu-run-many"
-EXECUTORS = {OWN: "auto", LAUNCHES: "launch", "tflgpu-persistent-executor": "persistent"}
+EXECUTORS: dict[str, ExecutorChoice] = {OWN: "auto", LAUNCHES: "launch", "tflgpu-persistent-executor": "persistent"}
 
 
 def covers(case: Case) -> bool:
@@ -58,7 +59,7 @@ def _contenders(name: str, model: _Model) -> Iterator[Contender]:
 
 
 class _Model:
-    def __init__(self, case: Case, executor: str) -> None:
+    def __init__(self, case: Case, executor: ExecutorChoice) -> None:
         self._case = case
         batch = case.batch if case.batch != 1 else None
         self._options = tflgpu.Options(
@@ -103,6 +104,7 @@ class _Model:
         self.compiled.run(self.inputs)
         (instance,) = self.compiled._runner.instances.values()
         (executor,) = instance._engines
+        assert isinstance(executor, Executor)
         return executor
 
     def device_seconds(self, runs: int) -> list[float]:

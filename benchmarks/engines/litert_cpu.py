@@ -9,10 +9,10 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, timed
+from benchmarks.contest.contender import Contender, Metric, timed
 
 NAME = "litert-cpu"
-METRIC = "host"
+METRIC: Metric = "host"
 
 
 def covers(case: Case) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, Skipped, timed
+from benchmarks.contest.contender import Contender, Metric, Skipped, timed
 
 NAME = "litert-gpu"
-METRIC = "host"
+METRIC: Metric = "host"
 
 
 def covers(case: Case) -> bool:

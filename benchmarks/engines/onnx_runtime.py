@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, Skipped, timed
+from benchmarks.contest.contender import Contender, Metric, Skipped, timed
 
 NAME = "onnx-runtime"
-METRIC = "host"
+METRIC: Metric = "host"
 
 
 def covers(case: Case) -> bool:
@@ -25,8 +25,8 @@ def covers(case: Case) -> bool:
 def contenders(case: Case) -> list[Contender]:
     try:
         import onnxruntime
-    except ImportError as error:
-        raise Skipped(str(error)) from error
+    except ImportError as missing:
+        raise Skipped(str(missing)) from missing
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = len(os.sched_getaffinity(0))
     session = onnxruntime.InferenceSession(_translated(case.data), options, providers=["CPUExecutionProvider"])
@@ -36,7 +36,8 @@ def contenders(case: Case) -> list[Contender]:
     }
 
     def run() -> list[np.ndarray]:
-        return session.run(None, feeds)
+        outputs: list[np.ndarray] = session.run(None, feeds)
+        return outputs
 
     def error() -> float:
         expected = case.expected.values()

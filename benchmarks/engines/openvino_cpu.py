@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, Skipped, timed
+from benchmarks.contest.contender import Contender, Metric, Skipped, timed
 
 NAME = "openvino"
-METRIC = "host"
+METRIC: Metric = "host"
 
 
 def covers(case: Case) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, Skipped, timed
+from benchmarks.contest.contender import Contender, Metric, Skipped, timed
 
 NAME = "torch"
-METRIC = "launch"
+METRIC: Metric = "launch"
 TIMM = {
     "mobilenet_v1": "mobilenetv1_100",
     "mobilenet_v2": "mobilenetv2_100",
@@ -53,7 +53,8 @@ def _graph(network: Any, x: Any) -> Callable[[], object]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             network(x)
-    return graph.replay
+    replay: Callable[[], object] = graph.replay
+    return replay
 
 
 def _contenders(calls: dict[str, Callable[[], object]]) -> Iterator[Contender]:

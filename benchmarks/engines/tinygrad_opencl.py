@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contest.case import Case
-from benchmarks.contest.contender import Contender, Skipped, timed
+from benchmarks.contest.contender import Contender, Metric, Skipped, timed
 from benchmarks.zoo.mobilenet import V1_BLOCKS, V2_STAGES
 
 NAME = "tinygrad-opencl"
-METRIC = "launch"
+METRIC: Metric = "launch"
 
 
 def covers(case: Case) -> bool:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import choices
 from benchmarks.model_types.family import family, read_models, write_models
 from benchmarks.model_types.measured import read_photos, rows
 from benchmarks.model_types.page import NAME, RESULTS, write_page
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("TFLGPU_SHARED", "../shared")))
     parser.add_argument("--models", type=Path)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="fp32,fp16")
+    parser.add_argument("--precision", type=choices.precisions, default="fp32,fp16")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     photos = [arguments.shared / "images" / name for name in PHOTOS]
@@ -52,8 +53,7 @@ def main() -> None:
     models = read_models(arguments.models) if ready else make_models(arguments.shared / "models", photos)
     if arguments.models and not ready:
         write_models(models, arguments.models)
-    precisions = arguments.precision.split(",")
-    found = rows(models, photos, arguments.device, precisions, arguments.threads)
+    found = rows(models, photos, arguments.device, arguments.precision, arguments.threads)
     device = choose(arguments.device)
     publish(
         found,

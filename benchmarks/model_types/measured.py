@@ -15,6 +15,7 @@ from tflgpu.evaluate.accuracy import real
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.inputs import InputReader
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.options import Precision
 
 RUNS, MIN_SECONDS = 100, 1.0  # of each engine, in turns
 
@@ -28,7 +29,7 @@ def read_photos(paths: Sequence[Path], model: bytes, infos: Sequence[TensorInfo]
 
 
 def rows(
-    models: Mapping[str, bytes], photos: Sequence[Path], device: str, precisions: Sequence[str], threads: int
+    models: Mapping[str, bytes], photos: Sequence[Path], device: str, precisions: Sequence[Precision], threads: int
 ) -> Iterator[dict[str, object]]:
     """One for each type and precision. Errors are of a probability, the largest over all classes and photos.
 

@@ -28,6 +28,7 @@ from benchmarks.ways.command_buffer import CommandBuffer, version_of
 from benchmarks.ways.rounds import compare, device_partition, microseconds, parsed_arguments, random_inputs
 from benchmarks.zoo import load
 from tflgpu.artifact.executable import Array
+from tflgpu.options import Precision
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
@@ -81,7 +82,7 @@ class Submitter(LaunchExecutor):
             self._recorded.release()
 
 
-def row(name: str, device: tflgpu.Device, precision: str, seconds: float) -> dict[str, Any]:
+def row(name: str, device: tflgpu.Device, precision: Precision, seconds: float) -> dict[str, Any]:
     partition = device_partition(tiny() if name == "tiny" else load(name), device, precision)
     session = open_session(device)
     executor = Submitter(partition.executable, build(partition.source, session)[0], session)

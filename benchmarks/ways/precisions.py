@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from benchmarks.publish import publish
 from benchmarks.ways.rounds import SEED, compare
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.inputs import InputReader, random_input
-from tflgpu.options import KernelFamily
+from tflgpu.options import KernelFamily, Precision
 from tflgpu.runtime.opencl.devices import choose
 
 Models = Mapping[str, tflgpu.CompiledModel]
@@ -37,11 +37,11 @@ EXACT = "fp32"
 def row(
     path: Path, images: Sequence[Path], device: tflgpu.Device, kernels: KernelFamily, seconds: float
 ) -> dict[str, Any]:
-    precisions: list[Literal["fp32", "fp16", "fp16_fast"]] = ["fp32", "fp16"]
+    precisions: list[Precision] = ["fp32", "fp16"]
     if device.limits.half_arithmetic:
         precisions.append("fp16_fast")
     with ExitStack() as stack:
-        models = {}
+        models: dict[str, tflgpu.CompiledModel] = {}
         for precision in precisions:
             options = tflgpu.Options(precision=precision, device=device.index, kernels=kernels, cache="off")
             models[precision] = stack.enter_context(tflgpu.compile(path, options))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ import tflgpu
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.artifact.executable import Array
 from tflgpu.compiler import compile_model
+from tflgpu.options import Precision
 
 SEED = 0
 
@@ -24,13 +25,13 @@ def parsed_arguments(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--precision", choices=get_args(Precision), default="fp32")
     parser.add_argument("--seconds", type=float, default=8, help="for each model")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
 
-def device_partition(model: bytes, device: tflgpu.Device, precision: str) -> DevicePartition:
+def device_partition(model: bytes, device: tflgpu.Device, precision: Precision) -> DevicePartition:
     """The model for the launch executor. Ends the program if a part of it runs on the CPU."""
     options = tflgpu.Options(device=device.index, precision=precision, executor="launch", cache="off")
     (artifact,) = compile_model(model, options, device.target(options))

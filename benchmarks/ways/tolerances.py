@@ -39,7 +39,11 @@ def row(
 ) -> dict[str, Any]:
     """The first time is fp16's."""
     shared: dict[str, Any] = {"device": device.index, "kernels": kernels, "cache": "off"}
-    ways = {"fp16": {"precision": "fp16"}, "mixed": {"tolerance": tolerance}, EXACT: {"precision": EXACT}}
+    ways: dict[str, dict[str, Any]] = {
+        "fp16": {"precision": "fp16"},
+        "mixed": {"tolerance": tolerance},
+        EXACT: {"precision": EXACT},
+    }
     with ExitStack() as stack:
         models = {
             name: stack.enter_context(tflgpu.compile(path, tflgpu.Options(**shared, **own)))

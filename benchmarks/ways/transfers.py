@@ -12,7 +12,8 @@ Runs are from arrays on the host to new arrays on the host. The caller keeps out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from benchmarks.ways.rounds import compare, device_partition, parsed_arguments, 
 from benchmarks.zoo import load
 from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.artifact.executable import Array, Binding, Executable
+from tflgpu.options import Precision
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
@@ -77,7 +79,9 @@ class MappedTransfer(DirectTransfer):
 class Chosen(LaunchExecutor):
     """A launch executor with a given kind of transfer."""
 
-    def __init__(self, partition: DevicePartition, program: cl.Program, session: Session, kind: type[Transfer]) -> None:
+    def __init__(
+        self, partition: DevicePartition, program: cl.Program, session: Session, kind: Callable[..., Transfer]
+    ) -> None:
         self._kind = kind
         super().__init__(partition.executable, program, session)
 
@@ -131,14 +135,18 @@ def _fits(binding: Binding) -> bool:
     return binding.exact and binding.dtype == HOST_DTYPES[binding.element]
 
 
-def row(name: str, device: tflgpu.Device, precision: str, seconds: float) -> dict[str, Any]:
+def row(name: str, device: tflgpu.Device, precision: Precision, seconds: float) -> dict[str, Any]:
     partition = device_partition(load(name), device, precision)
     session = open_session(device)
     program, _ = build(partition.source, session)
     inputs = random_inputs(partition)
-    kinds = {"copied": DirectTransfer, "pinned": PinnedTransfer, "mapped": MappedTransfer}
+    kinds: dict[str, Callable[..., Transfer]] = {
+        "copied": DirectTransfer,
+        "pinned": PinnedTransfer,
+        "mapped": MappedTransfer,
+    }
     executors = {way: Chosen(partition, program, session, kind) for way, kind in kinds.items()}
-    ways = {way: lambda e=e: e.run(inputs) for way, e in executors.items()}  # type: ignore[misc]
+    ways: dict[str, Callable[[], list[Array]]] = {way: partial(e.run, inputs) for way, e in executors.items()}
     ways["in place"] = InPlace(Chosen(partition, program, session, DirectTransfer), inputs).run
     return {
         "model": Path(name).stem,

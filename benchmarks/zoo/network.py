@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,7 +197,7 @@ class Network:
         *,
         activation: Activation = "NONE",
         rectified: bool = False,
-        **options: object,
+        **options: Any,
     ) -> Feature:
         """Append one operator; ``std`` and ``rectified`` are those of its result before ``activation``.
 

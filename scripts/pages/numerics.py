@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import KernelFamily
 
 Array = NDArray[Any]
 
@@ -117,13 +118,13 @@ def _interpret(corner: Corner, kernels: str) -> Outcome:
     return Outcome(tuple(interpreter.get_tensor(d["index"]).copy() for d in interpreter.get_output_details()))
 
 
-def run_tflgpu(corner: Corner, device: str | int = 0, kernels: str = "gpu", checks: bool = False) -> Outcome:
+def run_tflgpu(corner: Corner, device: str | int = 0, kernels: KernelFamily = "gpu", checks: bool = False) -> Outcome:
     options = tflgpu.Options(
         device=device,
         kernels=kernels,
         checks=checks,
         fallback="forbid",
-        cache="off",  # type: ignore[arg-type]
+        cache="off",
     )
     try:
         model = tflgpu.compile(corner.model, options)

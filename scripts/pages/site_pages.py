@@ -43,8 +43,8 @@ TITLE = re.compile(r"^# +(.+)$", re.MULTILINE)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of ``JOINED``, the commands, and every file that a page links to."""
     files.append(File.generated(config, COMMANDS, content=commands.page()))
-    for place, path in ORIGIN.items():
-        files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    for site_place, origin in ORIGIN.items():
+        files.append(File.generated(config, site_place, abs_src_path=str(ROOT / origin)))
     for page in list(files.documentation_pages()):
         for path in _targets(page):
             place = _place(path)
