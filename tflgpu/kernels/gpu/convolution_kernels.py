@@ -66,17 +66,13 @@ def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:
 
 
 def _work(tile: ConvolutionTile, request: Request, target: Target) -> KLoopWork:
-    attributes, g = request.node.attributes, request.output.geometry
+    attributes, g, phases = request.node.attributes, request.output.geometry, phases_of(request)
     assert isinstance(attributes, Convolution | TransposeConvolution)
-    read, phases = (
-        block_inputs(g.channels, attributes.groups, tile.slices * LANES, request.input(0).geometry),
-        phases_of(request),
-    )
+    read = block_inputs(g.channels, attributes.groups, tile.slices * LANES, request.input(0).geometry)
+    taps = prod((phases.window_of_phase if phases else attributes.window).kernel)
     return KLoopWork(
         tiles=request.shares * tile_count(_items(request, tile, len(read.first)) * tile.split_k, target.local_size),
-        k_steps=tile_count(
-            prod((phases.window_of_phase if phases else attributes.window).kernel) * read.slices, request.shares
-        ),
+        k_steps=tile_count(taps * read.slices, request.shares),
         loads=tile.pixels + tile.slices,
         products=tile.accumulators,
         accumulators=tile.accumulators,

@@ -18,7 +18,7 @@ from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import reduces_in_subgroups, tile_count
+from tflgpu.kernels.tiling import reduces_in_subgroups, split_workspace, tile_count
 from tflgpu.target import Target
 
 Tile = VectorTile | MatrixTile
@@ -90,6 +90,6 @@ def _vector_kernel(request: Request, target: Target, weights: Array, rows: int) 
         ),
         tiles=tile_count(g.batch, rows) * g.slices,
         local_size=target.local_size,
-        workspace=target.local_size if target.local_size > 1 else 0,
+        workspace=split_workspace(target, target.local_size, 1),
         macs=g.batch * weights.size,
     )

@@ -10,7 +10,7 @@ from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, tile_count
+from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_workspace, tile_count
 from tflgpu.target import Target
 
 ROWS = (1, 2, 4, 8)
@@ -73,6 +73,6 @@ def vector_product(
         factors,
         tiles=shape.matrices * blocks * shape.slices,
         local_size=target.local_size,
-        workspace=target.local_size if target.local_size > 1 else 0,
+        workspace=split_workspace(target, target.local_size, 1),
         macs=g.pixels * g.channels * shape.depth,
     )
