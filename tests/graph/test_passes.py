@@ -14,6 +14,7 @@ from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
@@ -68,6 +69,7 @@ def test_every_pass_is_tested() -> None:
         keep_given_weights,
         inline_shared_source,
         fuse_elementwise,
+        fuse_padding,  # test_narrow_residuals.py
         pack_weights,
     }
 

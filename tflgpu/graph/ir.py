@@ -58,7 +58,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Input:
-    """The node's input ``index``, broadcast to the output's shape and read at the element being computed."""
+    """The node's input ``index``, broadcast to the output's shape and read at the element being computed.
+
+    An input of fewer channels than the output, but of several, is zero behind its last one.
+    """
 
     index: int
 
@@ -197,6 +200,11 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return tail is not None and all(d in (1, t) for d, t in zip(shape, tail, strict=True))
 
 
+def extends_to(shape: Shape, target: Shape) -> bool:
+    """Whether zeros behind the last channel of several make a tensor of ``shape`` one of ``target``."""
+    return 0 < len(shape) == len(target) and shape[:-1] == target[:-1] and 1 < shape[-1] < target[-1]
+
+
 def verify(graph: Graph) -> None:
     """Check the rules that every pass must keep. An AssertionError is a bug in the pass before, never in the model.
 
@@ -244,7 +252,7 @@ def _operand_faults(graph: Graph, node: Node, position: int, op: EpilogueOp) -> 
             yield "reads an absent input"
         else:
             shapes = graph[node.inputs[operand.index]].shape, graph[node.output].shape
-            if not broadcasts_to(*shapes):
+            if not broadcasts_to(*shapes) and not extends_to(*shapes):
                 yield f"cannot broadcast {shapes}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
+from tflgpu.graph.ir import extends_to
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.target import ElementType, VectorType, vector_type
 
@@ -48,7 +49,8 @@ class Access:
     """Where operand ``name`` is read for an output element; a stride of 0 broadcasts along that axis.
 
     same: the operand has the output's own geometry. splat: it has one channel, for all of the output's.
-    linear: it lies in the host's row-major order (of the output's shape).
+    linear: it lies in the host's row-major order (of the output's shape). slices: how many it has, if it differs from
+    the output in these alone; what lies behind them is zero.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Access:
     row: int
     pixel: int
     batch: tuple[BatchTerm, ...]
+    slices: int = 0
 
     @property
     def vector(self) -> VectorType:
@@ -112,4 +115,5 @@ def access(
         row=row,
         pixel=pixel,
         batch=tuple(batch),
+        slices=source.slices if fixed is None and extends_to(shape, output) else 0,
     )

@@ -66,14 +66,15 @@ def fuse_elementwise(graph: Graph) -> Graph:
         node = nodes[original.output]
         if node.kind != "map":
             continue
-        candidates = [t for t in dict.fromkeys(node.inputs) if _fusable(graph, nodes.get(t), t, node)]
+        candidates = [t for t in dict.fromkeys(node.inputs) if fusable(graph, nodes.get(t), t, node)]
         if candidates:
             best = max(candidates, key=lambda t: position[t])
-            nodes[node.output] = _fused(nodes.pop(best), node, node.inputs.index(best))
+            nodes[node.output] = fused(nodes.pop(best), node, node.inputs.index(best))
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
 
 
-def _fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -> bool:
+def fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -> bool:
+    """Whether ``producer``, which computes ``tensor``, can have the epilogue of ``node``, which reads it."""
     return (
         producer is not None
         and producer.kind not in ("view",)
@@ -84,7 +85,7 @@ def _fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) 
     )
 
 
-def _fused(producer: Node, node: Node, joint: int) -> Node:
+def fused(producer: Node, node: Node, joint: int) -> Node:
     """``producer`` with the epilogue of map node ``node`` after its own. The map's input ``joint`` was ``producer``."""
     last = len(producer.epilogue)
     others = [t for i, t in enumerate(node.inputs) if i != joint]

@@ -12,6 +12,7 @@ from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
+from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
@@ -36,6 +37,7 @@ PASSES: Mapping[str, Pass] = {
     "fold_affine": fold_affine,
     "inline_shared_source": inline_shared_source,
     "fuse": fuse_elementwise,
+    "fuse_padding": fuse_padding,
     "keep_given_weights": keep_given_weights,
     "pack_weights": pack_weights,
 }

@@ -1,0 +1,52 @@
+"""Let a convolution read a residual of fewer channels than its result has, so that no copy with more is made."""
+
+from __future__ import annotations
+
+from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, extends_to
+from tflgpu.ops.movement.shaping import Rearrange
+from tflgpu.passes.fuse import fusable, fused
+
+
+def fuse_padding(graph: Graph) -> Graph:
+    """``f(convolution, PAD(x))``, where PAD adds channels of zeros behind x, becomes the convolution with x as operand.
+
+    Its kernel takes the place of PAD's, which has the functions behind both, as it comes last.
+    """
+    nodes = {n.output: n for n in graph.nodes}
+    position = {n.output: i for i, n in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        if not _adds_channels(graph, node):
+            continue
+        operands = {node.inputs[i] for i in node.epilogue_inputs}
+        found = [t for t in operands if _is_convolution(nodes.get(t)) and fusable(graph, nodes.get(t), t, node)]
+        if found:
+            last = max(found, key=lambda t: position[t])
+            nodes[node.output] = fused(nodes.pop(last), _map_of(node, last), 0)
+    return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+
+
+def _adds_channels(graph: Graph, node: Node) -> bool:
+    """Whether a node adds zeros behind the last channel, and nothing but its epilogue reads anything else."""
+    pad = node.attributes
+    if not isinstance(pad, Rearrange) or pad.fill != 0 or 0 in node.epilogue_inputs:
+        return False
+    plain = all(m.axis == i and m.start == 0 and m.step == 1 for i, m in enumerate(pad.axes))
+    return plain and extends_to(graph[node.inputs[0]].shape, graph[node.output].shape)
+
+
+def _is_convolution(node: Node | None) -> bool:
+    return node is not None and node.kind in ("convolution", "depthwise")
+
+
+def _map_of(node: Node, tensor: TensorId) -> Node:
+    """The map of ``tensor``, of what the node pads, and of what else its epilogue reads."""
+    others = [t for t in node.inputs[1:] if t != tensor]
+
+    def place(operand: Operand) -> Operand:
+        if isinstance(operand, Value):
+            return operand if operand.index else Input(1)
+        read = node.inputs[operand.index]
+        return Value(0) if read == tensor else Input(2 + others.index(read))
+
+    epilogue = tuple(op.moved(place) for op in node.epilogue)
+    return Node("map", (tensor, node.inputs[0], *others), node.output, None, epilogue, node.sources)
