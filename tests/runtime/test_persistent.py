@@ -243,3 +243,15 @@ def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
         function = next(f for f in source.functions if f.name == name)
         for argument, pointer in zip(planned.arguments, function.pointers, strict=True):
             assert ("restrict" in pointer) == (argument.data is not None)
+
+
+def test_every_other_kernel_begins_with_the_last_work_group() -> None:
+    """Each tile is computed once, and the clock is that of the group with the first one, whatever the group."""
+    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    source = render(plan)
+    text, _ = render_persistent(source, link(plan, source.names), ptx=True)
+    kernel = text[text.index("__kernel") :]
+    assert "const int first_tile = place & 1 ? groups - 1 - group : group;" in kernel
+    assert len(re.findall(r"for \(int tile = first_tile; tile < \d+; tile \+= groups\)", kernel)) == len(plan.kernels)
+    assert kernel.count("tile = group") == 0
+    assert "if (keeps_time && first_tile == 0) times[place + 1] = grid_clock();" in kernel

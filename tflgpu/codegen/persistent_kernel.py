@@ -33,7 +33,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
             local_size=local_size,
             workspace=max((f.workspace for f in source.functions), default=0),
             launches=len(order),
-            cases=calls(source, executable, order, local_size, "meeting, waits && tile == group"),
+            cases=calls(source, executable, order, local_size, "meeting, waits && tile == first_tile"),
             within_levels=[
                 place
                 for place, (number, following) in enumerate(pairwise(order))
