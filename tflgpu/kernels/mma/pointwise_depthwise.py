@@ -68,17 +68,19 @@ def pointwise_depthwise_candidates(
     """
     operands = operands_of_image(src, target.storage)
     found = ranked(
-        _tiles(window, src, target),
+        _tiles(window, src, dst, target),
         lambda tile: _work(tile, operands, window, src, dst, target),
         lambda work: pointwise_depthwise_cycles(work, target),
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 
 
-def _tiles(window: Window, src: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
+def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[PointwiseDepthwiseTile]:
     warps, input_blocks = target.local_size // UNIT.lanes, UNIT.blocks(src.slices)
-    # Of equal ones the first is taken: that whose warps finish the fewest vec4s of the pointwise result each.
-    for column_blocks, rows, split_k in product(COLUMN_BLOCKS, ROWS, SPLIT_K):
+    fewest_rows = {tile_count(dst.height, rows): rows for rows in reversed(ROWS)}  # by how many tiles divide a column
+    # Of equal ones the first is taken: that whose warps finish the fewest vec4s of the pointwise result each, then the
+    # one with the fewest tiles.
+    for column_blocks, rows, split_k in product(COLUMN_BLOCKS, fewest_rows.values(), SPLIT_K):
         row_blocks = tile_count(_pixels(rows, window, src), UNIT.side)
         # Partial sums are added up once, so the warps of all splits have to run at the same time.
         if input_blocks % split_k == 0 and (split_k == 1 or row_blocks * split_k <= warps):
