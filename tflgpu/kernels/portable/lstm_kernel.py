@@ -11,13 +11,16 @@ from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import local_vec4s
+from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
 
 
 @dataclass(frozen=True)
 class Product:
-    """How a kernel walks through packed weights: chunks of rows by vec4s of columns; strides count vec4s."""
+    """How a kernel walks through packed weights [rows, columns]: ``chunks`` of rows by ``depth`` vec4s of columns.
+
+    chunk_stride, column_stride: vec4s from one chunk to the next, and from one column.
+    """
 
     chunks: int
     depth: int
@@ -31,7 +34,7 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
     On a CPU each chunk is a stream of its own; on a GPU neighbouring work-items read neighbouring vec4s.
     """
     rows, columns = matrix.shape
-    chunks, depth = -(-rows // lanes), -(-columns // LANES)
+    chunks, depth = tile_count(rows, lanes), tile_count(columns, LANES)
     padded = np.zeros((depth * LANES, chunks * lanes), np.float32)
     padded[:columns, :rows] = matrix.T
     if lanes == LANES:
@@ -47,25 +50,7 @@ def lstm_kernel(request: Request) -> Kernel:
     assert isinstance(a, Lstm)
     lanes = CPU_LANES if target.family == "cpu" else LANES
     times, batch = (request.output.geometry.shape[axis] for axis in (a.time_axis, 1 - a.time_axis))
-    constants = map(request.constant, range(3, len(request.node.inputs)))
-    recurrent = np.zeros((a.gates, a.cell_vec4s * LANES, a.outputs), np.float32)
-    recurrent[:, : a.cells] = next(constants)
-    weights, product = _packed(recurrent.reshape(-1, a.outputs), lanes)
-    arguments = [
-        request.activation("sums", 0),
-        request.activation("first_hidden", 1),
-        request.activation("first_cell", 2),
-        request.weights("recurrent", weights),
-    ]
-    if a.peephole:
-        arguments.append(Argument("peephole", "float", None, pack(next(constants))))
-    if a.layer_norm:
-        arguments.append(Argument("norm", "float", None, pack(next(constants).reshape(-1, a.cells))))
-    projection = None
-    if a.projection:
-        packed, projection = _packed(next(constants), lanes)
-        arguments.append(request.weights("projection", packed))
-        arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
+    arguments, recurrent, projection = _arguments(request, a, lanes)
     reduction = target.local_size if a.layer_norm else 0
     shares = a.workspace_vec4s + reduction <= local_vec4s(target)
     per_step = a.gates * a.cells * a.outputs + (a.outputs * a.cells if a.projection else 0)
@@ -81,15 +66,39 @@ def lstm_kernel(request: Request) -> Kernel:
             "first_hidden": request.input(1),
             "first_cell": request.input(2),
             "weights_type": target.storage,
-            "recurrent": product,
+            "recurrent": recurrent,
             "projection": projection,
             "cell_clip": a.cell_clip or None,
             "projection_clip": a.projection_clip or None,
             "dirty": True,
         },
-        tuple(arguments),
+        arguments,
         tiles=batch,
         local_size=target.local_size if shares else 1,
         workspace=a.workspace_vec4s + reduction if shares else 0,
         macs=times * batch * per_step,
     )
+
+
+def _arguments(request: Request, a: Lstm, lanes: int) -> tuple[tuple[Argument, ...], Product, Product | None]:
+    """The node's inputs in their order, and how to walk through recurrent weights and those of a projection."""
+    constants = map(request.constant, range(3, len(request.node.inputs)))
+    padded = np.zeros((a.gates, a.cell_vec4s * LANES, a.outputs), np.float32)
+    padded[:, : a.cells] = next(constants)
+    weights, recurrent = _packed(padded.reshape(-1, a.outputs), lanes)
+    arguments = [
+        request.activation("sums", 0),
+        request.activation("first_hidden", 1),
+        request.activation("first_cell", 2),
+        request.weights("recurrent", weights),
+    ]
+    if a.peephole:
+        arguments.append(Argument("peephole", "float", None, pack(next(constants))))
+    if a.layer_norm:
+        arguments.append(Argument("norm", "float", None, pack(next(constants).reshape(-1, a.cells))))
+    projection = None
+    if a.projection:
+        packed, projection = _packed(next(constants), lanes)
+        arguments.append(request.weights("projection", packed))
+        arguments.append(Argument("projection_bias", "float", None, pack(next(constants))))
+    return tuple(arguments), recurrent, projection
