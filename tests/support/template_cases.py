@@ -194,10 +194,10 @@ def pools(net: Net) -> Tensor:
 
 
 def resize(net: Net) -> Tensor:
-    for channels in (17, 5):  # enough for whole vectors of them, and fewer
+    for channels, size in ((17, (7, 3)), (5, (7, 9)), (5, (7, 3))):  # whole vectors of channels; wider rows; neither
         x = _image(net, 1, 4, 5, channels)
-        value = reference.resize_bilinear(x.value, (7, 3), half_pixel_centers=True)
-        resized = net.op("RESIZE_BILINEAR", [x, net.integers([7, 3])], value, {"half_pixel_centers": True}, version=3)
+        value = reference.resize_bilinear(x.value, size, half_pixel_centers=True)
+        resized = net.op("RESIZE_BILINEAR", [x, net.integers(size)], value, {"half_pixel_centers": True}, version=3)
         net.output(resized)
     return _swish(net, resized)
 

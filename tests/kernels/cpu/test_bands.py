@@ -56,7 +56,8 @@ DEPTHWISE_FIRST = {
     "few pixels": ((1, 5, 3, 8), Window((5, 5), padding="SAME"), 16, Band(1, 2)),
     "no padding, dilation": ((1, 12, 17, 4), Window((3, 2), (1, 2), (2, 3)), 5, Band(1, 3)),
 }
-IN_HALF = ("rows that bands share", "a convolution of neighbours", "the caller's image")
+IN_HALF = ("rows that bands share", "an odd image, stride 2", "a convolution of neighbours", "the caller's image")
+MADE_FLOATS = ("rows that bands share", "an odd image, stride 2")  # row by row, in half
 SOME = ("rows that bands share", "a stride that skips rows")
 
 
@@ -89,6 +90,7 @@ def test_bands_are_right(
     options = tflgpu.Options(device=device_name, precision=precision, cache="off")
     with tflgpu.compile(case.model, options) as compiled:
         assert "cpu_band_convolution_depthwise" in compiled.source
+        assert ("*wide" in compiled.source) == (precision == "fp16" and name in MADE_FLOATS)
         (got,) = compiled.run(case.inputs).values()
     check(got, case.expected[0], case.tolerance, precision, case.describe)
 

@@ -1,24 +1,40 @@
-"""Resizing to the host's order on CPUs, of pixels with channels for whole vectors."""
+"""Resizing on CPUs: of whole pixels to the host's order, and from rows that are blended first."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import pytest
 
 import tflgpu
+from tests.kernels.networks import convolution
 from tests.ops import reference
 from tests.ops.case import Net, Tensor, largest
 from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.windows import Window
+from tflgpu.model.writer import ModelBuilder
 
 # Shape of the image, size of the result, and whether corners are aligned or centers count.
-CASES = {
+WHOLE_PIXELS = {
     "larger, of pixels that vectors share": ((2, 5, 7, 21), (13, 11), True, False),
     "smaller": ((1, 12, 9, 33), (5, 4), False, True),
     "of one pixel": ((1, 1, 1, 16), (3, 6), False, False),
 }
+BLENDED = {
+    "of twice the size": ((1, 6, 8, 12), (12, 16), False, True),
+    "of odd width, a batch": ((2, 5, 7, 6), (9, 15), True, False),
+    "of three columns": ((1, 4, 3, 8), (3, 11), False, True),
+    "of two columns": ((1, 2, 2, 5), (5, 2), False, False),
+    "of one column": ((1, 3, 1, 20), (6, 6), False, False),
+    "to the host's order": ((1, 6, 9, 7), (13, 18), False, True),
+}
+NARROWER = "of fewer columns", ((1, 8, 9, 6), (16, 8), False, True)
+CASES = {**WHOLE_PIXELS, **BLENDED, NARROWER[0]: NARROWER[1]}
 
 
-def network(name: str, activation: bool = False) -> Net:
+def network(name: str, activation: bool = False, read: bool = False) -> Net:
+    """read: whether a convolution reads the result."""
     shape, size, corners, centers = CASES[name]
     net = Net(pytest.fail, seed=len(name))
     x = net.input(net.normal(shape))
@@ -26,12 +42,14 @@ def network(name: str, activation: bool = False) -> Net:
     options = {"align_corners": corners, "half_pixel_centers": centers}
     value = reference.resize_bilinear(x.value, size, corners, centers)
     y: Tensor = net.op("RESIZE_BILINEAR", [x, net.integers(size)], value, options, magnitude=largest(x.value))
-    net.output(net.op("NEG", [y], -y.value) if activation else y)
+    if activation:
+        y = net.op("NEG", [y], -y.value)
+    net.output(convolution(net, y, 4, Window((1, 1)), "NONE") if read else y)
     return net
 
 
 @pytest.mark.quick(when=lambda name: "larger" in name)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", WHOLE_PIXELS)
 def test_whole_pixels_are_right(name: str, device_name: str) -> None:
     case = network(name).case(ARITHMETIC)
     with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
@@ -44,3 +62,29 @@ def test_what_follows_computes_on_slices(device_name: str) -> None:
     case = network("smaller", activation=True).case(ARITHMETIC)
     with tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")) as compiled:
         assert "cpu_resize_pixels" not in compiled.source
+
+
+@pytest.mark.quick(when=lambda name, precision: name == "of odd width, a batch" and precision == "fp16")
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("name", [*BLENDED, NARROWER[0]])
+def test_blended_rows_are_right(name: str, precision: Literal["fp32", "fp16"], device_name: str) -> None:
+    case = network(name, activation=True, read=name != "to the host's order").case(ARITHMETIC)
+    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
+    with tflgpu.compile(case.model, options) as compiled:
+        assert ("cpu_resize_blended" in compiled.source) == (name in BLENDED)
+        (got,) = compiled.run(case.inputs).values()
+    check(got, case.expected[0], case.tolerance, precision, case.describe)
+
+
+def test_infinity_stays_where_it_is(device_name: str) -> None:
+    """A column outside of the image is the one at its border, not a part of none of its neighbour."""
+    builder = ModelBuilder()
+    x, y = builder.input((1, 1, 5, 4)), builder.tensor((1, 1, 10, 4))
+    size = builder.constant(np.array([1, 10], np.int32))
+    builder.op("RESIZE_BILINEAR", [x, size], [y], {"half_pixel_centers": True}, version=3)
+    image = np.ones((1, 1, 5, 4), np.float32)
+    image[:, :, [1, 3]] = np.inf
+    with tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name, cache="off")) as compiled:
+        assert "cpu_resize_blended" in compiled.source
+        (got,) = compiled.run([image]).values()
+    assert (got[0, 0, [0, 9]] == 1).all()

@@ -99,11 +99,22 @@ def shared_out(band: Band, dst: Geometry, target: Target) -> Iterator[Band]:
         yield replace(band, whole=blocks - left)
 
 
-def pixels_by_vectors(target: Target) -> Mapping[int, int]:
-    """How many pixels of how many vectors of 16 channels the registers hold the sums of."""
+def pixels_by_vectors(target: Target, halves: bool = False) -> Mapping[int, int]:
+    """How many pixels of how many vectors of 16 channels the registers hold the sums of. halves: what pixels are."""
     if target.limits.vector_width < VECTOR:
         return NARROW_PIXELS
-    return PIXELS_OF_HALVES if target.storage == "half" else PIXELS
+    return PIXELS_OF_HALVES if halves else PIXELS
+
+
+def wide_row(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Storage | None:
+    """What a pointwise convolution reads for a row, as floats, if its image is to become floats row by row; else None.
+
+    Products with several vectors share what it takes to make a float of a half.
+    """
+    pointwise = attributes.convolution.is_pointwise and not src.linear
+    if src.type != "half" or not pointwise or band.vectors > 1 or src.width < LANES:
+        return None
+    return Storage(Geometry((1, 1, src.width, src.channels)), "float")
 
 
 def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry) -> BandWork:
@@ -116,6 +127,7 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
     row = max(
         window.padding.left + width, (dst.width - 1) * window.stride[1] + span(window.kernel[1], window.dilation[1])
     )
+    wide = wide_row(band, attributes, src)
     before = None
     if band.whole:
         before = replace(band_work(Band(band.vectors, dst.height), attributes, src, dst), tiles=band.whole * dst.batch)
@@ -125,7 +137,7 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
         vectors=band.vectors,
         convolution_products=computed * width * depth * band.vectors,
         depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
-        workspace=kept * row * band.vectors * VECTOR // LANES,
+        workspace=kept * row * band.vectors * VECTOR // LANES + (wide.slices * wide.width if wide else 0),
         image=src.bytes if band.rows == dst.height else 0,
         before=before,
     )
@@ -155,7 +167,8 @@ def convolution_depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, ConvolutionDepthwise)
     best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))
     band, window = best.tile, attributes.depthwise
-    pixels = pixels_by_vectors(request.target)[band.vectors]
+    wide = wide_row(band, attributes, src)
+    pixels = pixels_by_vectors(request.target, src.type == "half" and not wide)[band.vectors]
     height, width = image_size(attributes, src)
     depth = request.constant(1)[0].size
     block = band.vectors * VECTOR
@@ -172,6 +185,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "depthwise": window,
             "inner_epilogue": inner_epilogue(attributes.epilogue),
             "image": {"height": height, "width": width},
+            "wide": wide,
             "vectors": band.vectors,
             "pixels": block_pixels,
             "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),

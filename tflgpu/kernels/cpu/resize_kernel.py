@@ -16,18 +16,35 @@ def _takes_whole_pixels(request: Request) -> bool:
     """Whether pixels are stored as they are, in the host's order, with channels for whole vectors."""
     dst = request.output
     plain = dst.linear and dst.type == "float" and dst.channels >= VECTOR and not request.node.epilogue
-    return plain and _workspace(request) <= local_vec4s(request.target)
+    return plain and _pixels_workspace(request) <= local_vec4s(request.target)
 
 
-def _workspace(request: Request) -> int:
+def _reads_all_columns(request: Request) -> bool:
+    """Whether rows that are blended as a whole are not blended in vain, and have room."""
+    is_wider = request.output.width >= request.input(0).width
+    return is_wider and _rows_workspace(request) <= local_vec4s(request.target)
+
+
+def _pixels_workspace(request: Request) -> int:
     """A row of the image, and three numbers for each column of the result."""
     src = request.input(0)
     return src.slices * src.width + tile_count(3 * request.output.width, LANES)
 
 
+def _rows_workspace(request: Request) -> int:
+    """A row of a slice with two more columns, or of all where pixels are stored, and two numbers for each column."""
+    src, dst = request.input(0), request.output
+    return (src.slices if dst.linear else 1) * (src.width + 2) + tile_count(2 * dst.width, LANES)
+
+
 @CPU.lowering("resize_bilinear", when=_takes_whole_pixels)
 def resize_pixels(request: Request) -> Kernel:
-    return _kernel(request, "cpu/resize_pixels", _workspace(request))
+    return _kernel(request, "cpu/resize_pixels", _pixels_workspace(request))
+
+
+@CPU.lowering("resize_bilinear", when=_reads_all_columns)
+def resize_blended(request: Request) -> Kernel:
+    return _kernel(request, "cpu/resize_blended", _rows_workspace(request))
 
 
 @CPU.lowering("resize_bilinear")
