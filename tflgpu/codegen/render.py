@@ -119,13 +119,20 @@ def _is_shareable(kernel: Kernel, target: Target) -> bool:
     A GPU's compiler is to know every number. So is a CPU's where a kernel divides for each element: movements get up to
     three times slower by divisors that it does not know.
     """
-    return target.family == "cpu" and kernel.macs > 0 and kernel.local_size == 1
+    return target.family == "cpu" and (kernel.macs > 0 or kernel.takes_sizes) and kernel.local_size == 1
 
 
 def _made_of(planned: PlannedKernel) -> str:
     """All that a kernel's text depends on. As text, because there 1, 1.0 and True are not equal."""
     kernel = planned.kernel
-    launch = kernel.template, kernel.local_size, kernel.workspace, kernel.value_type, kernel.fills_vectors
+    launch = (
+        kernel.template,
+        kernel.local_size,
+        kernel.workspace,
+        kernel.value_type,
+        kernel.fills_vectors,
+        kernel.takes_sizes,
+    )
     arguments = [(a.name, _pointer(a)) for a in planned.arguments]
     shares = (kernel.shares, kernel.tiles) if kernel.shares > 1 else ()
     with np.printoptions(threshold=sys.maxsize):

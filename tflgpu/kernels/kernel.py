@@ -82,6 +82,8 @@ class Kernel:
         template, for which there is one result, finds the number of its own in the C variable `share`.
     fills_vectors: whether to tell compilers that each work-item computes with vectors already. One for CPUs that makes
         vectors of several work-items instead gathers all operands (10 times slower).
+    takes_sizes: whether its function may take sizes as arguments on CPUs, although it has no products: no element is
+        divided by them.
     """
 
     template: str
@@ -94,3 +96,4 @@ class Kernel:
     value_type: VectorType = "float"
     shares: int = 1
     fills_vectors: bool = False
+    takes_sizes: bool = False

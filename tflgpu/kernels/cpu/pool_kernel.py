@@ -36,4 +36,5 @@ def pool_rows(request: Request) -> Kernel:
         (request.activation("src", 0),),
         tiles=tile_count(rows, per_tile),
         local_size=1,
+        takes_sizes=True,
     )

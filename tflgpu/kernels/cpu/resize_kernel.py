@@ -71,4 +71,5 @@ def _kernel(request: Request, template: str, workspace: int) -> Kernel:
         tiles=g.batch * chunks,
         local_size=1,
         workspace=workspace,
+        takes_sizes=True,
     )
