@@ -10,7 +10,7 @@ import pytest
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.test_claiming import SMALL, Executors, ran
 from tflgpu.runtime.executors import claiming_executor, ways
-from tflgpu.runtime.executors.ways import OVER, LingeringWay, is_over
+from tflgpu.runtime.executors.ways import FIRST_REST, OVER, RESTING, LingeringWay, is_over
 
 
 @pytest.fixture
@@ -77,6 +77,16 @@ def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkey
     assert way._launched == launched and not way._rest
     lingering.check(small(3))
     assert way._launched != launched
+
+
+def test_each_late_run_makes_more_runs_rest(lingering: Executors) -> None:
+    way, rests = lingering.claiming._way, []
+    assert isinstance(way, LingeringWay)
+    for _ in range(9):
+        way._be_late()
+        rests.append(way._rest)
+    assert rests[0] == FIRST_REST and rests[1] == 2 * FIRST_REST and rests[-2:] == [RESTING, RESTING]
+    way._rest = 0
 
 
 def test_runs_of_a_group_that_stays_may_overflow(lingering: Executors) -> None:

@@ -22,8 +22,8 @@ LINGERING = 400_000
 HELPING = 100_000
 
 # Runs without lingering, behind one for which the thread had to sleep: then others need the core, and who has looked
-# for long waits for it the longest.
-RESTING = 1000
+# for long waits for it the longest. At first, as a process begins with slow runs, and at most, as it doubles each time.
+FIRST_REST, RESTING = 16, 1000
 
 # Seconds behind a run in which another one may be one of many: then it asks for helpers.
 SOON = 1e-3
@@ -85,13 +85,18 @@ class _Staying(Way):
     def __init__(self, groups: int, kernel: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
         super().__init__(groups, shared.counters, kernel, queue, looks=True)
         self._words = shared.memory.data
-        self._rest = 0  # runs
+        self._rest, self._next_rest = 0, FIRST_REST  # runs
         self._launched: list[cl.Event] = []  # the last one of the kernel that stays, if there is one
         self._owner = os.getpid()
         weakref.finalize(self, _end, self._launched, shared.memory, self._owner)
 
     def leave(self) -> None:
         _end(self._launched, self._words, self._owner)
+
+    def _be_late(self) -> None:
+        """Let the next runs do without who stays."""
+        self._rest = min(self._next_rest, RESTING)
+        self._next_rest = 2 * self._rest
 
 
 class LingeringWay(_Staying):
@@ -120,7 +125,7 @@ class LingeringWay(_Staying):
         while words[OVER] != self._asked:
             late = perf_counter() > end
             if late:
-                self._rest = RESTING
+                self._be_late()
                 words[LEAVE] = True
             if late or is_over(run):
                 run.wait()
@@ -173,7 +178,7 @@ class HelpedWay(_Staying):
         asked = words[ASKED] = (words[OVER] + 1) & 0xFFFFFFFF
         run = cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
         while words[OVER] != asked:  # a helper has lost its core
-            self._rest = RESTING
+            self._be_late()
             self.leave()
             run = cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
         self._ended = perf_counter()
