@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.kernel import Storage
@@ -12,22 +11,11 @@ from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
 from tflgpu.plan.boundary import roots
 from tflgpu.plan.concatenation import input_places
 from tflgpu.plan.overwriting import overwritable
-from tflgpu.plan.plan import PlannedKernel
+from tflgpu.plan.plan import Placement, PlannedKernel
 from tflgpu.plan.states import written_in_place
 from tflgpu.target import Target
 
 Uses = Mapping[TensorId, tuple[int, int]]  # of tensors in the arena: the first and the last kernel that uses each
-
-
-class Placement(NamedTuple):
-    """The memory of all activations: see the same fields of :class:`Plan`."""
-
-    roots: Mapping[TensorId, TensorId]
-    shifts: Mapping[TensorId, int]
-    offsets: Mapping[TensorId, int]
-    arena_bytes: int
-    arena_part: int
-    arena_lower_bound: int
 
 
 def placement(

@@ -54,8 +54,8 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Kernels in order, and where every activation lives.
+class Placement:
+    """Where every activation lives.
 
     roots: the tensor whose memory each one has. A view has its source's, an input of an eliminated concatenation that
         of the result, a state's next value that of its last one where no kernel needs both.
@@ -63,6 +63,20 @@ class Plan:
     offsets: arena offset in bytes of each tensor that is neither input, output nor state; a view has its source's.
     arena_bytes: size of the arena. arena_part: of each of its buffers but the last.
     arena_lower_bound: the largest sum of tensors alive at once.
+    """
+
+    roots: Mapping[TensorId, TensorId]
+    shifts: Mapping[TensorId, int]
+    offsets: Mapping[TensorId, int]
+    arena_bytes: int
+    arena_part: int
+    arena_lower_bound: int
+
+
+@dataclass(frozen=True)
+class Plan(Placement):
+    """Kernels in order, and where every activation lives.
+
     fusions: of the model's operators, whether one kernel computes them, where the chooser was against the cost model.
     """
 
@@ -70,12 +84,6 @@ class Plan:
     target: Target
     kernels: tuple[PlannedKernel, ...]
     storage: Mapping[TensorId, Storage]
-    roots: Mapping[TensorId, TensorId]
-    shifts: Mapping[TensorId, int]
-    offsets: Mapping[TensorId, int]
-    arena_bytes: int
-    arena_part: int
-    arena_lower_bound: int
     fusions: Mapping[tuple[int, ...], bool] = field(default_factory=dict)
 
     @property

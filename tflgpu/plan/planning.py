@@ -58,7 +58,8 @@ def make_plan(
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED, WRITTEN_BESIDE) and graph[n.output].size)
     kernels = tuple(_plan_node(n, graph, storage, narrow.get(n.output, target), chooser) for n in computed)
-    return Plan(graph, target, kernels, storage, *placement(graph, kernels, storage, target), fusions)
+    places = placement(graph, kernels, storage, target)
+    return Plan(**vars(places), graph=graph, target=target, kernels=kernels, storage=storage, fusions=fusions)
 
 
 def _plan_node(

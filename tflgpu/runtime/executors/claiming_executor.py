@@ -239,8 +239,8 @@ class ClaimingExecutor(Executor):
     @cached_property
     def _profiled(self) -> tuple[cl.CommandQueue, cl.Buffer, list[cl.Kernel]]:
         """A queue, counters, and for each launch in the order a kernel that runs it alone."""
-        counters = self._new_counters(self._way.groups)
         groups = self._way.groups
+        counters = self._new_counters(groups)
         kernels = [self._bound(counters, place, place + 1, groups) for place in range(len(self._claiming.order))]
         return profiling_queue(self.session), counters, kernels
 
