@@ -10,7 +10,7 @@ import pytest
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.test_claiming import SMALL, Executors, ran
 from tflgpu.runtime.executors import claiming_executor, ways
-from tflgpu.runtime.executors.ways import FIRST_REST, OVER, RESTING, LingeringWay, is_over
+from tflgpu.runtime.executors.ways import FIRST_REST, OVER, RESTING, SAVED, LingeringWay, is_over
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkey
     monkeypatch.setattr(ways, "RESTING", 3)
     way = lingering.claiming._way
     assert isinstance(way, LingeringWay)
+    way._least = 0
     for seed in range(20):
         lingering.check(small(seed))
     way.leave()
@@ -83,10 +84,36 @@ def test_each_late_run_makes_more_runs_rest(lingering: Executors) -> None:
     way, rests = lingering.claiming._way, []
     assert isinstance(way, LingeringWay)
     for _ in range(9):
-        way._be_late()
+        way._be_late(1)
         rests.append(way._rest)
     assert rests[0] == FIRST_REST and rests[1] == 2 * FIRST_REST and rests[-2:] == [RESTING, RESTING]
     way._rest = 0
+
+
+def test_runs_rest_for_as_few_as_at_first_where_staying_has_saved_more_than_a_late_one_took(
+    lingering: Executors,
+) -> None:
+    way = lingering.claiming._way
+    assert isinstance(way, LingeringWay)
+    rests = []
+    for runs in 2, 12, 9:
+        for seed in range(runs):
+            lingering.check(small(seed))
+        way._be_late(10.5 * SAVED)
+        rests.append(way._rest)
+        way._rest = 0
+    assert rests == [FIRST_REST, FIRST_REST, 2 * FIRST_REST]
+
+
+def test_a_long_run_is_not_late(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is measured by those before it."""
+    monkeypatch.setattr(ways, "LOOKING", 0)
+    way = lingering.claiming._way
+    assert isinstance(way, LingeringWay)
+    way._least = 30  # seconds
+    for seed in range(3):
+        lingering.check(small(seed))
+    assert not way._rest and 0 < way._least < 30
 
 
 def test_runs_of_a_group_that_stays_may_overflow(lingering: Executors) -> None:

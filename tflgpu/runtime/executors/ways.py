@@ -22,8 +22,9 @@ LINGERING = 400_000
 HELPING = 100_000
 
 # Runs without lingering, behind one for which the thread had to sleep: then others need the core, and who has looked
-# for long waits for it the longest. At first, as a process begins with slow runs, and at most, as it doubles each time.
-FIRST_REST, RESTING = 16, 1000
+# for long waits for it the longest. At first, as a process begins with slow runs, and at most, as it doubles each time
+# until lingering has saved more than a late run costs, so many seconds with each run.
+FIRST_REST, RESTING, SAVED = 16, 1000, 10e-6
 
 # Seconds behind a run in which another one may be one of many: then it asks for helpers.
 SOON = 1e-3
@@ -86,6 +87,7 @@ class _Staying(Way):
         super().__init__(groups, shared.counters, kernel, queue, looks=True)
         self._words = shared.memory.data
         self._rest, self._next_rest = 0, FIRST_REST  # runs
+        self._on_time = 0  # runs since the last late one
         self._launched: list[cl.Event] = []  # the last one of the kernel that stays, if there is one
         self._owner = os.getpid()
         weakref.finalize(self, _end, self._launched, shared.memory, self._owner)
@@ -93,8 +95,11 @@ class _Staying(Way):
     def leave(self) -> None:
         _end(self._launched, self._words, self._owner)
 
-    def _be_late(self) -> None:
-        """Let the next runs do without who stays."""
+    def _be_late(self, seconds: float) -> None:
+        """Let the next runs do without who stays, behind one that took so long."""
+        if self._on_time * SAVED > seconds:
+            self._next_rest = FIRST_REST
+        self._on_time = 0
         self._rest = min(self._next_rest, RESTING)
         self._next_rest = 2 * self._rest
 
@@ -106,12 +111,13 @@ class LingeringWay(_Staying):
         """kernel: leaves behind each run. lingering: does not."""
         super().__init__(1, kernel, queue, shared)
         self._lingering, self._asked = lingering, 0
+        self._least = LOOKING  # seconds that a run has taken
 
     def start(self) -> cl.Event:
         if self._rest:
             self._rest -= 1
             return super().start()
-        if self._launched and not is_over(self._launched[0]):
+        if self._launched and not self._words[LEFT]:
             self._ask(self._asked + 1)
             return self._launched[0]
         self.queue.finish()  # of runs that nobody waited for
@@ -121,22 +127,28 @@ class LingeringWay(_Staying):
     def wait(self, run: cl.Event) -> None:
         if run not in self._launched:
             return super().wait(run)
-        words, end = self._words, perf_counter() + LOOKING
+        words, begun = self._words, perf_counter()
+        end = begun + LOOKING + 2 * self._least
         while words[OVER] != self._asked:
-            late = perf_counter() > end
-            if late:
-                self._be_late()
-                words[LEAVE] = True
-            if late or is_over(run):
-                run.wait()
-                if words[OVER] != self._asked:  # it had left when it was asked
-                    run = self._launch()
+            if perf_counter() > end:
+                return self._do_without(begun)
+            if words[LEFT] and words[OVER] != self._asked:  # it had left when it was asked
+                self._launch()
+        self._on_time += 1
+        self._least = min(self._least, perf_counter() - begun)
+
+    def _do_without(self, begun: float) -> None:
+        """End a run that is late."""
+        self.leave()
+        if self._words[OVER] != self._asked:
+            super().wait(super().start())
+        self._be_late(perf_counter() - begun)
 
     def _ask(self, runs: int) -> None:
         self._asked = self._words[ASKED] = runs & 0xFFFFFFFF
 
     def _launch(self) -> cl.Event:
-        self._words[LEAVE] = False
+        self._words[LEAVE] = self._words[LEFT] = 0
         self._launched[:] = [cl.enqueue_nd_range_kernel(self.queue, self._lingering, (1,), (1,))]
         self.queue.flush()
         return self._launched[0]
@@ -175,14 +187,20 @@ class HelpedWay(_Staying):
             self._are_new = False
             if not words[CAME]:
                 sleep(1e-6)  # they may wait for the core of this thread, while another one has become free
+        begun = perf_counter()
         asked = words[ASKED] = (words[OVER] + 1) & 0xFFFFFFFF
-        run = cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
-        while words[OVER] != asked:  # a helper has lost its core
-            self._be_late()
+        run = self._run()
+        if words[OVER] == asked:
+            self._on_time += not self._rest
+        else:  # a helper has lost its core
             self.leave()
-            run = cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
+            run = self._run()
+            self._be_late(perf_counter() - begun)
         self._ended = perf_counter()
         return run
+
+    def _run(self) -> cl.Event:
+        return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
 
     def wait(self, run: cl.Event) -> None:
         """Does nothing: the run is over."""
