@@ -5,7 +5,8 @@ wheels put ``libintelocl.so`` and the libraries it needs into the environment's 
 dynamic linker nor the OpenCL loader looks. So its dependencies are loaded first, and the loader is given a folder of
 ``.icd`` files that has these libraries beside everything installed on the system.
 
-PoCL refuses to start where it cannot make its cache below the home directory. There it is given a folder of its own.
+PoCL refuses to start where it cannot make its cache below the home directory. There it is given a folder of its own. On
+two cores it is told to keep each of its threads to one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import atexit
 import ctypes
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,7 +30,9 @@ from tflgpu.runtime.opencl.drivers.sources import (
     intel_runtime,
 )
 
-POCL_CACHE = "POCL_CACHE_DIR"
+POCL_CACHE, POCL_AFFINITY = "POCL_CACHE_DIR", "POCL_AFFINITY"
+
+TWO_CORES = {0, 1}
 
 # What Intel's runtime needs, in the order in which they need each other.
 DEPENDENCIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libtbb.so.12")
@@ -43,6 +47,7 @@ def drivers_visible() -> Iterator[None]:
     with ExitStack() as stack:
         with suppress(OSError):  # nowhere to write: what the system has is found without help
             _let_pocl_start(stack)
+            _keep_pocl_threads_apart(stack)
             _show_drivers(stack)
         yield
 
@@ -64,6 +69,14 @@ def _let_pocl_start(stack: ExitStack) -> None:
     folder = tempfile.mkdtemp(prefix="tflgpu-pocl-")
     atexit.register(_remove, folder, os.getpid())  # PoCL uses it as long as the process lives
     _set(stack, POCL_CACHE, folder)
+
+
+def _keep_pocl_threads_apart(stack: ExitStack) -> None:
+    """Where there are two cores, and all are for this process: PoCL counts them from the machine's first one on."""
+    if POCL_AFFINITY in os.environ or sys.platform != "linux":
+        return
+    if os.cpu_count() == len(TWO_CORES) and os.sched_getaffinity(0) == TWO_CORES:
+        _set(stack, POCL_AFFINITY, "1")
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -52,13 +52,8 @@ class Driver:
     @classmethod
     def of(cls, device: cl.Device) -> Driver:
         rounds = bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
-        return cls(
-            device.platform.name.strip(),
-            device.version.strip(),
-            device.driver_version.strip(),
-            rounds,
-            device.name.strip(),
-        )
+        platform, version, driver = map(str.strip, (device.platform.name, device.version, device.driver_version))
+        return cls(platform, version, driver, rounds, device.name.strip())
 
 
 @dataclass(frozen=True)
@@ -102,9 +97,7 @@ QUIRKS: tuple[Quirk, ...] = (
     Quirk(
         "unknown CPU",
         # On ARM "generic" is a name that clang takes.
-        lambda driver: (
-            driver.platform == POCL and "x86_64" in driver.device_version and driver.device_version.endswith("-generic")
-        ),
+        lambda driver: driver.platform == POCL and bool(re.search("x86_64.*-generic$", driver.device_version)),
         fault="PoCL's LLVM does not know the CPU (AMD's Zen 4 and 5 with the wheel of PyPI), calls it 'generic', and "
         "clang refuses that: nothing can be compiled",
         remedy="it comes after every device that works, and errors say what to install",
@@ -228,6 +221,13 @@ QUIRKS: tuple[Quirk, ...] = (
         remedy="runtime/executors/ways.py lets a small model's work-group stay for some 0.1 ms",
         source="dtln takes 0.54 of the time, kws 0.65 (PoCL 3.0, two cores of an EPYC)",
         may_linger=True,
+    ),
+    Quirk(
+        "threads on one core",
+        lambda driver: driver.platform == POCL,
+        fault="Linux often wakes both threads of two on the same core, for milliseconds, and leaves the other one idle",
+        remedy="runtime/opencl/loader.py lets PoCL keep each to a core, where there are two",
+        source="DeepLabV3 takes 4.5 or 9 ms without; docs/internals/decisions.md",
     ),
     Quirk(
         "cache at home",
