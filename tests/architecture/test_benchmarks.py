@@ -12,7 +12,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from benchmarks import models, table, zoo
+from benchmarks import models, runtimes, table, zoo
 from benchmarks.contest import comparison
 from benchmarks.contest.case import Case
 from benchmarks.contest.ceilings import Ceilings
@@ -173,6 +173,18 @@ def test_a_tolerance_holds_beside_fp16() -> None:
     found = tolerances.row(DIGITS, [], 1e-6, devices[0], "auto", seconds=0)
     assert found["errors"]["mixed"] < 1e-6 < found["errors"]["fp16"]
     assert found["ways"].keys() == {"fp16", "mixed", "fp32"}
+
+
+@pytest.mark.full("each figure is of a process of its own")
+def test_devices_are_compared_with_the_first() -> None:
+    names = list(dict.fromkeys(device.platform for device in tflgpu.devices() if device.type == "cpu"))[:2]
+    if not names:
+        missing("an OpenCL CPU runtime")
+    first, *others = runtimes.rows(str(DIGITS), names, "fp32", rounds=1, seconds=0)
+    assert (first["device"], first["ratio"], first["max_error"]) == (names[0], 1, 0)
+    assert [row["device"] for row in others] == names[1:]
+    for row in others:
+        assert isinstance(row["max_error"], float) and row["max_error"] < 1e-5
 
 
 @pytest.mark.parametrize("of", [launches, transfers], ids=["launches", "transfers"])
