@@ -1,6 +1,8 @@
 """Results of benchmarks.gpu or benchmarks.cpu as bars: tflgpu beside its peers at batch 1. Needs matplotlib.
 
-python -m benchmarks.plot benchmarks/results/gpu-DATE.json docs/pictures/gpu.svg [--precision fp16]
+python -m benchmarks.plot benchmarks/results/gpu-DATE.json... docs/pictures/gpu.svg [--precision fp16]
+
+Several files are of runs on the same device: of one after the other, for instance, that needs other peers.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ PANELS = {
     ),
 }
 BARS = 0.78  # of all engines, of the distance between two models
+LEAST_HEIGHT, ENGINE_HEIGHT = 4.2, 0.19  # inches, of a picture and of each engine of a model
 
 Row = Mapping[str, Any]
 
@@ -69,21 +72,26 @@ def draw(axes: Any, models: Mapping[str, Mapping[str, float]], metric: str) -> N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("picture", type=Path)
     parser.add_argument("--precision", default="fp16")
     arguments = parser.parse_args()
-    result = json.loads(arguments.results.read_text())
+    first, *others = [json.loads(path.read_text()) for path in arguments.results]
+    if {other["device"] for other in others} - {first["device"]}:
+        raise SystemExit("the results are of several devices; a picture shows one")
+    rows = [row for result in (first, *others) for row in result["rows"]]
     # Text stays text, and equal results give equal files.
     mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "tflgpu"}
-    found = {metric: times(result["rows"], metric, arguments.precision) for metric in PANELS}
+    found = {metric: times(rows, metric, arguments.precision) for metric in PANELS}
     shown = {metric: models for metric, models in found.items() if models}
-    figure, (panels,) = pyplot.subplots(1, len(shown), figsize=(9, 4.2), layout="constrained", squeeze=False)
+    places = max(len(models) * max(map(len, models.values())) for models in shown.values())
+    size = 9, max(LEAST_HEIGHT, ENGINE_HEIGHT * places)
+    figure, (panels,) = pyplot.subplots(1, len(shown), figsize=size, layout="constrained", squeeze=False)
     for axes, (metric, models) in zip(panels, shown.items(), strict=True):
         draw(axes, models, metric)
     handles = {h.get_label(): h for axes in panels for h in axes.containers}  # the same colours in all panels
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
-    figure.suptitle(f"{result['device']}, {arguments.precision}, batch 1 ({result['date']})", fontsize=10)
+    figure.suptitle(f"{first['device']}, {arguments.precision}, batch 1 ({first['date']})", fontsize=10)
     figure.savefig(arguments.picture, metadata={"Date": None})
 
 
