@@ -175,7 +175,6 @@ def test_a_tolerance_holds_beside_fp16() -> None:
     assert found["ways"].keys() == {"fp16", "mixed", "fp32"}
 
 
-@pytest.mark.full("each figure is of a process of its own")
 def test_devices_are_compared_with_the_first() -> None:
     names = list(dict.fromkeys(device.platform for device in tflgpu.devices() if device.type == "cpu"))[:2]
     if not names:
