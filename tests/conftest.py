@@ -70,7 +70,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def device_name(request: pytest.FixtureRequest) -> str:
     """The platform name of each OpenCL runtime under test, as ``Options.device`` takes it."""
-    name: str = request.param
+    return usable(request.param)
+
+
+def usable(name: str) -> str:
+    """The platform name of an OpenCL runtime that a test needs."""
     found = next((device for device in tflgpu.devices() if device.platform == name), None)
     if found is None:
         missing(f"the OpenCL runtime {name!r}")

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.conftest import usable
+from tests.quick import RUNTIMES
 from tflgpu.api import CompiledModel
 from tflgpu.artifact import serializer
 from tflgpu.errors import CacheMissError, CacheWarning
@@ -131,7 +133,7 @@ def test_options_that_change_the_result_are_part_of_the_key(other: dict[str, obj
     names = [o.outputs[0] for o in tflgpu.inspect(DIGITS).operators]
     if "outputs" in other:
         other = {"outputs": (names[2],)}
-    options = Options(device="Portable", precision="fp32", cache_dir=tmp_path)
+    options = Options(device=usable(RUNTIMES[1]), precision="fp32", cache_dir=tmp_path)
     tflgpu.compile(DIGITS, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tflgpu.FallbackWarning)

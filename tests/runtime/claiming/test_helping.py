@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 
+from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.test_claiming import SHAPE, Executors, ran
 from tflgpu.runtime.executors import claiming_executor, ways
@@ -123,6 +124,6 @@ def test_helpers_leave_before_their_memory_goes(helped: Helped) -> None:
 def test_helpers_are_for_the_runtime_that_computes_on_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
     monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
-    executors = Executors(RUNTIMES[1], 2)
+    executors = Executors(usable(RUNTIMES[1]), 2)
     assert type(executors.claiming._way) is Way
     executors.check()

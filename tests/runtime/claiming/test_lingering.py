@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 
+from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.test_claiming import SMALL, Executors, ran
 from tflgpu.runtime.executors import claiming_executor, ways
@@ -18,7 +19,7 @@ def lingering(monkeypatch: pytest.MonkeyPatch) -> Executors:
     """On the runtime whose threads sleep: a work-group that leaves when it is told to, and not before."""
     monkeypatch.setattr(claiming_executor, "LINGERING", (1 << 32) - 1)
     monkeypatch.setattr(ways, "LOOKING", 60)  # the machine may be busy
-    executors = Executors(RUNTIMES[1], 1, cores=2, shape=SMALL)
+    executors = Executors(usable(RUNTIMES[1]), 1, cores=2, shape=SMALL)
     if not isinstance(executors.claiming._way, LingeringWay):
         pytest.skip("other processors than x86 keep no order between host and device")
     return executors
