@@ -23,6 +23,7 @@ import tflgpu
 from benchmarks import choices
 from benchmarks.contest.case import relative_error
 from benchmarks.publish import publish
+from benchmarks.ways.precisions import random_inputs
 from benchmarks.zoo import load
 from tflgpu.cli.timing import repeat
 from tflgpu.options import Precision
@@ -35,8 +36,7 @@ WARM_UP = 500
 def measured(data: bytes, device: str, precision: Precision, seconds: float) -> tuple[float, list[NDArray[np.generic]]]:
     """Seconds of a run, and its outputs."""
     model = tflgpu.compile(data, tflgpu.Options(device=device, precision=precision))
-    random = np.random.default_rng(0)
-    inputs = [random.uniform(-1, 1, info.shape).astype(info.dtype) for info in model.inputs]
+    inputs = random_inputs(model.inputs)
     outputs = list(model.run(inputs).values())
     repeat(lambda: model.run(inputs), WARM_UP, 0, seconds)
     return median(repeat(lambda: model.run(inputs), 1, seconds)), outputs
