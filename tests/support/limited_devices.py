@@ -68,8 +68,9 @@ def limited(platform: str, simulation: Simulation) -> Iterator[Device]:
     """While this is open, the only device is one of a platform, with the limits of ``simulation``."""
     real = next(device for device in devices.devices() if device.platform == platform)
     limits = replace(real.limits, **{"local_is_real": True} | simulation.limits)  # kernels use it only then
-    claims = simulation.int64 and limits.opencl_c >= (2, 0)  # it needs atomic operations, and 64-bit offsets
-    types = {"int64": simulation.int64, "float64": real.float64 and "opencl_c" not in simulation.limits}
+    modern = "opencl_c" not in simulation.limits
+    claims = simulation.int64 and modern  # it needs atomic operations, and 64-bit offsets
+    types = {"int64": simulation.int64, "float64": real.float64 and modern}
     device = replace(real, index=0, limits=limits, **types, executor=real.executor if claims else "launch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "_devices", lambda: (device,))

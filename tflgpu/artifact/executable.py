@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.graph.layout import Shape
-from tflgpu.target import ITEM_BYTES, ElementType
+from tflgpu.target import ITEM_BYTES, ElementType, cpu_work
 
 LARGEST = 1 << 62  # what counts or bytes of an executable stay below, so that sums fit 64 bits
 
@@ -63,6 +63,10 @@ class Launch:
     macs: int
     bytes: int
     interval: int
+
+    @property
+    def work(self) -> int:
+        return cpu_work(self.macs, self.bytes)
 
 
 @dataclass(frozen=True)

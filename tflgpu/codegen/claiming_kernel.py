@@ -65,4 +65,4 @@ def tables(order: Sequence[Launch]) -> dict[str, list[int]]:
 
 
 def _is_brief(launch: Launch) -> bool:
-    return launch.groups == 1 and launch.macs + 2 * launch.bytes < BRIEF
+    return launch.groups == 1 and launch.work < BRIEF

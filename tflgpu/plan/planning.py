@@ -24,8 +24,9 @@ from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations
 from tflgpu.plan.placement import placement
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
 from tflgpu.plan.states import overwriting, with_short_states
+from tflgpu.plan.traffic import traffic
 from tflgpu.plan.whole_numbers import make_numbers_whole
-from tflgpu.target import Target, VectorType, is_exact_in_half
+from tflgpu.target import Target, VectorType, cpu_work, is_exact_in_half
 
 
 @internal_faults("planning")
@@ -37,13 +38,23 @@ def make_plan(
     *,
     fuse: bool = True,
 ) -> Plan:
-    """Choose storage, kernels and memory for an optimized graph.
+    """Choose storage, kernels and memory for an optimized graph, for one core if it is little work.
 
     chooser: of kernels' tile configurations, and of fusions. group_sizes: most work-items of a group of the kernels
     that compute some tensors, where those are fewer than the device's limit. fuse: whether a kernel may compute several
     nodes, of which it does not store all results.
     """
-    sizes = group_sizes or {}
+    plan = _make_plan(graph, target, chooser, group_sizes or {}, fuse)
+    if target.executor == "claiming" and _work(plan) < target.limits.little_work:
+        plan = _make_plan(graph, target.of_one_core, chooser, group_sizes or {}, fuse)
+    return plan
+
+
+def _work(plan: Plan) -> int:
+    return sum(cpu_work(planned.kernel.macs, traffic(plan, planned)) for planned in plan.kernels)
+
+
+def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[TensorId, int], fuse: bool) -> Plan:
     fusing = target.with_groups(min(sizes.values())) if sizes else target  # a fused node cannot be taken apart again
     graph = with_short_states(add_conversions(graph))
     storage = storages(graph, target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
-from tflgpu.target.device_limits import VEC4_BYTES, Limits
+from tflgpu.target.device_limits import VEC4_BYTES, Limits, cpu_work
 from tflgpu.target.elements import (
     DEVICE_ELEMENTS,
     HALF_MAX,
@@ -37,6 +37,7 @@ __all__ = [
     "Target",
     "VectorType",
     "cost_model_from",
+    "cpu_work",
     "is_exact_in_half",
     "precision_of",
     "vector_of",

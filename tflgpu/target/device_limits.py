@@ -16,6 +16,11 @@ ENOUGH_ALLOCATION_BYTES = 1 << 30
 CORE_CACHE_BYTES = 1 << 20
 
 
+def cpu_work(macs: int, moved: int) -> int:
+    """What it takes of a CPU's time, in multiplications: as much as two of them for each byte that is moved."""
+    return macs + 2 * moved
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The facts of a device that OpenCL reports. The defaults are those of a plan that no device is known for.
@@ -35,6 +40,7 @@ class Limits:
     subgroup_width: work-items of a sub-group with broadcasts and reductions (``cl_khr_subgroups`` and its relatives),
         the least where it depends on the kernel; 0 where there are none, or OpenCL C is older than 2.0.
     loop_turns: greatest number of turns of loops of a work-item, all together. OpenCL knows no such limit.
+    little_work: below which one core computes a model alone, because others would wake too late (:func:`cpu_work`).
     images, half_arithmetic, integer_dot_product, command_buffers: whether the device has image objects,
         ``cl_khr_fp16``, ``cl_khr_integer_dot_product``, ``cl_khr_command_buffer``.
     """
@@ -50,6 +56,7 @@ class Limits:
     vector_width: int = 16
     subgroup_width: int = 0
     loop_turns: int = 1 << 62
+    little_work: int = 0
     images: bool = False
     half_arithmetic: bool = False
     integer_dot_product: bool = False

@@ -12,6 +12,10 @@ from tflgpu.target.device_limits import Limits
 ExecutorName = Literal["launch", "persistent", "claiming", "auto"]
 
 
+# Turns of a loop in a model of little work, which takes the compiler little time as well.
+UNROLLED = 16
+
+
 def precision_of(storage: str, arithmetic: str) -> str:
     """The ``Options.precision`` of plans with this storage and arithmetic."""
     return "fp32" if storage == "float" else "fp16" if arithmetic == "float" else "fp16_fast"
@@ -38,6 +42,7 @@ class Target:
     group_sizes: the most work-items of a group by the name of a function, where the device's compiler was found to
         allow fewer than had been planned.
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
+    unrolled: the most turns of an inner loop of convolutions on CPUs that are unrolled: compilers take longer for them.
     """
 
     family: Literal["cpu", "gpu"]
@@ -52,6 +57,7 @@ class Target:
     limits: Limits = field(default_factory=Limits, repr=False)
     group_sizes: tuple[tuple[str, int], ...] = field(default=(), repr=False)
     cost_model: CostModel = field(default=BUILT_IN_COSTS, repr=False)
+    unrolled: int = field(default=0, repr=False)
 
     @property
     def precision(self) -> str:
@@ -65,6 +71,11 @@ class Target:
     def with_groups(self, most: int) -> Target:
         """The same for work-groups of at most so many work-items."""
         return replace(self, limits=replace(self.limits, work_group_size=min(most, self.limits.work_group_size)))
+
+    @property
+    def of_one_core(self) -> Target:
+        """The same for a model of little work, which one core of many computes."""
+        return replace(self, compute_units=1, unrolled=UNROLLED)
 
     @property
     def local_size(self) -> int:

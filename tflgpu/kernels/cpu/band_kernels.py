@@ -200,6 +200,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             "weights_type": "float",
             "factor_type": "float",
             "lines_ahead": lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),
+            "turns": request.target.unrolled,
         },
         (
             request.activation("src", 0),

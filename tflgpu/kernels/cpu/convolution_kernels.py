@@ -151,6 +151,7 @@ def _kernel(
             "weights_type": weights.argument.type,
             "factor_type": request.factor_type(src.type, weights.argument.type),
             "lines_ahead": ahead,
+            "turns": request.target.unrolled,
         },
         (
             request.activation("src", 0),

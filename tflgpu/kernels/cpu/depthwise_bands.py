@@ -76,6 +76,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             "weights_type": "float",
             "factor_type": "float",
             "lines_ahead": 0,  # all bands read the same weights
+            "turns": request.target.unrolled,
         },
         (
             request.activation("src", 0),

@@ -96,9 +96,10 @@ class ClaimingExecutor(Executor):
     def _ways(self) -> list[Way]:
         """The ways to run the kernel that may be the fastest."""
         launches, session = self.executable.launches, self.session
-        work = sum(launch.macs + 2 * launch.bytes for launch in launches)
+        work = sum(launch.work for launch in launches)
         most = min(1 + work // WORTHWHILE, max(launch.groups for launch in launches))
-        groups = min(session.device.compute_units, most)
+        is_little = work < session.device.limits.little_work
+        groups = 1 if is_little else min(session.device.compute_units, most)
         if groups > 1 and work >= SURE:
             return [self._new_way(groups, session.queue)]
         # What else is enqueued for a run has to keep the order; other threads of Python wait for one on this thread.

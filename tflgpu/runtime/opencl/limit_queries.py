@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pyopencl as cl
 
-from tflgpu.runtime.opencl.quirks import Driver, loop_turns
+from tflgpu.runtime.opencl.quirks import Driver, loop_turns, quirks_of
 from tflgpu.target import Limits
 
 # Extensions with a query for the number of work-items that run in lockstep.
@@ -25,7 +25,7 @@ OLDEST_LANGUAGE = (1, 2)  # of OpenCL C: what all kernels are written in
 
 def limits_of(handle: cl.Device) -> Limits:
     """Ask a device for its limits. What it does not answer is taken for missing."""
-    extensions = frozenset(handle.extensions.split())
+    extensions, driver = frozenset(handle.extensions.split()), Driver.of(handle)
     return Limits(
         work_group_size=min(handle.max_work_group_size, handle.max_work_item_sizes[0]),
         local_bytes=handle.local_mem_size,
@@ -35,7 +35,8 @@ def limits_of(handle: cl.Device) -> Limits:
         shares_memory=bool(handle.host_unified_memory),
         opencl_c=language_of(handle),
         registers=_registers(handle, extensions),
-        loop_turns=loop_turns(Driver.of(handle)),
+        loop_turns=loop_turns(driver),
+        little_work=max((quirk.little_work for quirk in quirks_of(driver)), default=0),
         vector_width=_vector_width(handle),
         subgroup_width=_subgroup_width(handle, extensions),
         images=bool(handle.image_support),

@@ -65,7 +65,8 @@ class Quirk:
     driver's compiler. prelude: OpenCL C in front of every program. family: of the faster kernels, where the device's
     type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. keeps_context: whether a process keeps its
     first context. compiler_stays: whether compilers run in processes of their own. wakes_slowly: whether threads do.
-    may_linger: whether work-groups may look for the next run. advice: what to tell the user when such a device fails.
+    may_linger: whether work-groups may look for the next run. little_work: as Limits has it. advice: what to tell the
+    user when such a device fails.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Quirk:
     compiler_stays: bool = False
     wakes_slowly: bool = False
     may_linger: bool = False
+    little_work: int = 0
     advice: str = ""
 
 
@@ -218,9 +220,10 @@ QUIRKS: tuple[Quirk, ...] = (
         "slow awakening of work",
         lambda driver: driver.platform == POCL and "x86_64" in driver.device_version,
         fault="the threads that compute sleep as soon as nothing is to do, and to wake one takes 18 us",
-        remedy="runtime/executors/ways.py lets a small model's work-group stay for some 0.1 ms",
+        remedy="runtime/executors/ways.py lets a small model's work-group stay for some 0.1 ms, alone for little work",
         source="dtln takes 0.54 of the time, kws 0.65 (PoCL 3.0, two cores of an EPYC)",
         may_linger=True,
+        little_work=5_000_000,
     ),
     Quirk(
         "threads on one core",
@@ -283,11 +286,6 @@ def prelude(driver: Driver) -> str:
 def loop_turns(driver: Driver) -> int:
     """How many turns of loops a work-item may make."""
     return min((quirk.loop_turns for quirk in quirks_of(driver)), default=UNLIMITED)
-
-
-def keeps_context(driver: Driver) -> bool:
-    """Whether a process keeps its first context, although no model needs it any more."""
-    return any(quirk.keeps_context for quirk in quirks_of(driver))
 
 
 def faster_family(driver: Driver) -> Literal["cpu", "gpu"] | None:

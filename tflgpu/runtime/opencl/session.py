@@ -15,7 +15,7 @@ from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
-from tflgpu.runtime.opencl.quirks import Driver, keeps_context, quirks_of, with_advice
+from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
 
 _INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
 
@@ -65,7 +65,7 @@ def open_session(device: Device) -> Session:
     with DeviceFailures(device, "being opened"):
         context = _context_beside_python(device.handle) if device.type == "gpu" else None
         context = context or cl.Context([device.handle])
-        if keeps_context(Driver.of(device.handle)):
+        if any(quirk.keeps_context for quirk in quirks_of(Driver.of(device.handle))):
             _kept.setdefault(device.handle, context)
         return Session(device, context, cl.CommandQueue(context), _queue_aside(device, context))
 
