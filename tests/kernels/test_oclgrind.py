@@ -50,6 +50,7 @@ def simulate(tmp_path: Path) -> Simulate:
     return run
 
 
+@pytest.mark.quick(when=lambda precision: precision == "fp16")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_kernels_stay_within_their_buffers(precision: str, simulate: Simulate) -> None:
     """Both families, with right results; and no template escapes."""

@@ -50,6 +50,7 @@ def test_damage_never_escapes_as_another_error() -> None:
     assert mutate(DIGITS, seed=1, count=1000) == []
 
 
+@pytest.mark.quick(when=lambda name: name == "pretrainedResnet")
 @pytest.mark.parametrize("name", ["pretrainedResnet", "kws_ref_model"])
 def test_damage_to_real_models_never_escapes(name: str, shared: Path) -> None:
     assert mutate(shared / "models" / f"{name}.tflite", seed=2, count=500) == []
