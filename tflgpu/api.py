@@ -26,11 +26,12 @@ from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.device_memory import DeviceArray, Queue
 from tflgpu.runtime.input_check import Inputs
-from tflgpu.runtime.instance import Instance, open_fastest
+from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
+from tflgpu.runtime.rival_instances import open_fastest
 from tflgpu.runtime.runner import Runner
 from tflgpu.runtime.submission import Submission
 
@@ -223,8 +224,10 @@ class CompiledModel:
                     "binary", f"the model cannot be loaded with what the cache holds: {error}; it is compiled anew"
                 )
                 instance = self._open(None, options, clock, None)
-            if cache.is_writable:
-                instance.keep_binaries(cache, clock)
+            if cache.is_writable and instance.keep_binaries(cache, clock):
+                artifact = instance.artifact
+                del instance  # and with it what it holds on the device
+                instance = self._open(artifact, options, clock, cache)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
@@ -239,10 +242,11 @@ class CompiledModel:
 
     def _open(self, stored: Artifact | None, options: Options, clock: Stopwatch, cache: Cache | None) -> Instance:
         """The artifact, or the fastest of new ones; kernels whose built forms allow smaller groups are planned anew."""
+        drafts = stored is None and cache is not None and cache.is_writable
         while True:
             try:
                 rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-                return open_fastest(rivals, self._opened(clock), clock, cache, options.cpu_timeout)
+                return open_fastest(rivals, self._opened(clock), clock, cache, options.cpu_timeout, drafts=drafts)
             except WideGroupsError as error:
                 stored, self._planned = None, self._planned.with_group_sizes(error.sizes)
 

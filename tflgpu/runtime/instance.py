@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +22,6 @@ from tflgpu.artifact.artifact import (
     without_constants,
 )
 from tflgpu.artifact.cache import Cache
-from tflgpu.errors import DeviceError
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
@@ -34,10 +33,9 @@ from tflgpu.runtime.executors.flight import Arrived, Flight
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
-from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep
+from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
 from tflgpu.runtime.opencl.interruptible import interruptible
-from tflgpu.runtime.opencl.session import DeviceFailures, Session
-from tflgpu.runtime.race import fastest
+from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
     from tflgpu.litert.trial import Trial
@@ -65,6 +63,8 @@ class Instance:
         cache: Cache | None = None,
         cpu_timeout: float | None = None,
         open_piece: OpenPiece | None = None,
+        *,
+        drafts: bool = False,
     ) -> None:
         """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
@@ -72,10 +72,12 @@ class Instance:
 
         clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
         ``Options``. open_piece: makes the executor of each piece, in order; by default :func:`open_executor`.
+        drafts: whether what has to be compiled may be slower than what :meth:`keep_binaries` makes of it.
         """
         self._open_piece = open_piece or open_executor
         self.artifact = artifact
         self._session = session
+        self._drafts = drafts and makes_drafts(session)
         self._cpu_timeout = cpu_timeout
         self._trial: Trial | None = None  # what runs partitions on the CPU for the first time
         self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which pieces may share
@@ -99,7 +101,9 @@ class Instance:
         pieces, executors = [], list[Executor]()
         for place, piece in enumerate(pieces_of(partition)):
             if piece.source not in self._built:
-                self._built[piece.source] = build(piece.source, self._session, piece.binaries, cache)
+                self._built[piece.source] = build(
+                    piece.source, self._session, piece.binaries, cache, draft=self._drafts
+                )
             program, binaries = self._built[piece.source]
             if not binaries:
                 check_groups(program, piece.executable, self._session)
@@ -110,9 +114,12 @@ class Instance:
             clock.lap("upload")
         return with_pieces(partition, pieces), engine_of(partition, executors)
 
-    def keep_binaries(self, cache: Cache, clock: Stopwatch) -> None:
-        """Store the binaries of programs that had to be compiled in the artifact and in the cache."""
-        partitions = list(self.artifact.partitions)
+    def keep_binaries(self, cache: Cache, clock: Stopwatch) -> bool:
+        """Store the binaries of programs that had to be compiled in the artifact and in the cache.
+
+        Returns whether these programs are drafts, so that an instance of the artifact is faster than this one.
+        """
+        partitions, are_drafts = list(self.artifact.partitions), self._drafts and bool(self._programs)
         for (number, place), program in self._programs.items():
             pieces = list(pieces_of(partitions[number]))
             interruptible(_executors_of(self._engines[number])[place].warm_up)
@@ -123,6 +130,7 @@ class Instance:
             clock.lap("store")
         self.artifact = replace(self.artifact, partitions=tuple(partitions))
         self._programs.clear()
+        return are_drafts
 
     def warm_up(self) -> None:
         """Run the partitions on the device once."""
@@ -254,33 +262,6 @@ def _checked(partition: CompiledPartition, results: list[Array]) -> list[Array]:
     if faults := [fault for fault, found in zip(partition.checks, results[split:], strict=True) if found.any()]:
         raise ValueError("; ".join(faults))
     return results[:split]
-
-
-def open_fastest(
-    artifacts: Sequence[Artifact],
-    session: Session,
-    clock: Stopwatch,
-    cache: Cache | None = None,
-    cpu_timeout: float | None = None,
-) -> Instance:
-    """An instance of the artifact that the device runs in the least time. All artifacts are of the same model.
-
-    Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped.
-    """
-    if len(artifacts) == 1:
-        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
-    rivals = []
-    for artifact in artifacts:
-        with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
-            instance = Instance(artifact, session, clock, cache, cpu_timeout)
-            instance.warm_up()
-            rivals.append(instance)
-    if not rivals:
-        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
-    winner = fastest(rivals, Instance.launch)
-    winner.reset_state()
-    clock.lap("race")
-    return winner
 
 
 def open_executor(partition: DevicePartition, program: Any, session: Session) -> Executor:

@@ -26,7 +26,7 @@ from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
 # Rows and columns of a warp tile, in blocks. Larger ones spill registers.
-WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2))
+WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2))
 
 # K-steps of a warp. With four warps on a compute unit nobody hides what it waits for: 160 in turn took 68 us on an H200
 # (a transposed convolution of 8x8 taps, 145 -> 5 channels), and 40 for four times as many warps 38.

@@ -66,9 +66,11 @@ def _compile_nothing(opening: Opening) -> None:
 
 
 def build(
-    source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None
+    source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None, *, draft: bool = False
 ) -> tuple[cl.Program, Binaries]:
     """The program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without binaries.
+
+    draft: whether it will be replaced by what :func:`keep` makes of it, so that it may be slower.
 
     Raises BuildError with source and log if the device's compiler refuses.
     """
@@ -83,17 +85,23 @@ def build(
             LOGGER.info("the cache has a binary of the kernels")
             return program, binaries
     LOGGER.info("the driver compiles the kernels")
-    return _compiled(source, session), ()
+    return _compiled(source, session, draft), ()
 
 
-def _compiled(source: str, session: Session) -> cl.Program:
+def _compiled(source: str, session: Session, draft: bool) -> cl.Program:
     if binary := compiled_apart(session.device.handle, source):
         program = load_program(session.context, binary)
         if program is not None:
             return program
     if session.device.handle in _loading:
         _loading[session.device.handle].join()  # Oclgrind cannot compile two programs at once
-    return interruptible(lambda: compile_program(session.context, source))
+    return interruptible(lambda: compile_program(session.context, source, draft=draft))
+
+
+def makes_drafts(session: Session) -> bool:
+    """Whether the device's compiler can take less time for code that will be replaced."""
+    device = session.device.handle
+    return build_options(device, "", draft=True) != build_options(device, "")
 
 
 def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Binaries:

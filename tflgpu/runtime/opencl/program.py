@@ -24,15 +24,17 @@ NEWEST = 3  # major version of OpenCL C, for programs with sub-groups, which Ope
 _import_lock = threading.Lock()
 
 
-def compile_program(context: cl.Context, text: str) -> cl.Program:
+def compile_program(context: cl.Context, text: str, *, draft: bool = False) -> cl.Program:
     """Compile ``text`` for the context's device.
+
+    draft: in less time, to slower code, where the driver has options for that.
 
     Raises BuildError with source and log if the compiler refuses it.
     """
     device = context.devices[0]
     program = cl._cl._Program(context, whole_text(device, text))
     try:
-        program._build(" ".join(build_options(device, text)).encode())
+        program._build(" ".join(build_options(device, text, draft=draft)).encode())
     except cl.Error as error:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
         message = f"{device.name} could not compile generated source ({error.routine})"
@@ -74,14 +76,14 @@ def binaries_of(program: cl.Program) -> tuple[bytes, ...]:
     return (binaries[0],) if cubin is None else (cubin, binaries[0])
 
 
-def build_options(device: cl.Device, text: str) -> list[str]:
-    """Compiler options for a program: the language, and what the driver's quirks ask for."""
+def build_options(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:
+    """Compiler options for a program: the language, and what the driver's quirks ask for, also for a ``draft``."""
     language = OPENCL_C
     if "sub_group_" in text:
         language = f"-cl-std=CL{min(language_of(device)[0], NEWEST)}.0"
     elif "memory_scope_device" in text:
         language = f"-cl-std=CL{language_of_atomics(device)}.0"
-    return [language, *compiler_options(Driver.of(device))]
+    return [language, *compiler_options(Driver.of(device), draft=draft)]
 
 
 class _InMemory(dict[Any, Any]):

@@ -62,11 +62,11 @@ class Quirk:
 
     concerns: whether a driver has it. fault: what is wrong. remedy: what is done about it, and where. source: a link,
     or what has shown it. demotion: devices with a greater one come after all others, by default. options: for the
-    driver's compiler. prelude: OpenCL C in front of every program. family: of the faster kernels, where the device's
-    type does not tell. loop_turns: as :class:`tflgpu.target.Limits` has it. keeps_context: whether a process keeps its
-    first context. compiler_stays: whether compilers run in processes of their own. wakes_slowly: whether threads do.
-    may_linger: whether work-groups may look for the next run. little_work: as Limits has it. advice: what to tell the
-    user when such a device fails.
+    driver's compiler. draft_options: more of them, for code that will be replaced. prelude: OpenCL C in front of every
+    program. family: of the faster kernels, where the device's type does not tell. loop_turns, little_work: as
+    :class:`tflgpu.target.Limits` has them. keeps_context: whether a process keeps its first context. compiler_stays:
+    whether compilers run in processes of their own. wakes_slowly: whether threads do. may_linger: whether work-groups
+    may look for the next run. advice: what to tell the user when such a device fails.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Quirk:
     source: str
     demotion: int = 0
     options: tuple[str, ...] = ()
+    draft_options: tuple[str, ...] = ()
     prelude: str = ""
     family: Literal["cpu", "gpu"] | None = None
     loop_turns: int = UNLIMITED
@@ -257,8 +258,9 @@ QUIRKS: tuple[Quirk, ...] = (
         "text for a binary",
         lambda driver: driver.platform == NVIDIA,
         fault="a program's binary is PTX, which is compiled again at every load: 0.31 s for MobileNetV1 on an H200",
-        remedy="runtime/opencl/cubin.py links it to machine code, which loads in 0.4 ms",
+        remedy="runtime/opencl/cubin.py links it to machine code, which loads in 0.4 ms; until then it is a draft",
         source="docs/internals/decisions.md",
+        draft_options=("-cl-nv-opt-level=1",),
     ),
 )
 
@@ -273,9 +275,9 @@ def demotion(driver: Driver) -> int:
     return max((quirk.demotion for quirk in quirks_of(driver)), default=0)
 
 
-def compiler_options(driver: Driver) -> tuple[str, ...]:
-    """Options for its compiler besides those that every driver gets."""
-    return tuple(option for quirk in quirks_of(driver) for option in quirk.options)
+def compiler_options(driver: Driver, *, draft: bool = False) -> tuple[str, ...]:
+    """Options for its compiler besides those that every driver gets. draft: for code that will be replaced."""
+    return tuple(o for quirk in quirks_of(driver) for o in (*quirk.options, *(quirk.draft_options if draft else ())))
 
 
 def prelude(driver: Driver) -> str:

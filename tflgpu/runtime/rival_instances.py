@@ -1,0 +1,44 @@
+"""Artifacts of one model, of which only measuring can tell the fastest -> an instance of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tflgpu.artifact.artifact import Artifact
+from tflgpu.artifact.cache import Cache
+from tflgpu.errors import DeviceError
+from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.session import DeviceFailures, Session
+from tflgpu.runtime.race import fastest
+
+
+def open_fastest(
+    artifacts: Sequence[Artifact],
+    session: Session,
+    clock: Stopwatch,
+    cache: Cache | None = None,
+    cpu_timeout: float | None = None,
+    *,
+    drafts: bool = False,
+) -> Instance:
+    """An instance of the artifact that the device runs in the least time. All artifacts are of the same model.
+
+    Raises what :class:`Instance` does. If there are several artifacts, one that raises DeviceError is skipped, and none
+    is compiled as a draft.
+    """
+    if len(artifacts) == 1:
+        return Instance(artifacts[0], session, clock, cache, cpu_timeout, drafts=drafts)
+    rivals = []
+    for artifact in artifacts:
+        with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
+            instance = Instance(artifact, session, clock, cache, cpu_timeout)
+            instance.warm_up()
+            rivals.append(instance)
+    if not rivals:
+        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
+    winner = fastest(rivals, Instance.launch)
+    winner.reset_state()
+    clock.lap("race")
+    return winner
