@@ -61,6 +61,7 @@ DIVISIONS = (
     Division((2, 9, 7, 40), 50, Window((3, 3), (2, 2), padding="SAME"), tile=(2, 2, 2), pair=(2, 3, 1)),
     Division((2, 4, 3, 64), 33, Window((2, 3), dilation=(2, 1)), tile=(1, 4, 4), pair=(1, 2, 2)),
     Division((1, 6, 13, 128), 13, Window((5, 5), padding="SAME"), tile=(4, 2, 1), pair=(3, 1, 1)),
+    Division((1, 9, 8, 24), 13, Window((3, 3), padding="SAME"), tile=(4, 1, 1), pair=(3, 1, 1)),
 )
 
 

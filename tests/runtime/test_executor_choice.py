@@ -17,7 +17,7 @@ from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime import instance
+from tflgpu.runtime import instance, rival_instances
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
@@ -163,9 +163,9 @@ def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
     kind: type[Executor], both: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(device=both, kernels="gpu", precision="fp32", cache_dir=tmp_path)
-    monkeypatch.setattr(instance, "fastest", winning(kind))
+    monkeypatch.setattr(rival_instances, "fastest", winning(kind))
     cold = tflgpu.compile(network(16), options)
-    monkeypatch.setattr(instance, "fastest", lambda *_: pytest.fail("a warm start measures"))
+    monkeypatch.setattr(rival_instances, "fastest", lambda *_: pytest.fail("a warm start measures"))
     warm = tflgpu.compile(network(16), options)
     assert cold.executor == warm.executor == ("launch" if kind is LaunchExecutor else "persistent")
     assert "plan" in cold.seconds and "plan" not in warm.seconds

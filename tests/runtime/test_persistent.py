@@ -12,7 +12,9 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
+from tflgpu.artifact.executable import RANGE_ALIGNMENT
 from tflgpu.codegen import persistent_kernel
+from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
@@ -276,3 +278,17 @@ def test_every_other_kernel_begins_with_the_last_work_group() -> None:
     assert len(re.findall(r"for \(int tile = first_tile; tile < \d+; tile \+= groups\)", kernel)) == len(plan.kernels)
     assert kernel.count("tile = group") == 0
     assert "if (keeps_time && first_tile == 0) times[place + 1] = grid_clock();" in kernel
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_one_buffer_has_all_memory_or_kernels_are_launched_one_by_one(fits: bool) -> None:
+    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    source = render(plan)
+    executable = link(plan, source.names)
+    ends = [begin + buffer.bytes for begin, buffer in zip(executable.ranges, executable.buffers, strict=False)]
+    assert all(end <= begin for end, begin in zip(ends, executable.ranges[1:], strict=True))
+    assert not any(begin % RANGE_ALIGNMENT for begin in executable.ranges)
+    size = executable.ranges[-1] + 8 * (len(executable.launches) + 1)
+    limits = replace(H200.limits, allocation_bytes=size if fits else size - 1)
+    text, assembled = assemble(source, executable, replace(H200, limits=limits))
+    assert (assembled.persistent is not None, "end_interval" in text) == (fits, fits)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -20,6 +21,8 @@ LARGEST = 1 << 62  # what counts or bytes of an executable stay below, so that s
 HEADER = 256  # bytes, so that what follows is aligned for every device
 
 CACHE_LINE = 16  # words
+
+RANGE_ALIGNMENT = 4096  # bytes; devices want ranges of a buffer to begin at multiples of 512 of them at most
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,9 @@ class StateBuffer:
 class Persistent:
     """All launches of an executable as one kernel.
 
-    Its arguments are every buffer by number, every movable binding and its offset in bytes, then those of
-    ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
-    before the first run.
+    Its arguments are one buffer that has all others (:attr:`Executable.ranges`) and behind them a clock for each launch
+    and one more, every movable binding and its offset in bytes, then those of ``templates/executor/persistent.cl.j2``.
+    The buffer of results begins with the barrier's two words, which are zero before the first run.
     order: the numbers of the launches as the kernel runs them.
     clock: whether the kernel can read the device's clock after each of them.
     """
@@ -118,6 +121,11 @@ class Persistent:
     local_size: int
     order: tuple[int, ...]
     clock: bool
+
+    @property
+    def clock_bytes(self) -> int:
+        """Of 64-bit times: ahead of the first launch and behind each."""
+        return 8 * (len(self.order) + 1)
 
 
 @dataclass(frozen=True)
@@ -190,6 +198,11 @@ class Executable:
             raise ValueError(f"byte {offset} of buffer {buffer} of {len(self.buffers)} is meant")
         if offset + size > self.buffers[buffer].bytes:
             raise ValueError(f"bytes {offset} to {offset + size} of {self.buffers[buffer].bytes} are meant")
+
+    @property
+    def ranges(self) -> tuple[int, ...]:
+        """Where each buffer would begin in a buffer that has them all, in bytes, and where the last one would end."""
+        return tuple(accumulate((-(-b.bytes // RANGE_ALIGNMENT) * RANGE_ALIGNMENT for b in self.buffers), initial=0))
 
     @property
     def bindings(self) -> tuple[Binding, ...]:

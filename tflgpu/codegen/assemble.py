@@ -14,7 +14,10 @@ from tflgpu.target import Target
 
 @internal_faults("rendering the program")
 def assemble(source: KernelSource, executable: Executable, target: Target) -> tuple[str, Executable]:
-    """The program of linked kernels for the target's executor, and how it is launched."""
+    """The program of linked kernels for the target's executor, and how it is launched.
+
+    Launches one by one are the way also where the target's is not worthwhile, or one buffer cannot have all memory.
+    """
     if target.executor == "launch" or not executable.launches:
         return source.text, executable
     if target.executor == "claiming":
@@ -23,4 +26,6 @@ def assemble(source: KernelSource, executable: Executable, target: Target) -> tu
         text, claiming = render_claiming(source, executable)
         return text, replace(executable, claiming=claiming)
     text, persistent = render_persistent(source, executable, ptx=target.ptx)
+    if executable.ranges[-1] + persistent.clock_bytes > target.limits.allocation_bytes:
+        return source.text, executable
     return text, replace(executable, persistent=persistent)

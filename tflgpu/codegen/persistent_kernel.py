@@ -31,7 +31,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         .get_template("executor/persistent.cl.j2")
         .render(
             function=PERSISTENT,
-            buffers=len(executable.buffers),
+            ranges=executable.ranges,
             bindings=binding_names(executable),
             results=executable.results,
             local_size=local_size,

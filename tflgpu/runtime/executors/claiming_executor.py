@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.executable import Array, Binding, Claiming, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Value
-from tflgpu.runtime.executors.executor import NOWHERE, Executor, Interval
+from tflgpu.runtime.executors.executor import NOWHERE, Interval
+from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
 from tflgpu.runtime.executors.ways import HELPING, LINGERING, HelpedWay, LingeringWay, SharedCounters, Way
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
@@ -42,7 +43,7 @@ SURE = 20_000_000
 LARGE = 1 << 17
 
 
-class ClaimingExecutor(Executor):
+class ClaimingExecutor(OneKernelExecutor):
     """Runs all kernels in one launch, with a work-group for each core that is worthwhile."""
 
     def __init__(self, executable: Executable, claiming: Claiming, program: cl.Program, session: Session) -> None:
@@ -62,6 +63,10 @@ class ClaimingExecutor(Executor):
             if binding.exact and HOST_DTYPES[binding.element] == binding.dtype
             if end(binding) - binding.offset >= LARGE and places.count(binding.place) == 1
         }
+
+    @property
+    def _memory(self) -> list[cl.Buffer]:
+        return self._buffers
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
         device = self.session.device

@@ -49,7 +49,7 @@ class Executor(ABC):
         # Of kernels' arguments. A device without 64-bit integers has no buffers that need them.
         self._offset_type = np.uint64 if session.device.int64 else np.uint32
         # Kept here because clSetKernelArg does not keep a buffer alive.
-        self._buffers = [allocated(b, session, partial(self._new_buffer, n)) for n, b in enumerate(executable.buffers)]
+        self._buffers = self._allocate()
         self._transfer = self._make_transfer()
         self._flights = Flights(self._check)
         self._begun: float | None = None  # of the first run whose failure would not be known
@@ -67,6 +67,11 @@ class Executor(ABC):
         self._offsets: dict[int, int] = {}
         self._bind(program)
         self.reset_state()
+
+    def _allocate(self) -> list[cl.Buffer]:
+        """The executable's buffers. Raises DeviceError if memory runs out."""
+        buffers = enumerate(self.executable.buffers)
+        return [allocated(buffer, self.session, partial(self._new_buffer, number)) for number, buffer in buffers]
 
     @abstractmethod
     def _make_transfer(self) -> Transfer:
@@ -218,26 +223,6 @@ class Executor(ABC):
             if moved:
                 set_number(kernel, argument + 1, self._offset_type(offset // item_bytes))
         self._offsets[binding] = offset
-
-    def _bind_whole(self, kernel: cl.Kernel) -> int:
-        """Set the first arguments of a kernel that runs all launches: every buffer, then every movable binding.
-
-        Returns the number of the next argument.
-        """
-        for i, buffer in enumerate(self._buffers):
-            kernel.set_arg(i, buffer)
-        argument = len(self._buffers)
-        for number in self.executable.movable:
-            buffer, offset = self._home(number)
-            kernel.set_arg(argument, buffer)
-            set_number(kernel, argument + 1, self._offset_type(offset))
-            argument += 2
-        return argument
-
-    def _follow(self, kernel: cl.Kernel) -> None:
-        """Note the uses of movable bindings by such a kernel."""
-        for i, number in enumerate(self.executable.movable):
-            self._uses[number].append(Use(kernel, len(self._buffers) + 2 * i, 1))
 
     def _home(self, binding: int) -> Place:
         """The model's own memory of an input or output."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from time import perf_counter
 
 import numpy as np
 import pyopencl as cl
 
-from tflgpu.artifact.executable import Executable, Persistent
+from tflgpu.artifact.executable import DeviceBuffer, Executable, Persistent
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.device_memory import Place
+from tflgpu.runtime.executors.allocation import allocated
+from tflgpu.runtime.executors.executor import Interval
+from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
 from tflgpu.runtime.executors.silent_launch import silent_launch
 from tflgpu.runtime.opencl.clock import Launch
+from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import make_kernel, set_number
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
@@ -26,7 +31,7 @@ PATIENCE = 1 << 22
 LOOK = 1e-8
 
 
-class PersistentExecutor(Executor):
+class PersistentExecutor(OneKernelExecutor):
     """Runs all kernels in one launch."""
 
     def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
@@ -34,17 +39,37 @@ class PersistentExecutor(Executor):
         self._persistent: Persistent = executable.persistent
         super().__init__(executable, program, session)
 
+    def _allocate(self) -> list[cl.Buffer]:
+        """Ranges of one buffer: an H200's driver takes 0.2 us more of a launch for each that is an argument."""
+        executable, end = self.executable, self.executable.ranges[-1]
+        whole = DeviceBuffer(end + self._persistent.clock_bytes)
+        self._whole = allocated(whole, self.session, partial(self._new_buffer, 0))
+        self._times = self._whole.get_sub_region(end, self._persistent.clock_bytes)
+        buffers = [
+            self._whole.get_sub_region(begin, buffer.bytes)
+            for begin, buffer in zip(executable.ranges, executable.buffers, strict=False)
+        ]
+        for buffer, wanted in zip(buffers, executable.buffers, strict=True):
+            if wanted.data is not None:
+                copy(self.session.queue, buffer, wanted.data)
+        return buffers
+
+    @property
+    def _memory(self) -> list[cl.Buffer]:
+        return [self._whole]
+
+    def _home(self, binding: int) -> Place:
+        buffer, offset = self._bindings[binding].place
+        return self._whole, self.executable.ranges[buffer] + offset
+
     def _make_transfer(self) -> PinnedTransfer:
         return PinnedTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: cl.Program) -> None:
         self._kernel = make_kernel(program, self._persistent.function)
-        stamps = 8 * (len(self._persistent.order) + 1)
-        self._times = cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, stamps)
         self._patience_argument = self._bind_whole(self._kernel)
         self._follow(self._kernel)
-        self._kernel.set_arg(self._patience_argument + 1, self._times)
-        set_number(self._kernel, self._patience_argument + 2, np.int32(0))
+        set_number(self._kernel, self._patience_argument + 1, np.int32(0))
         self.set_patience(PATIENCE)
         device, local_size = self.session.device, self._persistent.local_size
         # All groups must run at the same time. Each compute unit of a GPU has room for one; other devices may not.
@@ -91,7 +116,7 @@ class PersistentExecutor(Executor):
                 f"kernels on {self.session.device.name} cannot read a clock; "
                 'a profile needs Options(executor="launch") there'
             )
-        timed = self._patience_argument + 2
+        timed = self._patience_argument + 1
         set_number(self._kernel, timed, np.int32(1))
         self._start()
         set_number(self._kernel, timed, np.int32(0))

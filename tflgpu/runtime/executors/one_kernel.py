@@ -1,0 +1,37 @@
+"""What executors of one kernel for all launches have in common: its first arguments."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import pyopencl as cl
+
+from tflgpu.runtime.executors.executor import Executor, Use
+from tflgpu.runtime.opencl.program import set_number
+
+
+class OneKernelExecutor(Executor):
+    """Runs all launches in one kernel, whose first arguments are the model's memory, and every movable binding."""
+
+    @property
+    @abstractmethod
+    def _memory(self) -> Sequence[cl.Buffer]:
+        """The buffers that the kernel gets."""
+
+    def _bind_whole(self, kernel: cl.Kernel) -> int:
+        """Set the first arguments of the kernel. Returns the number of the next one."""
+        for i, buffer in enumerate(self._memory):
+            kernel.set_arg(i, buffer)
+        argument = len(self._memory)
+        for number in self.executable.movable:
+            buffer, offset = self._home(number)
+            kernel.set_arg(argument, buffer)
+            set_number(kernel, argument + 1, self._offset_type(offset))
+            argument += 2
+        return argument
+
+    def _follow(self, kernel: cl.Kernel) -> None:
+        """Note the uses of movable bindings by the kernel."""
+        for i, number in enumerate(self.executable.movable):
+            self._uses[number].append(Use(kernel, len(self._memory) + 2 * i, 1))
