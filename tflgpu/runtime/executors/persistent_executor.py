@@ -12,7 +12,6 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import DeviceBuffer, Executable, Persistent
 from tflgpu.errors import DeviceError
-from tflgpu.runtime.device_memory import Place
 from tflgpu.runtime.executors.allocation import allocated
 from tflgpu.runtime.executors.executor import Interval
 from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
@@ -40,7 +39,7 @@ class PersistentExecutor(OneKernelExecutor):
         super().__init__(executable, program, session)
 
     def _allocate(self) -> list[cl.Buffer]:
-        """Ranges of one buffer: an H200's driver takes 0.2 us more of a launch for each that is an argument."""
+        """Ranges of one buffer: each that is an argument takes an H200's driver 0.2 us or more of a launch."""
         executable, end = self.executable, self.executable.ranges[-1]
         whole = DeviceBuffer(end + self._persistent.clock_bytes)
         self._whole = allocated(whole, self.session, partial(self._new_buffer, 0))
@@ -57,10 +56,6 @@ class PersistentExecutor(OneKernelExecutor):
     @property
     def _memory(self) -> list[cl.Buffer]:
         return [self._whole]
-
-    def _home(self, binding: int) -> Place:
-        buffer, offset = self._bindings[binding].place
-        return self._whole, self.executable.ranges[buffer] + offset
 
     def _make_transfer(self) -> PinnedTransfer:
         return PinnedTransfer(self.executable, self._buffers, self.session)
