@@ -49,12 +49,13 @@ class Options:
         index of :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or
         platform's name.
     executor: ``"launch"`` runs each kernel by a launch of its own; ``"persistent"`` runs all kernels in one launch with
-        barriers between dependent kernels, and needs work-groups that all run at the same time; ``"claiming"`` runs all
-        kernels in one launch, too, whose work-groups share out the work as they go, and needs a CPU with the atomic
-        operations of OpenCL C 2.0. ``"auto"`` is ``"claiming"`` on such CPUs. On NVIDIA's GPUs, where a launch costs
-        more than a small kernel, it is the faster one of the other two: the sizes of the kernels decide, or a
-        measurement, which is kept with the model. Elsewhere it is ``"launch"``. On CPUs a persistent kernel has a
-        single work-group and is slow: it is for tests only.
+        barriers between dependent kernels, and needs work-groups that all run at the same time and one buffer that has
+        all of the model's memory, or it is ``"launch"``; ``"claiming"`` runs all kernels in one launch, too, whose
+        work-groups share out the work as they go, and needs a CPU with the atomic operations of OpenCL C 2.0.
+        ``"auto"`` is ``"claiming"`` on such CPUs. On NVIDIA's GPUs, where a launch costs more than a small kernel, it
+        is the faster one of the other two: the sizes of the kernels decide, or a measurement, which is kept with the
+        model. Elsewhere it is ``"launch"``. On CPUs a persistent kernel has a single work-group and is slow: it is for
+        tests only.
     fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's interpreter
         on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises UnsupportedError with every
         reason.
