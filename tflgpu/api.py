@@ -227,7 +227,8 @@ class CompiledModel:
             if cache.is_writable and instance.keep_binaries(cache, clock):
                 artifact = instance.artifact
                 del instance  # and with it what it holds on the device
-                instance = self._open(artifact, options, clock, cache)
+                with DeviceFailures(self.device, "loading the model"):
+                    instance = self._open(artifact, options, clock, cache)
             if instance.artifact != stored:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")

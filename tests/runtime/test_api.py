@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -83,6 +85,23 @@ def test_a_closed_model_refuses_to_run(model: tflgpu.CompiledModel, images: np.n
     with pytest.raises(ValueError, match="closed"):
         short_lived.run(images[:1])
     assert short_lived.report.kernels
+
+
+@pytest.mark.parametrize("executor", ["auto", "launch", "persistent"])
+def test_a_closed_model_frees_the_device_at_once(executor: str, device_name: str, images: np.ndarray) -> None:
+    """Not when Python looks for cycles of objects again: until then there may be no room for another model."""
+    model = tflgpu.compile(DIGITS / "digits.tflite", tflgpu.Options(device=device_name, executor=executor))
+    model.run(images[:1])
+    model.enqueue(images[:1]).wait()
+    (instance,) = model._runner.instances.values()
+    engine = weakref.ref(instance._engines[0])
+    del instance
+    gc.disable()
+    try:
+        model.close()
+        assert engine() is None
+    finally:
+        gc.enable()
 
 
 def test_options_are_checked() -> None:

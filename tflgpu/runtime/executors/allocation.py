@@ -12,13 +12,15 @@ from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.session import Session
 
 
-def allocated(wanted: DeviceBuffer, session: Session, new_buffer: Callable[[int], cl.Buffer]) -> cl.Buffer:
+def allocated(
+    wanted: DeviceBuffer, session: Session, new_buffer: Callable[[int], cl.Buffer], what: str = "activations"
+) -> cl.Buffer:
     """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
 
-    new_buffer: makes one of so many bytes that is written. Raises DeviceError if memory runs out.
+    new_buffer: makes one of so many bytes that is written. what: it is for. Raises DeviceError if memory runs out.
     """
     flags, device = cl.mem_flags, session.device
-    what = "activations" if wanted.data is None else "weights"
+    what = what if wanted.data is None else "weights"
     if wanted.bytes > device.limits.allocation_bytes:
         raise DeviceError(
             f"{device.name} has no buffers of more than {device.limits.allocation_bytes} bytes; {what} need one of "

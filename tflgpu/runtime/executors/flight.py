@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakMethod
 
 import pyopencl as cl
 
@@ -39,8 +40,12 @@ class Flights:
     """Those of one executor that are not known to be over, in order."""
 
     def __init__(self, check: Callable[[float], None]) -> None:
-        """check: called when the inferences since a time are over; raises DeviceError if kernels report a failure."""
-        self._check = check
+        """check: called when the inferences since a time are over; raises DeviceError if kernels report a failure.
+
+        It is a method of the executor that has this, and kept weakly: the device's memory is free as soon as nobody
+        uses the executor, and does not wait for the garbage collector.
+        """
+        self._check = WeakMethod(check)
         self._waiting: deque[Flight] = deque()
 
     def add(self, flight: Flight) -> None:
@@ -71,7 +76,8 @@ class Flights:
             if flight is last:
                 break
         try:
-            self._check(waiting[0].begun)
+            if check := self._check():
+                check(waiting[0].begun)
         except DeviceError as error:
             for flight in waiting:
                 flight.error = error

@@ -42,7 +42,7 @@ class PersistentExecutor(OneKernelExecutor):
         """Ranges of one buffer: each that is an argument takes an H200's driver 0.2 us or more of a launch."""
         executable, end = self.executable, self.executable.ranges[-1]
         whole = DeviceBuffer(end + self._persistent.clock_bytes)
-        self._whole = allocated(whole, self.session, partial(self._new_buffer, 0))
+        self._whole = allocated(whole, self.session, partial(self._new_buffer, 0), "weights and activations")
         self._times = self._whole.get_sub_region(end, self._persistent.clock_bytes)
         buffers = [
             self._whole.get_sub_region(begin, buffer.bytes)
