@@ -36,7 +36,7 @@ def drafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each program of a model that this process compiles, whether it is a draft. Every driver can make them."""
     hurried = Quirk("can hurry", lambda _: True, "", "", "", draft_options=(IN_A_HURRY,))
     monkeypatch.setattr(quirks, "QUIRKS", (*quirks.QUIRKS, hurried))
-    monkeypatch.setattr(build, "start_compiler", lambda _: True)  # which hurries nobody
+    monkeypatch.setattr(build, "start_compiler", lambda _: True)  # else a thread compiles an empty program
     monkeypatch.setattr(build, "compiled_apart", lambda *_: None)
     made = list[bool]()
 

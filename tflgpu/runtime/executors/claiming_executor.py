@@ -64,10 +64,6 @@ class ClaimingExecutor(OneKernelExecutor):
             if end(binding) - binding.offset >= LARGE and places.count(binding.place) == 1
         }
 
-    @property
-    def _memory(self) -> list[cl.Buffer]:
-        return self._buffers
-
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
         device = self.session.device
         bound = {binding.buffer for binding in self.executable.bindings}

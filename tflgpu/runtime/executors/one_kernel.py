@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 import pyopencl as cl
@@ -15,9 +14,9 @@ class OneKernelExecutor(Executor):
     """Runs all launches in one kernel, whose first arguments are the model's memory, and every movable binding."""
 
     @property
-    @abstractmethod
     def _memory(self) -> Sequence[cl.Buffer]:
         """The buffers that the kernel gets."""
+        return self._buffers
 
     def _bind_whole(self, kernel: cl.Kernel) -> int:
         """Set the first arguments of the kernel. Returns the number of the next one."""

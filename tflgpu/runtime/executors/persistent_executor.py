@@ -44,13 +44,11 @@ class PersistentExecutor(OneKernelExecutor):
         whole = DeviceBuffer(end + self._persistent.clock_bytes)
         self._whole = allocated(whole, self.session, partial(self._new_buffer, 0), "weights and activations")
         self._times = self._whole.get_sub_region(end, self._persistent.clock_bytes)
-        buffers = [
-            self._whole.get_sub_region(begin, buffer.bytes)
-            for begin, buffer in zip(executable.ranges, executable.buffers, strict=False)
-        ]
-        for buffer, wanted in zip(buffers, executable.buffers, strict=True):
+        buffers = []
+        for begin, wanted in zip(executable.ranges, executable.buffers, strict=False):
+            buffers.append(self._whole.get_sub_region(begin, wanted.bytes))
             if wanted.data is not None:
-                copy(self.session.queue, buffer, wanted.data)
+                copy(self.session.queue, buffers[-1], wanted.data)
         return buffers
 
     @property
