@@ -25,8 +25,8 @@ from tflgpu.artifact.executable import DeviceBuffer
 from tflgpu.cli.timing import seconds_of
 from tflgpu.compiler import compile_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import Session, open_session
 
 SHAPE = (1, 4)
@@ -44,7 +44,7 @@ def by_hand(partition: DevicePartition, session: Session, x: np.ndarray) -> Call
     executable, queue = partition.executable, session.queue
     buffers = [_buffer(b, session) for b in executable.buffers]
     (launch,), (source,), (target,) = executable.launches, executable.inputs, executable.outputs
-    kernel = cl.Kernel(build(partition.source, session)[0], launch.function)
+    kernel = cl.Kernel(compile_program(session.context, partition.source), launch.function)
     kernel.set_args(*(a for s in launch.arguments for a in (buffers[s.buffer], np.uint64(s.offset))))
     size, local = (launch.groups * launch.local_size,), (launch.local_size,)
 

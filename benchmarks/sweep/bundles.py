@@ -66,8 +66,7 @@ class Bundle:
         (instance,) = compiled._runner.instances.values()
         (executor,) = instance._engines
         if isinstance(executor, PersistentExecutor):
-            own = [executor._launch]
-            return [(seconds_in_turn(executor.session.queue, own), len(executor.executable.launches))]
+            return [(seconds_in_turn(executor.session.queue, executor._launches), len(executor.executable.launches))]
         assert isinstance(executor, LaunchExecutor)
         launches = list(zip(executor._launches, executor.executable.launches, strict=True))
         found = []

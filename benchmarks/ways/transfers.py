@@ -31,6 +31,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.program import Program
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
@@ -80,7 +81,7 @@ class Chosen(LaunchExecutor):
     """A launch executor with a given kind of transfer."""
 
     def __init__(
-        self, partition: DevicePartition, program: cl.Program, session: Session, kind: Callable[..., Transfer]
+        self, partition: DevicePartition, program: Program, session: Session, kind: Callable[..., Transfer]
     ) -> None:
         self._kind = kind
         super().__init__(partition.executable, program, session)

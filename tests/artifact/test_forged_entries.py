@@ -55,7 +55,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
         states=[{"is": "StateBuffer", "buffer": 99, "next": None, "initial": None}]
     ),
     "order": lambda r: r["partitions"][0]["executable"].update(
-        persistent={"is": "Persistent", "function": "f", "local_size": 1, "order": [1 << 40], "clock": False}
+        persistent={"is": "Persistent", "functions": ["f"], "local_size": 1, "order": [1 << 40], "clock": False}
     ),
     "a binary many times": lambda r: r["partitions"][0]["binaries"].extend(1000 * r["partitions"][0]["binaries"]),
 }

@@ -12,7 +12,7 @@ import tflgpu
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
-from tests.runtime.test_persistent import H200
+from tests.runtime.persistent.test_persistent import H200
 from tests.support.limited_devices import Simulation, limited
 from tests.support.template_cases import image_and_gates
 from tflgpu.compiler import plan_model

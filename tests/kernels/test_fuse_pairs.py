@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.runtime.test_persistent import H200
+from tests.runtime.persistent.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Node

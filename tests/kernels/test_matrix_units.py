@@ -14,7 +14,7 @@ from tests.kernels.networks import convolution, options
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
-from tests.runtime.test_persistent import H200
+from tests.runtime.persistent.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.layout import LANES, pack

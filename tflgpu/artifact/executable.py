@@ -108,16 +108,18 @@ class StateBuffer:
 
 @dataclass(frozen=True)
 class Persistent:
-    """All launches of an executable as one kernel.
+    """All launches of an executable as one kernel, or as a few that run one after another.
 
-    Its arguments are one buffer that has all others (:attr:`Executable.ranges`) and behind them a clock for each launch
-    and one more, every movable binding and its offset in bytes, then those of ``templates/executor/persistent.cl.j2``.
-    The buffer of results begins with the barrier's two words, which are zero before the first run.
-    order: the numbers of the launches as the kernel runs them.
-    clock: whether the kernel can read the device's clock after each of them.
+    Arguments of each are one buffer that has all others (:attr:`Executable.ranges`) and behind them a clock for each
+    launch and one more, every movable binding and its offset in bytes, then those of
+    ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
+    before the first run.
+    functions: the kernels, by name.
+    order: the numbers of the launches as the kernels run them.
+    clock: whether the kernels can read the device's clock after each of them.
     """
 
-    function: str
+    functions: tuple[str, ...]
     local_size: int
     order: tuple[int, ...]
     clock: bool
@@ -198,6 +200,11 @@ class Executable:
             raise ValueError(f"byte {offset} of buffer {buffer} of {len(self.buffers)} is meant")
         if offset + size > self.buffers[buffer].bytes:
             raise ValueError(f"bytes {offset} to {offset + size} of {self.buffers[buffer].bytes} are meant")
+
+    @property
+    def parts(self) -> int:
+        """Kernels that the program has, if each can be compiled alone; else 1."""
+        return len(self.persistent.functions) if self.persistent else 1
 
     @property
     def ranges(self) -> tuple[int, ...]:

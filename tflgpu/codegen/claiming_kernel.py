@@ -39,7 +39,7 @@ def render_claiming(source: KernelSource, executable: Executable) -> tuple[str, 
             header=CACHE_LINE,
             row=claiming.row,
             glances=GLANCES,
-            cases=calls(source, executable, order, 1),
+            cases=calls(source, executable, order, range(len(order)), 1),
             **tables([executable.launches[number] for number in order]),
         )
     )

@@ -17,8 +17,9 @@ def plan_within(graph: Graph, target: Target, chooser: Chooser, *, fuse: bool = 
     :func:`make_plan`.
     """
     allowed = dict(target.group_sizes)
-    if target.executor != "launch" and PERSISTENT in allowed:
-        target = target.with_groups(allowed[PERSISTENT])
+    whole = [size for name, size in allowed.items() if name.startswith(PERSISTENT)]
+    if target.executor != "launch" and whole:
+        target = target.with_groups(min(whole))
     narrow: dict[TensorId, int] = {}
     while True:
         plan = make_plan(graph, target, chooser, narrow, fuse=fuse)

@@ -36,26 +36,32 @@ def binding_names(executable: Executable) -> list[str]:
 
 
 def calls(
-    source: KernelSource, executable: Executable, order: Sequence[int], local_size: int, last_argument: str = ""
+    source: KernelSource,
+    executable: Executable,
+    order: Sequence[int],
+    places: range,
+    local_size: int,
+    last_argument: str = "",
 ) -> list[Case]:
-    """Groups of equal launches, which stand in this order in a kernel of so many work-items.
+    """Groups of equal launches, which stand at these places of the order, in a kernel of so many work-items.
 
     Only the first work-item makes calls of kernels that are of one. last_argument: of every call, a C expression.
     """
     functions = {f.name: f for f in source.functions}
     launches = [executable.launches[number] for number in order]
-    places = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
+    bindings = {executable.bindings[number].place: f"binding{number}" for number in executable.movable}
     last = ("tile", "workspace", *filter(None, [last_argument]))
     groups: dict[tuple[str, int], list[int]] = {}
     alone = {launch.function for launch in launches if launch.local_size < local_size}
-    for place, launch in enumerate(launches):
+    for place in places:
+        launch = launches[place]
         groups.setdefault((launch.function, launch.groups), []).append(place)
     return [
         Case(
             tuple(own),
             tiles,
             f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile("
-            f"{', '.join((*_arguments(functions[name], own, launches, places), *last))})",
+            f"{', '.join((*_arguments(functions[name], own, launches, bindings), *last))})",
             AWAIT_INPUTS in functions[name].tile,
         )
         for (name, tiles), own in groups.items()

@@ -1,22 +1,25 @@
-"""All launches of an executable as one kernel."""
+"""All launches of an executable as one kernel, or as a few where they have many functions."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import count, groupby, pairwise
 
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
 from tflgpu.codegen.render import Function, KernelSource
 
-PERSISTENT = "persistent"
+PERSISTENT = "persistent"  # how the names of the kernels begin
 
-# Functions from which on the compiler is kept from computing ahead for all of them: see docs/internals/decisions.md.
-MANY_FUNCTIONS = 40
+# Functions that one kernel may have, and how many each has at most if they are more. A compiler takes a time that grows
+# faster than their number, and several kernels are compiled at the same time, but take a launch each: see
+# docs/internals/decisions.md.
+MANY_FUNCTIONS, OF_EACH = 40, 25
 
 
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
-    """The launches of ``executable`` as one kernel: its program, and what the executor must know of it.
+    """The launches of ``executable`` as one kernel or a few: their program, and what the executor must know of it.
 
     ptx: whether the device's compiler accepts NVIDIA's inline assembly.
     """
@@ -24,44 +27,61 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
     local_size = max((launch.local_size for launch in launches), default=1)
     if any(launch.local_size not in (1, local_size) for launch in launches):
         raise ValueError("kernels of one family share their local size, or are of one work-item")
-    order, hides = in_intervals(executable), len(source.functions) >= MANY_FUNCTIONS
-    call = "meeting, waits && tile == first_tile" + (", own_item" if hides else "")
-    kernel = (
-        environment()
-        .get_template("executor/persistent.cl.j2")
-        .render(
-            function=PERSISTENT,
+    order = in_intervals(executable)
+    within_levels = [
+        place
+        for place, (number, following) in enumerate(pairwise(order))
+        if launches[number].interval == launches[following].interval
+    ]
+    parts = _parts(executable, order)
+    names = [f"{PERSISTENT}_{number}" if number else PERSISTENT for number in range(len(parts))]
+    template = environment().get_template("executor/persistent.cl.j2")
+    kernels = [
+        template.render(
+            function=name,
             ranges=executable.ranges,
             bindings=binding_names(executable),
             results=executable.results,
             local_size=local_size,
-            item_bits=(local_size - 1).bit_length(),
             workspace=max((f.workspace for f in source.functions), default=0),
-            launches=len(order),
-            hides=hides,
-            cases=calls(source, executable, order, local_size, call),
-            within_levels=[
-                place
-                for place, (number, following) in enumerate(pairwise(order))
-                if launches[number].interval == launches[following].interval
-            ],
+            places=(places.start, places.stop),
+            cases=calls(source, executable, order, places, local_size, "meeting, waits && tile == first_tile"),
+            within_levels=[place for place in within_levels if place in places],
         )
-    )
+        for name, places in zip(names, parts, strict=True)
+    ]
+    if len(kernels) > 1:
+        kernels = [f"#if !defined PART || PART == {part}\n{kernel}\n#endif" for part, kernel in enumerate(kernels)]
     barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
-    tiles = (_inlined(function, hides) for function in source.functions)
-    text = "\n".join((source.prelude, grid, barrier, *tiles, kernel))
-    return text, Persistent(PERSISTENT, local_size, tuple(order), clock=ptx)
+    text = "\n".join((source.prelude, grid, barrier, *map(_inlined, source.functions), *kernels))
+    return text, Persistent(tuple(names), local_size, tuple(order), clock=ptx)
 
 
-def _inlined(function: Function, hides: bool) -> str:
-    """The text of a function that waits for other work-groups where it says so, if `waits`.
+def _parts(executable: Executable, order: Sequence[int]) -> list[range]:
+    """The places of each kernel's launches: one kernel, or as few as can be, with about as many functions each."""
+    if len({launch.function for launch in executable.launches}) <= MANY_FUNCTIONS:
+        return [range(len(order))]
+    fewest = len(_cut(executable, order, OF_EACH))
+    return next(found for most in count(1) if len(found := _cut(executable, order, most)) <= fewest)
 
-    hides: whether it is told the work-item's number, and does not ask for it.
-    """
+
+def _cut(executable: Executable, order: Sequence[int], most: int) -> list[range]:
+    """The places of each kernel's launches, if a kernel ends ahead of the interval that adds one function too many."""
+    launches = [executable.launches[number] for number in order]
+    begins, functions = [0], set[str]()
+    for _, interval in groupby(range(len(order)), key=lambda place: launches[place].interval):
+        places = list(interval)
+        own = {launches[place].function for place in places}
+        if functions and len(functions | own) > most:
+            begins.append(places[0])
+            functions = set()
+        functions |= own
+    return [range(begin, end) for begin, end in pairwise((*begins, len(order)))]
+
+
+def _inlined(function: Function) -> str:
+    """The text of a function that waits for other work-groups where it says so, if `waits`."""
     head, body = function.tile.split(")", 1)
     body = body.replace(AWAIT_INPUTS, "if (waits) await_others(meeting);")
-    added = "Meeting meeting, bool waits"
-    if hides:
-        added, body = f"{added}, uint own_item", body.replace("get_local_id(0)", "own_item")
-    return f"static inline {head}, {added}){body}"
+    return f"static inline {head}, Meeting meeting, bool waits){body}"

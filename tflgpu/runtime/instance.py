@@ -101,9 +101,8 @@ class Instance:
         pieces, executors = [], list[Executor]()
         for place, piece in enumerate(pieces_of(partition)):
             if piece.source not in self._built:
-                self._built[piece.source] = build(
-                    piece.source, self._session, piece.binaries, cache, draft=self._drafts
-                )
+                draft_parts = piece.executable.parts if self._drafts else 0
+                self._built[piece.source] = build(piece.source, self._session, piece.binaries, cache, draft_parts)
             program, binaries = self._built[piece.source]
             if not binaries:
                 check_groups(program, piece.executable, self._session)

@@ -15,7 +15,7 @@ from tests.ops.case import Net, Tensor
 from tests.ops.rows.recurrent import Lstm, sequence_node
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
-from tests.runtime.test_persistent import H200
+from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu import depthwise_windows, lstm_steps

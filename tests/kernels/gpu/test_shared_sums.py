@@ -15,7 +15,7 @@ from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
-from tests.runtime.test_persistent import H200
+from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tests.support.template_cases import transpose_convolution
 from tflgpu.compiler import plan_model

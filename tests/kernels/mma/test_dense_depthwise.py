@@ -13,7 +13,7 @@ from tests.ops import windows
 from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
-from tests.runtime.test_persistent import H200
+from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma.products import dense_depthwise

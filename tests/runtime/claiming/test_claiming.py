@@ -13,7 +13,7 @@ import pytest
 
 import tflgpu
 from tests.quick import RUNTIMES
-from tests.runtime.test_persistent import chain
+from tests.runtime.persistent.test_persistent import chain
 from tflgpu.artifact.executable import Launch
 from tflgpu.codegen.claiming_kernel import render_claiming, tables
 from tflgpu.codegen.link import link

@@ -20,19 +20,21 @@ class Linker:
         self._known, self._refuses = options, refuses
         self.options: dict[int, int | None] = {}
         self.destroyed = 0
+        self.texts = list[bytes]()
 
-    def link(self, ptx: bytes) -> bytes:
+    def link(self, texts: list[bytes]) -> bytes:
         functions = {"Create_v2": self.create, "AddData_v2": self.add, "Complete": self.complete}
         library = SimpleNamespace(
             **{f"cuLink{name}": each for name, each in functions.items()}, cuLinkDestroy=self.destroy
         )
-        return _Cuda(library).link(ptx)  # type: ignore[arg-type]
+        return _Cuda(library).link(texts)  # type: ignore[arg-type]
 
     def create(self, count: int, names: Any, values: Any, state: Any) -> int:
         self.options = dict(zip(names[:count], values[:count], strict=True))
         return int(not self._known.issuperset(self.options))
 
     def add(self, state: Any, kind: int, text: Any, length: Any, *rest: object) -> int:
+        self.texts.append(text.value)
         return int(self._refuses or kind != 1 or len(text.value) + 1 != length.value)
 
     def complete(self, state: Any, cubin: Any, size: Any) -> int:
@@ -47,18 +49,25 @@ class Linker:
 @pytest.mark.parametrize("known", [frozenset({SPLIT_COMPILE}), frozenset()])
 def test_functions_are_optimized_in_threads_where_the_driver_can(known: frozenset[int]) -> None:
     linker = Linker(known)
-    assert linker.link(b".entry a .entry b\0") == b"machine code"
+    assert linker.link([b".entry a .entry b\0"]) == b"machine code"
     assert set(linker.options) == known and not any(linker.options.values()), "0 stands for all threads"
     assert linker.destroyed == 1
+
+
+def test_one_program_is_made_of_several_texts() -> None:
+    linker = Linker(frozenset({SPLIT_COMPILE}))
+    assert linker.link([b".entry a\0", b".entry b"]) == b"machine code"
+    assert linker.texts == [b".entry a", b".entry b"] and linker.destroyed == 1
+    assert set(linker.options) == {SPLIT_COMPILE}, "there are two kernels"
 
 
 def test_what_cannot_be_linked_is_a_failure() -> None:
     linker = Linker(frozenset({SPLIT_COMPILE}), refuses=True)
     with pytest.raises(_Failure):
-        linker.link(b".entry a .entry b")
+        linker.link([b".entry a .entry b"])
     assert linker.destroyed == 2
 
 
 def test_a_single_kernel_is_optimized_by_one_thread() -> None:
     linker = Linker(frozenset({SPLIT_COMPILE}))
-    assert linker.link(b".entry a") == b"machine code" and not linker.options
+    assert linker.link([b".entry a"]) == b"machine code" and not linker.options

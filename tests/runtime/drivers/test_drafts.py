@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tflgpu.codegen import persistent_kernel
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl import build, program, quirks
+from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options
+from tflgpu.runtime.opencl.session import open_session
 
 # Every OpenCL compiler has it.
 IN_A_HURRY = "-cl-opt-disable"
@@ -23,6 +27,14 @@ def softmax() -> bytes:
     builder = ModelBuilder()
     x, y = builder.input((1, 4, 4, 8)), builder.tensor((1, 4, 4, 8), name="y")
     builder.op("SOFTMAX", [x], [y], {"beta": 1.0})
+    return builder.finish([y])
+
+
+def softmax_of_means() -> bytes:
+    builder = ModelBuilder()
+    x, mean, y = builder.input((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8)), builder.tensor((1, 1, 1, 8), name="y")
+    builder.op("MEAN", [x, builder.constant(np.array([1, 2], np.int32))], [mean], {"keep_dims": True})
+    builder.op("SOFTMAX", [mean], [y], {"beta": 1.0})
     return builder.finish([y])
 
 
@@ -40,11 +52,14 @@ def drafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(build, "compiled_apart", lambda *_: None)
     made = list[bool]()
 
-    def compiled(*arguments: object, draft: bool = False) -> object:
-        made.append(draft)
-        return program.compile_program(*arguments, draft=draft)
+    original = program.compile_program
 
-    monkeypatch.setattr(build, "compile_program", compiled)
+    def compiled(*arguments: object, draft: bool = False, part: int | None = None) -> object:
+        made.append(draft)
+        return original(*arguments, draft=draft, part=part)
+
+    for module in (build, program):
+        monkeypatch.setattr(module, "compile_program", compiled)
     return made
 
 
@@ -68,6 +83,53 @@ def test_a_driver_that_refuses_what_replaces_a_draft_compiles_it_again(
         model = tflgpu.compile(softmax(), options)
     assert drafts == [True, False]
     assert np.isfinite(model.run(X)["y"]).all()
+
+
+@pytest.fixture
+def three_kernels(monkeypatch: pytest.MonkeyPatch, options: tflgpu.Options) -> tflgpu.Options:
+    """Options with which the model is three kernels, whose drafts are compiled apart."""
+    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(persistent_kernel, "OF_EACH", 1)
+    return replace(options, kernels="gpu", executor="persistent")
+
+
+def test_drafts_of_several_kernels_are_replaced_by_one_program(
+    three_kernels: tflgpu.Options, drafts: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = tflgpu.compile(softmax_of_means(), replace(three_kernels, cache="off"))
+    assert expected.source.count("__kernel") == 3 and drafts == [False]
+    (whole,) = program.binaries_of(program.compile_program(expected.queue.context, expected.source))
+    linked = list[int]()
+
+    def link(texts: Sequence[bytes], device: object) -> bytes | None:
+        linked.append(len(texts))
+        return whole
+
+    monkeypatch.setattr(program, "link_ptx", link)
+    drafts.clear()
+    model = tflgpu.compile(softmax_of_means(), three_kernels)
+    assert drafts == [True] * 3 and linked == [3]
+    np.testing.assert_array_equal(model.run(X)["y"], expected.run(X)["y"])
+
+
+def test_drafts_that_nothing_links_are_compiled_again_as_a_whole(
+    three_kernels: tflgpu.Options, drafts: list[bool]
+) -> None:
+    expected = tflgpu.compile(softmax_of_means(), replace(three_kernels, cache="off")).run(X)["y"]
+    drafts.clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(tflgpu.compile(softmax_of_means(), three_kernels).run(X)["y"], expected)
+    assert drafts == [True] * 3 + [False] * 2, "the next start compiles it, and keeps it"
+    tflgpu.compile(softmax_of_means(), three_kernels)
+    assert len(drafts) == 5
+
+
+def test_a_part_without_the_kernel_is_no_answer(device_name: str) -> None:
+    text = "#if PART == 0\n__kernel void f() {}\n#else\n__kernel void h() {}\n#endif\n"
+    parts = program.compile_parts(open_session(choose(device_name)).context, text, 2)
+    assert [program.make_kernel(parts, name).function_name for name in "hf"] == ["h", "f"]
+    with pytest.raises(LookupError, match="no part of the program has a kernel g"):
+        program.make_kernel(parts, "g")
 
 
 def test_a_read_only_cache_replaces_nothing(options: tflgpu.Options, drafts: list[bool]) -> None:

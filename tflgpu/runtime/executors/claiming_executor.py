@@ -17,7 +17,7 @@ from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
 from tflgpu.runtime.executors.ways import HELPING, LINGERING, HelpedWay, LingeringWay, SharedCounters, Way
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
-from tflgpu.runtime.opencl.program import make_kernel, set_number
+from tflgpu.runtime.opencl.program import Program, make_kernel, set_number
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 from tflgpu.runtime.opencl.session import Session, profiling_queue
 from tflgpu.runtime.race import Contest, fastest
@@ -46,7 +46,7 @@ LARGE = 1 << 17
 class ClaimingExecutor(OneKernelExecutor):
     """Runs all kernels in one launch, with a work-group for each core that is worthwhile."""
 
-    def __init__(self, executable: Executable, claiming: Claiming, program: cl.Program, session: Session) -> None:
+    def __init__(self, executable: Executable, claiming: Claiming, program: Program, session: Session) -> None:
         self._claiming, self._program = claiming, program
         self._shared: dict[int, NDArray[np.uint8]] = {}  # memory that is the host's, too, by number of buffer
         self._lent: set[int] = set()  # the bindings that lay in callers' arrays in the last run on the host
@@ -85,7 +85,7 @@ class ClaimingExecutor(OneKernelExecutor):
             return SharedTransfer(self.executable, self._buffers, self.session, self._shared)
         return DirectTransfer(self.executable, self._buffers, self.session)
 
-    def _bind(self, program: cl.Program) -> None:
+    def _bind(self, program: Program) -> None:
         self._lendable = self._find_lendable()
         ways = self._ways()
         self._way = fastest(ways, lambda way: way.wait(way.start()))

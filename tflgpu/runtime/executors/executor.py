@@ -17,7 +17,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Place, Value
 from tflgpu.runtime.executors.allocation import allocated
 from tflgpu.runtime.executors.flight import Flight, Flights
 from tflgpu.runtime.opencl.copies import copy
-from tflgpu.runtime.opencl.program import set_number
+from tflgpu.runtime.opencl.program import Program, set_number
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.transfer import Passage, Transfer
 from tflgpu.target import HOST_DTYPES
@@ -42,7 +42,7 @@ class Executor(ABC):
     Raises pyopencl's errors too; who calls it turns them into DeviceErrors, see :class:`DeviceFailures`.
     """
 
-    def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
+    def __init__(self, executable: Executable, program: Program, session: Session) -> None:
         """Allocate, upload constants and bind every argument. Raises DeviceError if memory runs out."""
         self.executable = executable
         self.session = session
@@ -78,7 +78,7 @@ class Executor(ABC):
         """How this executor copies inputs and outputs on its device."""
 
     @abstractmethod
-    def _bind(self, program: cl.Program) -> None:
+    def _bind(self, program: Program) -> None:
         """Set the arguments of every kernel, and note the uses of bindings that can lie in callers' memory."""
 
     @abstractmethod

@@ -10,10 +10,10 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executors.executor import Executor, Interval, Use
-from tflgpu.runtime.executors.silent_launch import silent_launch
+from tflgpu.runtime.executors.launch_queue import LaunchQueue
 from tflgpu.runtime.opencl.clock import Launch, measure_launches
 from tflgpu.runtime.opencl.copies import copy
-from tflgpu.runtime.opencl.program import make_kernel, set_number
+from tflgpu.runtime.opencl.program import Program, make_kernel, set_number
 from tflgpu.runtime.opencl.session import profiling_queue
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
@@ -29,7 +29,7 @@ class LaunchExecutor(Executor):
         kind = PinnedTransfer if device.type == "gpu" and not device.limits.shares_memory else DirectTransfer
         return kind(self.executable, self._buffers, self.session)
 
-    def _bind(self, program: cl.Program) -> None:
+    def _bind(self, program: Program) -> None:
         self._launches: list[Launch] = []
         uses = {self._bindings[number].place: uses for number, uses in self._uses.items()}
         for launch in self.executable.launches:
@@ -42,22 +42,13 @@ class LaunchExecutor(Executor):
             # Every other one goes through its tiles backwards: a cache still has what the one before wrote last.
             first_tile = launch.groups - 1 if len(self._launches) % 2 else 0
             self._launches.append((kernel, (launch.groups * launch.local_size,), (launch.local_size,), (first_tile,)))
-
-        self._silent = [silent_launch(self.session, launch) for launch in self._launches]
+        self._launch_queue = LaunchQueue(self.session, self._launches)
 
     def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
-        last, before, final = None, ready or None, len(self._launches) - 1
-        for number, launch in enumerate(self._launches):
-            if before or number == final:
-                last = cl.enqueue_nd_range_kernel(self.session.queue, *launch, wait_for=before)
-                before = None
-            else:
-                self._silent[number]()
-        return last
+        return self._launch_queue.start(ready)
 
     def _start_silently(self) -> None:
-        for launch in self._silent:
-            launch()
+        self._launch_queue.start_silently()
 
     def _check(self, begun: float) -> None:
         """Does nothing: the queue reports every failure."""

@@ -1,4 +1,4 @@
-"""The persistent executor: one launch for each inference; work-groups wait for each other between dependent kernels."""
+"""The persistent executor: one launch for many kernels; work-groups wait for each other between dependent ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tflgpu.artifact.executable import DeviceBuffer, Executable, Persistent
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.executors.allocation import allocated
 from tflgpu.runtime.executors.executor import Interval
+from tflgpu.runtime.executors.launch_queue import LaunchQueue
 from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
-from tflgpu.runtime.executors.silent_launch import silent_launch
 from tflgpu.runtime.opencl.clock import Launch
 from tflgpu.runtime.opencl.copies import copy
-from tflgpu.runtime.opencl.program import make_kernel, set_number
+from tflgpu.runtime.opencl.program import Program, make_kernel, set_number
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
 
@@ -31,9 +31,9 @@ LOOK = 1e-8
 
 
 class PersistentExecutor(OneKernelExecutor):
-    """Runs all kernels in one launch."""
+    """Runs all kernels in one launch, or in a few."""
 
-    def __init__(self, executable: Executable, program: cl.Program, session: Session) -> None:
+    def __init__(self, executable: Executable, program: Program, session: Session) -> None:
         assert executable.persistent is not None, "the executable was not made for this executor"
         self._persistent: Persistent = executable.persistent
         super().__init__(executable, program, session)
@@ -58,32 +58,39 @@ class PersistentExecutor(OneKernelExecutor):
     def _make_transfer(self) -> PinnedTransfer:
         return PinnedTransfer(self.executable, self._buffers, self.session)
 
-    def _bind(self, program: cl.Program) -> None:
-        self._kernel = make_kernel(program, self._persistent.function)
-        self._patience_argument = self._bind_whole(self._kernel)
-        self._follow(self._kernel)
-        set_number(self._kernel, self._patience_argument + 1, np.int32(0))
+    def _bind(self, program: Program) -> None:
+        self._kernels = [make_kernel(program, function) for function in self._persistent.functions]
+        for kernel in self._kernels:
+            self._patience_argument = self._bind_whole(kernel)
+            self._follow(kernel)
+        self._set_number(1, np.int32(0))
         self.set_patience(PATIENCE)
         device, local_size = self.session.device, self._persistent.local_size
         # All groups must run at the same time. Each compute unit of a GPU has room for one; other devices may not.
         self._groups = device.compute_units if device.type == "gpu" else 1
-        self._launch: Launch = self._kernel, (self._groups * local_size,), (local_size,), (0,)
-        self._silent = silent_launch(self.session, self._launch)
+        size = self._groups * local_size
+        self._launches: list[Launch] = [(kernel, (size,), (local_size,), (0,)) for kernel in self._kernels]
+        self._launch_queue = LaunchQueue(self.session, self._launches)
+
+    def _set_number(self, behind: int, number: np.uint32 | np.int32) -> None:
+        """Set an argument of each kernel, which is so many behind its patience."""
+        for kernel in self._kernels:
+            set_number(kernel, self._patience_argument + behind, number)
 
     def set_patience(self, looks: int) -> None:
         """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
-        set_number(self._kernel, self._patience_argument, np.uint32(looks))
+        self._set_number(0, np.uint32(looks))
         self._soonest = looks * LOOK
 
     def warm_up(self) -> None:
         super().warm_up()
         self._read_failures()
 
-    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event:
-        return cl.enqueue_nd_range_kernel(self.session.queue, *self._launch, wait_for=ready or None)
+    def _start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
+        return self._launch_queue.start(ready)
 
     def _start_silently(self) -> None:
-        self._silent()
+        self._launch_queue.start_silently()
 
     def _check(self, begun: float) -> None:
         if perf_counter() - begun >= self._soonest:
@@ -109,10 +116,9 @@ class PersistentExecutor(OneKernelExecutor):
                 f"kernels on {self.session.device.name} cannot read a clock; "
                 'a profile needs Options(executor="launch") there'
             )
-        timed = self._patience_argument + 1
-        set_number(self._kernel, timed, np.int32(1))
+        self._set_number(1, np.int32(1))
         self._start()
-        set_number(self._kernel, timed, np.int32(0))
+        self._set_number(1, np.int32(0))
         self._read_failures()
         times = np.empty(len(persistent.order) + 1, np.uint64)
         cl.enqueue_copy(self.session.queue, times, self._times)

@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from tflgpu.artifact.executable import Executable
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
-from tflgpu.runtime.opencl.program import compile_program, make_kernel
+from tflgpu.runtime.opencl.program import Program, compile_program, make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.target import HALF_MAX
 
@@ -40,7 +40,7 @@ class Halves:
 class RoundingExecutor(LaunchExecutor):
     """Runs launches in float, and rounds to half the results and constants of those that :meth:`round` names."""
 
-    def __init__(self, executable: Executable, program: cl.Program, session: Session, halves: Sequence[Halves]) -> None:
+    def __init__(self, executable: Executable, program: Program, session: Session, halves: Sequence[Halves]) -> None:
         """halves: of each launch."""
         super().__init__(executable, program, session)
         self._halves = halves

@@ -16,7 +16,15 @@ from tflgpu.artifact.executable import Executable
 from tflgpu.errors import BuildError, DeviceError
 from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart, start_compiler
 from tflgpu.runtime.opencl.interruptible import interruptible
-from tflgpu.runtime.opencl.program import binaries_of, build_options, compile_program, load_program, make_kernel
+from tflgpu.runtime.opencl.program import (
+    Program,
+    binaries_of,
+    build_options,
+    compile_parts,
+    compile_program,
+    load_program,
+    make_kernel,
+)
 from tflgpu.runtime.opencl.session import Opening, Session
 
 LOGGER = logging.getLogger(__name__)
@@ -37,11 +45,11 @@ class WideGroupsError(Exception):
         super().__init__(f"kernels allow groups of {self.sizes} work-items at most")
 
 
-def check_groups(program: cl.Program, executable: Executable, session: Session) -> None:
+def check_groups(program: Program, executable: Executable, session: Session) -> None:
     """Ask a program that was compiled just now for the groups that it allows. Raises WideGroupsError."""
     planned = {launch.function: launch.local_size for launch in executable.launches}
     if executable.persistent:
-        planned = {executable.persistent.function: executable.persistent.local_size}
+        planned = dict.fromkeys(executable.persistent.functions, executable.persistent.local_size)
     if executable.claiming:
         return  # they are of one work-item
     query, device = cl.kernel_work_group_info.WORK_GROUP_SIZE, session.device.handle
@@ -66,11 +74,12 @@ def _compile_nothing(opening: Opening) -> None:
 
 
 def build(
-    source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None, *, draft: bool = False
-) -> tuple[cl.Program, Binaries]:
+    source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None, draft_parts: int = 0
+) -> tuple[Program, Binaries]:
     """The program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without binaries.
 
-    draft: whether it will be replaced by what :func:`keep` makes of it, so that it may be slower.
+    draft_parts: if it will be replaced by what :func:`keep` makes of it, so that it may be slower, how many parts it
+    has that can be compiled at the same time; else 0.
 
     Raises BuildError with source and log if the device's compiler refuses.
     """
@@ -85,17 +94,19 @@ def build(
             LOGGER.info("the cache has a binary of the kernels")
             return program, binaries
     LOGGER.info("the driver compiles the kernels")
-    return _compiled(source, session, draft), ()
+    return _compiled(source, session, draft_parts), ()
 
 
-def _compiled(source: str, session: Session, draft: bool) -> cl.Program:
+def _compiled(source: str, session: Session, draft_parts: int) -> Program:
     if binary := compiled_apart(session.device.handle, source):
         program = load_program(session.context, binary)
         if program is not None:
             return program
     if session.device.handle in _loading:
         _loading[session.device.handle].join()  # Oclgrind cannot compile two programs at once
-    return interruptible(lambda: compile_program(session.context, source, draft=draft))
+    if draft_parts > 1:
+        return interruptible(lambda: compile_parts(session.context, source, draft_parts))
+    return interruptible(lambda: compile_program(session.context, source, draft=draft_parts == 1))
 
 
 def makes_drafts(session: Session) -> bool:
@@ -104,13 +115,15 @@ def makes_drafts(session: Session) -> bool:
     return build_options(device, "", draft=True) != build_options(device, "")
 
 
-def keep(program: cl.Program, source: str, session: Session, cache: Cache) -> Binaries:
-    """The binaries of a compiled program, which the cache has from now on.
+def keep(program: Program, source: str, session: Session, cache: Cache) -> Binaries:
+    """The binaries of a compiled program, which the cache has from now on; none where parts cannot be made a whole.
 
     To be called once every kernel has run: PoCL compiles each when it is first launched.
     """
     binaries = binaries_of(program)
-    cache.store(_key(source, session), {f"binary.{i}": np.frombuffer(b, np.uint8) for i, b in enumerate(binaries)}, {})
+    if binaries:
+        arrays = {f"binary.{i}": np.frombuffer(binary, np.uint8) for i, binary in enumerate(binaries)}
+        cache.store(_key(source, session), arrays, {})
     return binaries
 
 

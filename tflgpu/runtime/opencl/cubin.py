@@ -7,7 +7,7 @@ from PTX without any toolkit.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 
@@ -19,14 +19,14 @@ INPUT_PTX = 1  # CU_JIT_INPUT_PTX
 SPLIT_COMPILE = 34  # CU_JIT_SPLIT_COMPILE: the number of threads that optimize functions; 0 is all
 
 
-def link_ptx(ptx: bytes, device: cl.Device) -> bytes | None:
-    """The cubin of a PTX text for ``device``; None if this is no PTX, or the driver cannot make one."""
-    if b".target sm_" not in ptx[:4096]:
+def link_ptx(texts: Sequence[bytes], device: cl.Device) -> bytes | None:
+    """One cubin of PTX texts for ``device``; None if they are no PTX, or the driver cannot make one."""
+    if not all(b".target sm_" in ptx[:4096] for ptx in texts):
         return None
     try:
         cuda = _Cuda(ctypes.CDLL(LIBRARY))
         with cuda.context(device):
-            return cuda.link(ptx)
+            return cuda.link(texts)
     except (OSError, AttributeError, _Failure):  # no CUDA driver, or one that does not know these functions
         return None
 
@@ -60,21 +60,22 @@ class _Cuda:
         finally:
             self._call("cuDevicePrimaryCtxRelease_v2", ordinal)
 
-    def link(self, ptx: bytes) -> bytes:
-        if ptx.count(b".entry") > 1:  # the code of a single kernel would be another one, and slower
+    def link(self, texts: Sequence[bytes]) -> bytes:
+        if sum(ptx.count(b".entry") for ptx in texts) > 1:  # the code of a single kernel would be another, and slower
             with suppress(_Failure):  # of a driver that does not know the option
-                return self._linked(ptx, {SPLIT_COMPILE: 0})
-        return self._linked(ptx, {})
+                return self._linked(texts, {SPLIT_COMPILE: 0})
+        return self._linked(texts, {})
 
-    def _linked(self, ptx: bytes, options: dict[int, int]) -> bytes:
+    def _linked(self, texts: Sequence[bytes], options: dict[int, int]) -> bytes:
         state, cubin, size = c_void_p(), c_void_p(), c_size_t()
         count = len(options)
         names, values = (c_int * count)(*options), (c_void_p * count)(*options.values())
-        text = c_char_p(ptx.rstrip(b"\0"))  # the driver wants, and ctypes adds, one NUL
-        length = c_size_t(len(ptx.rstrip(b"\0")) + 1)
         self._call("cuLinkCreate_v2", count, names, values, byref(state))
         try:
-            self._call("cuLinkAddData_v2", state, INPUT_PTX, text, length, b"tflgpu", 0, None, None)
+            for ptx in texts:
+                text = ptx.rstrip(b"\0")  # the driver wants, and ctypes adds, one NUL
+                length = c_size_t(len(text) + 1)
+                self._call("cuLinkAddData_v2", state, INPUT_PTX, c_char_p(text), length, b"tflgpu", 0, None, None)
             self._call("cuLinkComplete", state, byref(cubin), byref(size))
             return ctypes.string_at(cubin, size.value)  # the linker owns the original
         finally:

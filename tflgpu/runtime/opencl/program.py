@@ -24,17 +24,47 @@ NEWEST = 3  # major version of OpenCL C, for programs with sub-groups, which Ope
 _import_lock = threading.Lock()
 
 
-def compile_program(context: cl.Context, text: str, *, draft: bool = False) -> cl.Program:
+class Parts:
+    """What is one program for whoever makes kernels, and was compiled as several, each with some of its kernels."""
+
+    def __init__(self, programs: tuple[cl.Program, ...]) -> None:
+        self.programs = programs
+
+    def part_with(self, kernel: str) -> cl.Program:
+        """The program that has a kernel. Raises LookupError if none has."""
+        for program in self.programs:
+            if kernel in cast(str, program.get_info(cl.program_info.KERNEL_NAMES)).split(";"):
+                return program
+        raise LookupError(f"no part of the program has a kernel {kernel}")
+
+
+Program = cl.Program | Parts
+
+
+def compile_parts(context: cl.Context, text: str, parts: int) -> Parts:
+    """Drafts of the kernels that ``text`` has for each number that ``PART`` is, compiled at the same time.
+
+    Raises what :func:`compile_program` does.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # a warm start does without
+
+    with ThreadPoolExecutor(parts, thread_name_prefix="tflgpu-part") as pool:
+        pending = [pool.submit(compile_program, context, text, draft=True, part=part) for part in range(parts)]
+        return Parts(tuple(each.result() for each in pending))
+
+
+def compile_program(context: cl.Context, text: str, *, draft: bool = False, part: int | None = None) -> cl.Program:
     """Compile ``text`` for the context's device.
 
-    draft: in less time, to slower code, where the driver has options for that.
+    draft: in less time, to slower code, where the driver has options for that. part: what ``PART`` is defined as.
 
     Raises BuildError with source and log if the compiler refuses it.
     """
     device = context.devices[0]
     program = cl._cl._Program(context, whole_text(device, text))
+    options = build_options(device, text, draft=draft) + ([] if part is None else [f"-DPART={part}"])
     try:
-        program._build(" ".join(build_options(device, text, draft=draft)).encode())
+        program._build(" ".join(options).encode())
     except cl.Error as error:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
         message = f"{device.name} could not compile generated source ({error.routine})"
@@ -57,10 +87,10 @@ def load_program(context: cl.Context, binary: bytes) -> cl.Program | None:
         return None
 
 
-def make_kernel(program: cl.Program, name: str) -> cl.Kernel:
-    """A kernel of a program. Raises pyopencl's errors if it has none of this name."""
+def make_kernel(program: Program, name: str) -> cl.Kernel:
+    """A kernel of a program. Raises pyopencl's errors, or LookupError, if it has none of this name."""
     _import_invoker()
-    return cl.Kernel(program, name)
+    return cl.Kernel(program.part_with(name) if isinstance(program, Parts) else program, name)
 
 
 def set_number(kernel: cl.Kernel, argument: int, number: np.generic) -> None:
@@ -68,12 +98,17 @@ def set_number(kernel: cl.Kernel, argument: int, number: np.generic) -> None:
     getattr(kernel, "_set_arg_buf", kernel.set_arg)(argument, number.tobytes())
 
 
-def binaries_of(program: cl.Program) -> tuple[bytes, ...]:
-    """What the driver can load instead of the source, the nearest to machine code first."""
-    binaries = cast(list[bytes], program.get_info(cl.program_info.BINARIES))
-    devices = cast(list[cl.Device], program.get_info(cl.program_info.DEVICES))
-    cubin = link_ptx(binaries[0], devices[0])
-    return (binaries[0],) if cubin is None else (cubin, binaries[0])
+def binaries_of(program: Program) -> tuple[bytes, ...]:
+    """What the driver can load instead of the source, the nearest to machine code first.
+
+    Nothing, if it cannot load several parts as one.
+    """
+    programs = program.programs if isinstance(program, Parts) else (program,)
+    binaries = [cast(list[bytes], each.get_info(cl.program_info.BINARIES))[0] for each in programs]
+    device, *_ = cast(list[cl.Device], programs[0].get_info(cl.program_info.DEVICES))
+    cubin = link_ptx(binaries, device)
+    whole = tuple(binaries) if len(binaries) == 1 else ()
+    return whole if cubin is None else (cubin, *whole)
 
 
 def build_options(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:

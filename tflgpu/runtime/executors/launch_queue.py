@@ -1,4 +1,4 @@
-"""Launches of which nobody wants an event.
+"""Launches one after another, with events only where somebody wants them.
 
 pyopencl always asks for one. On an H200 a kernel with an event is known to be over 2 us later, and the next one begins
 3 us later: the driver lets the GPU write down when each ended.
@@ -7,7 +7,7 @@ pyopencl always asks for one. On an H200 a kernel with an event is known to be o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyopencl as cl
@@ -16,6 +16,30 @@ from tflgpu.runtime.opencl.clock import Launch
 from tflgpu.runtime.opencl.session import Session, loader_function
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_uint
+
+
+class LaunchQueue:
+    """Launches on a session's in-order queue."""
+
+    def __init__(self, session: Session, launches: Sequence[Launch]) -> None:
+        self._launches = launches
+        self._queue = session.queue
+        self._silent = [silent_launch(session, launch) for launch in launches]
+
+    def start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
+        """Enqueue all, the first behind these events. Returns an event of the last, None if there is none."""
+        last, before, final = None, ready or None, len(self._launches) - 1
+        for number, launch in enumerate(self._launches):
+            if before or number == final:
+                last = cl.enqueue_nd_range_kernel(self._queue, *launch, wait_for=before)
+                before = None
+            else:
+                self._silent[number]()
+        return last
+
+    def start_silently(self) -> None:
+        for launch in self._silent:
+            launch()
 
 
 def silent_launch(session: Session, launch: Launch) -> Callable[[], object]:

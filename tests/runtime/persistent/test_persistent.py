@@ -13,7 +13,6 @@ import pytest
 
 import tflgpu
 from tflgpu.artifact.executable import RANGE_ALIGNMENT
-from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.link import link
@@ -202,26 +201,6 @@ def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> No
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
     for function in source.functions:
         assert text.count(f"{function.name}_tile(") == 2  # its definition, and one call
-
-
-def test_many_functions_are_told_the_number_of_the_work_item(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the compiler computes nothing of it ahead of the loop over launches."""
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 2)
-    data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
-    source = render(plan)
-    text, _ = render_persistent(source, link(plan, source.names), ptx=True)
-    functions, kernel = text[text.index(f"void {source.functions[0].name}_tile(") :].split("__kernel")
-    assert "own_item" in functions and "get_local_id" not in functions
-    begin, launches = kernel.split("switch (place)")
-    assert "hidden_item()" in begin.split("for (int place")[1] and launches.count("own_item") == len(source.functions)
-
-
-def test_many_functions_give_the_same_results(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 2)
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
-    (got,) = tflgpu.compile(chain(), options).run([X]).values()
-    np.testing.assert_allclose(got, expected(X), rtol=1e-5)
 
 
 def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:

@@ -1,0 +1,1 @@
+"""The claiming executor: one launch for each inference on a CPU."""

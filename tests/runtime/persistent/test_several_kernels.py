@@ -1,0 +1,75 @@
+"""The persistent executor where functions are many: a few kernels one after another, in place of one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.runtime.persistent.test_persistent import H200, X, chain, executor, expected
+from tflgpu.codegen import persistent_kernel
+from tflgpu.codegen.link import link
+from tflgpu.codegen.persistent_kernel import render_persistent
+from tflgpu.codegen.render import render
+from tflgpu.compiler import plan_model
+from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExecutor
+
+__all__ = ["executor"]  # a fixture
+
+
+def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch is in one of them, in order; they end between intervals, and have about as many functions each."""
+    data = (shared / "models" / "face_landmark.tflite").read_bytes()
+    _, plan = plan_model(data, tflgpu.Options(), H200)
+    source = render(plan)
+    executable = link(plan, source.names)
+    number = len(source.functions)
+    monkeypatch.setattr(persistent_kernel, "OF_EACH", 10)
+    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", number)
+    assert len(render_persistent(source, executable, ptx=True)[1].functions) == 1
+    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", number - 1)
+    text, persistent = render_persistent(source, executable, ptx=True)
+    assert replace(executable, persistent=persistent).parts == len(persistent.functions) == 3
+    loops = [tuple(map(int, found)) for found in re.findall(r"int place = (\d+); place < (\d+);", text)]
+    assert (loops[0][0], loops[-1][1]) == (0, len(plan.kernels))
+    assert all(end == begin for (_, end), (begin, _) in pairwise(loops))
+    order = [executable.launches[each] for each in persistent.order]
+    assert all(order[begin - 1].interval < order[begin].interval for begin, _ in loops[1:])
+    sizes = [len({launch.function for launch in order[begin:end]}) for begin, end in loops]
+    assert max(sizes) <= 10 and max(sizes) - min(sizes) <= 4
+    for part, kernel in enumerate(text.split("__kernel")[1:]):
+        assert f"void {persistent.functions[part]}(" in kernel
+        assert ("times[0] =" in kernel) == (part == 0)
+    assert re.findall(r"#if (.*PART.*)", text) == [f"!defined PART || PART == {part}" for part in range(3)]
+
+
+@pytest.fixture
+def few_functions_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(persistent_kernel, "OF_EACH", 2)
+
+
+@pytest.mark.usefixtures("few_functions_each")
+def test_several_kernels_give_the_same_results(device_name: str) -> None:
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
+    model = tflgpu.compile(chain(), options)
+    assert model.source.count("__kernel") > 1
+    for x in (X, -X, X):
+        (got,) = model.run([x]).values()
+        np.testing.assert_allclose(got, expected(x), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("few_functions_each")
+def test_a_barrier_that_gives_up_in_one_of_several_kernels_is_reported(executor: PersistentExecutor) -> None:
+    assert len(executor._launches) > 1
+    executor.set_patience(0)
+    with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
+        executor.run([X])
+    executor.set_patience(PATIENCE)
+    (got,) = executor.run([X])
+    np.testing.assert_allclose(got, expected(X), rtol=1e-5)
