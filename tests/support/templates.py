@@ -40,6 +40,7 @@ NOT_PORTABLE = {
     "mma/pointwise_mean",
     "mma/diagonal_depthwise",
     "mma/products/activation_product",
+    "mma/products/banded_depthwise",
 }
 
 

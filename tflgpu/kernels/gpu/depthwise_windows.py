@@ -100,6 +100,11 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
     return ranked(_tiles(request, window), work, lambda work: _cycles(work, target))
 
 
+def window_cycles(request: Request) -> float:
+    """Cycles of the fastest tile."""
+    return _candidates(request)[0].cycles
+
+
 def _cycles(work: KLoopWork, target: Target) -> float:
     """Cycles of the kernel, or of one tile alone if that takes longer: nothing hides the latency of its loads."""
     model = target.cost_model

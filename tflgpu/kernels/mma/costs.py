@@ -262,6 +262,30 @@ def diagonal_cycles(work: DiagonalWork, target: Target) -> float:
     return model.tile_latency * (1 if target.executor == "launch" else in_turn) + in_turn * busy
 
 
+@dataclass(frozen=True)
+class BandedWork:
+    """A depthwise convolution as products by banded matrices: what a work-group copies, multiplies and stores.
+
+    k_steps: of each warp, with ``row_blocks`` products of 16 rows each. patch: elements of a channel in local memory.
+    results: vec4s.
+    """
+
+    tiles: int
+    k_steps: int
+    row_blocks: int
+    patch: int
+    results: int
+
+
+def banded_cycles(work: BandedWork, target: Target) -> float:
+    """Cycles of the kernel: what it copies and what it multiplies come one after the other."""
+    model, costs = target.cost_model, UNIT.costs
+    warps = target.local_size // UNIT.lanes
+    copying = model.batch_latency + (work.patch + work.results) / UNIT.lanes * costs.planar_vec4_cycles
+    loop = model.k_loop(work.k_steps, warps * work.row_blocks * costs.banded_product_cycles)
+    return model.kernel(waves(work.tiles, target), copying + loop)
+
+
 def gating_cycles(image: Storage, hidden: int, target: Target) -> float:
     """Cycles in which a work-group adds up a hidden layer of many shares and computes the gates of an image."""
     model = target.cost_model

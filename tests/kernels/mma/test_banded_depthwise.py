@@ -1,0 +1,115 @@
+"""Depthwise convolutions as products by banded matrices, emulated on a device that has no matrix units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.conftest import missing
+from tests.kernels.networks import convolution, options
+from tests.ops import windows
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC
+from tests.ops.windows import Window
+from tests.support import emulated_matrix_units as emulated
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.mma.products import banded_depthwise
+from tflgpu.kernels.request import Request
+from tflgpu.ops.image.window import Window as WindowShape
+from tflgpu.options import Precision
+from tflgpu.plan import Plan
+
+TEMPLATE = "mma/products/banded_depthwise"
+
+Shape = tuple[int, int, int, int]
+
+# Batch, height, width and channels of an image, a channel multiplier, a window, and axis, lines and blocks of a tile.
+CASES = (
+    ((2, 5, 40, 6), 1, Window((1, 33), padding="SAME"), (1, 4, 8)),
+    ((1, 37, 3, 5), 1, Window((29, 1), padding="SAME"), (0, 8, 4)),
+    ((1, 18, 21, 6), 3, Window((9, 9), padding="SAME"), (1, 8, 4)),
+    ((2, 17, 30, 7), 1, Window((7, 7), (2, 2), padding="SAME"), (1, 16, 2)),
+    ((1, 40, 9, 6), 2, Window((12, 5), (1, 2), padding="VALID"), (0, 1, 64)),
+    ((1, 30, 41, 9), 1, Window((6, 6), (1, 1), (3, 1), padding="SAME"), (1, 2, 16)),
+    ((1, 12, 70, 5), 4, Window((3, 17), padding="VALID"), (1, 1, 32)),
+)
+
+
+def multiplied_depthwise(net: Net, x: Tensor, window: Window, multiplier: int) -> Tensor:
+    channels = multiplier * x.shape[3]
+    filters = net.constant(net.normal((1, *window.kernel, channels), 0.1))
+    bias = net.constant(net.normal((channels,)))
+    value = windows.depthwise_conv_2d(x.value, filters.value, bias.value, window)
+    return net.op("DEPTHWISE_CONV_2D", [x, filters, bias], value, options(window) | {"depth_multiplier": multiplier})
+
+
+@pytest.fixture
+def only_tile(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[int, int, int]], None]:
+    """Lets every depthwise convolution be computed so, with one tile."""
+
+    def set_tile(tile: tuple[int, int, int]) -> None:
+        found = banded_depthwise._tiles
+
+        def chosen(request: Request, window: WindowShape) -> Iterator[banded_depthwise.BandedTile]:
+            return (each for each in found(request, window) if each.config == tile)
+
+        monkeypatch.setattr(banded_depthwise, "_tiles", chosen)
+        monkeypatch.setattr(banded_depthwise, "LEAST_TAPS", 0)
+        monkeypatch.setattr(banded_depthwise, "GAIN", np.inf)
+
+    return set_tile
+
+
+@pytest.mark.quick(when=lambda shape, multiplier, window, tile: shape in (CASES[0][0], CASES[2][0]))
+@pytest.mark.parametrize(("shape", "multiplier", "window", "tile"), CASES, ids=str)
+def test_a_result_is_that_of_numpy(
+    shape: Shape, multiplier: int, window: Window, tile: tuple[int, int, int], only_tile: Callable[..., None]
+) -> None:
+    if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
+        missing(emulated.DEVICE)
+    only_tile(tile)
+    net = Net(pytest.fail, seed=sum(shape))  # it draws nothing
+    x = convolution(net, net.input(net.normal(shape)), shape[3], Window((1, 1)), "NONE")
+    y = multiplied_depthwise(net, x, window, multiplier)
+    net.output(convolution(net, y, 5, Window((1, 1)), "NONE"))
+    case = net.case(ARITHMETIC)
+    for run, executor in ((emulated.run, "launch"), (emulated.run_persistent, "persistent")):
+        target = replace(emulated.TARGET, executor=executor)
+        if tile[1] * tile[2] < 16 * target.local_size // 128:
+            continue  # too few rows for all warps
+        plan = plan_model(case.model, tflgpu.Options(precision="fp16"), target)[1]
+        assert TEMPLATE in templates(plan)
+        (got,) = run(plan, case.inputs)
+        (expected,) = case.expected
+        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+
+
+def templates(plan: Plan) -> list[str]:
+    return [planned.kernel.template for planned in plan.kernels]
+
+
+@pytest.mark.parametrize(
+    ("window", "precision", "banded"),
+    [
+        (Window((1, 200), padding="SAME"), "fp16", True),
+        (Window((31, 31), padding="SAME"), "fp16", True),
+        (Window((100, 9), dilation=(1, 2), padding="SAME"), "fp16", True),
+        (Window((1, 200), padding="SAME"), "fp32", False),
+        (Window((7, 7), padding="SAME"), "fp16", False),
+        (Window((12, 12), dilation=(2, 2), padding="SAME"), "fp16", False),
+    ],
+    ids=str,
+)
+def test_large_windows_in_half_are_products(window: Window, precision: Precision, banded: bool) -> None:
+    """If one axis is not dilated."""
+    net = Net(pytest.fail, seed=0)
+    x = convolution(net, net.input(net.normal((1, 128, 128, 96))), 96, Window((1, 1)), "NONE")
+    net.output(multiplied_depthwise(net, x, window, 1))
+    storage = "float" if precision == "fp32" else "half"
+    target = replace(emulated.TARGET, executor="launch", storage=storage)
+    plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(precision=precision), target)[1]
+    assert (TEMPLATE in templates(plan)) == banded
