@@ -26,7 +26,10 @@ BLOCK = re.compile(
 
 COMMAND = re.compile(r"^(\$ |tflgpu |python |pip |pytest|docker |examples/)", re.MULTILINE)
 
-# Times, sizes and rates, and the name of the device.
+# The devices of the pages, beside the one of the run.
+DEVICES = ("Intel(R) Xeon(R) Processor", "AMD EPYC")
+
+# Times, sizes and rates.
 MEASURED = re.compile(r"[\d.,]+(?= ?(s|ms|µs|us|B|kB|MB|GB|KiB|MiB|GiB|GB/s|GFLOP/s|%|x)\b)")
 
 
@@ -81,5 +84,7 @@ def agrees(written: str, found: str, device: str) -> bool:
 
 def comparable(text: str, device: str) -> str:
     """The words of an output, each with a blank behind it, without what differs from machine to machine."""
-    text = MEASURED.sub("#", text.replace(device, "DEVICE").replace("Intel(R) Xeon(R) Processor", "DEVICE"))
+    for name in (device, *DEVICES):
+        text = text.replace(name, "DEVICE")
+    text = MEASURED.sub("#", text)
     return "".join(f"{word} " for word in text.split())

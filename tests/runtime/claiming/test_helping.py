@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.test_claiming import SHAPE, Executors, ran
+from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor, ways
 from tflgpu.runtime.executors.ways import ASKED, CAME, LEFT, OVER, HelpedWay, Way, is_over
 
@@ -59,6 +61,15 @@ def test_a_run_needs_no_helper(helped: Helped, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ways, "SOON", 0)
     helped.check_runs(20)
     assert not helped.way._launched
+
+
+def test_a_result_on_the_host_waits_for_an_input_on_the_device(helped: Helped) -> None:
+    """Such a run goes by way of the session's queue, of which helpers and their thread know nothing."""
+    claiming, flags = helped.claiming, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    for run in range(40):
+        x = INPUTS[run % 4]
+        memory = DeviceMemory(cl.Buffer(claiming.session.context, flags, hostbuf=x), 0, x.shape, x.dtype)
+        np.testing.assert_array_equal(claiming.run([memory])[0], helped.answers[run % 4])
 
 
 def test_helpers_may_leave_at_any_time(helped: Helped) -> None:

@@ -223,7 +223,9 @@ class ClaimingExecutor(OneKernelExecutor):
         self._keep_states()
 
     def results(self) -> list[Array]:
-        if self._last is not None:
+        if self._last is not None and self._given:
+            self._last.wait()  # it was enqueued, and the way knows nothing of it
+        elif self._last is not None:
             self._way.wait(self._last)
         results = super().results()
         if self._given:
