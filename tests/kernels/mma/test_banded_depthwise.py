@@ -106,10 +106,17 @@ def templates(plan: Plan) -> list[str]:
 )
 def test_large_windows_in_half_are_products(window: Window, precision: Precision, banded: bool) -> None:
     """If one axis is not dilated."""
+    assert (TEMPLATE in templates(planned(window, precision, channels=96))) == banded
+
+
+def test_an_image_of_one_slice_is_left_to_dense_convolutions() -> None:
+    assert TEMPLATE not in templates(planned(Window((1, 200), padding="SAME"), "fp16", channels=4))
+
+
+def planned(window: Window, precision: Precision, channels: int) -> Plan:
     net = Net(pytest.fail, seed=0)
-    x = convolution(net, net.input(net.normal((1, 128, 128, 96))), 96, Window((1, 1)), "NONE")
+    x = convolution(net, net.input(net.normal((1, 128, 128, channels))), channels, Window((1, 1)), "NONE")
     net.output(multiplied_depthwise(net, x, window, 1))
     storage = "float" if precision == "fp32" else "half"
     target = replace(emulated.TARGET, executor="launch", storage=storage)
-    plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(precision=precision), target)[1]
-    assert (TEMPLATE in templates(plan)) == banded
+    return plan_model(net.case(ARITHMETIC).model, tflgpu.Options(precision=precision), target)[1]
