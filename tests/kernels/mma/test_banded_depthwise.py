@@ -19,9 +19,11 @@ from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma.products import banded_depthwise
 from tflgpu.kernels.request import Request
+from tflgpu.measure.known_devices import known_devices
 from tflgpu.ops.image.window import Window as WindowShape
 from tflgpu.options import Precision
 from tflgpu.plan import Plan
+from tflgpu.target import cost_model_from
 
 TEMPLATE = "mma/products/banded_depthwise"
 
@@ -114,9 +116,11 @@ def test_an_image_of_one_slice_is_left_to_dense_convolutions() -> None:
 
 
 def planned(window: Window, precision: Precision, channels: int) -> Plan:
+    """With an H200's costs."""
     net = Net(pytest.fail, seed=0)
     x = convolution(net, net.input(net.normal((1, 128, 128, channels))), channels, Window((1, 1)), "NONE")
     net.output(multiplied_depthwise(net, x, window, 1))
     storage = "float" if precision == "fp32" else "half"
-    target = replace(emulated.TARGET, executor="launch", storage=storage)
+    costs = cost_model_from(known_devices()[0].probes)
+    target = replace(emulated.TARGET, executor="launch", storage=storage, cost_model=costs)
     return plan_model(net.case(ARITHMETIC).model, tflgpu.Options(precision=precision), target)[1]

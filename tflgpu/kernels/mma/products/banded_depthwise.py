@@ -35,9 +35,10 @@ AT_ONCE = 4  # k-steps whose weights are under way
 HALVES = 8  # of a float4
 
 # Taps of a window from which on products are considered, and the part of the time that they must take by the cost
-# model, which nobody has compared with a GPU's yet: see docs/internals/decisions.md.
+# model. That overrates the other kernel up to three times, and nobody has compared it with a GPU's time of these yet:
+# see docs/internals/decisions.md.
 LEAST_TAPS = 100
-GAIN = 0.5
+GAIN = 0.3
 
 
 @dataclass(frozen=True)
