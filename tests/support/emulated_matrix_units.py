@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyopencl as cl
 from numpy.typing import NDArray
 
 from tflgpu.codegen.environment import environment
@@ -21,7 +22,8 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.session import open_session
+from tflgpu.runtime.opencl.program import build_options, whole_text
+from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Target
 
 DEVICE = "Intel(R) OpenCL"
@@ -123,21 +125,35 @@ TILE_BEGIN = "int tile, __local float4 *workspace) {"
 
 
 def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> list[NDArray[Any]]:
-    """The outputs of a plan for :data:`TARGET`. late: when copies to local memory are made."""
+    """The outputs of a plan for :data:`TARGET`. late: when copies to local memory are made.
+
+    The program is not optimized, which takes a twentieth of the time: unrolled products are long functions.
+    """
     source = render(plan)
     session = open_session(choose(DEVICE))
-    program = build(portable(source.text, plan.target, late=late), session)[0]
+    program = compile_unoptimized(portable(source.text, plan.target, late=late), session)
     return LaunchExecutor(link(plan, source.names), program, session).run(inputs)
 
 
 def run_persistent(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The same from one kernel, whose only work-group computes all tiles."""
+    """The same from one kernel, whose only work-group computes all tiles.
+
+    It is optimized: otherwise Intel's compiler has work-items meet between two tiles, and a barrier that is missing at
+    the end of one is not found.
+    """
     source = render(plan)
     executable = link(plan, source.names)
     text, persistent = render_persistent(source, executable, ptx=False)
     session = open_session(choose(DEVICE))
     program = build(portable(text, plan.target), session)[0]
     return PersistentExecutor(replace(executable, persistent=persistent), program, session).run(inputs)
+
+
+def compile_unoptimized(text: str, session: Session) -> cl.Program:
+    device = session.device.handle
+    program = cl._cl._Program(session.context, whole_text(device, text))
+    program._build(" ".join([*build_options(device, text), "-cl-opt-disable"]).encode())
+    return program
 
 
 def portable(text: str, target: Target, *, late: bool = True) -> str:

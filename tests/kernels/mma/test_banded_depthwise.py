@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -27,10 +28,10 @@ from tflgpu.target import cost_model_from
 
 TEMPLATE = "mma/products/banded_depthwise"
 
-Shape = tuple[int, int, int, int]
-
 # Batch, height, width and channels of an image, a channel multiplier, a window, and axis, lines and blocks of a tile.
-CASES = (
+BandedCase = tuple[tuple[int, int, int, int], int, Window, tuple[int, int, int]]
+
+CASES: tuple[BandedCase, ...] = (
     ((2, 5, 40, 6), 1, Window((1, 33), padding="SAME"), (1, 4, 8)),
     ((1, 37, 3, 5), 1, Window((29, 1), padding="SAME"), (0, 8, 4)),
     ((1, 18, 21, 6), 3, Window((9, 9), padding="SAME"), (1, 8, 4)),
@@ -66,28 +67,30 @@ def only_tile(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[int, int, int]
     return set_tile
 
 
-@pytest.mark.quick(when=lambda shape, multiplier, window, tile: shape in (CASES[0][0], CASES[2][0]))
-@pytest.mark.parametrize(("shape", "multiplier", "window", "tile"), CASES, ids=str)
+# A work-group of a persistent kernel computes one tile after another.
+RUNS = [*((case, "launch") for case in CASES), *((case, "persistent") for case in CASES[1:3])]
+
+
+@pytest.mark.quick(when=lambda case, executor: case in (CASES[0], CASES[2]) and executor == "launch")
+@pytest.mark.parametrize(("case", "executor"), RUNS, ids=str)
 def test_a_result_is_that_of_numpy(
-    shape: Shape, multiplier: int, window: Window, tile: tuple[int, int, int], only_tile: Callable[..., None]
+    case: BandedCase, executor: Literal["launch", "persistent"], only_tile: Callable[..., None]
 ) -> None:
     if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
         missing(emulated.DEVICE)
+    shape, multiplier, window, tile = case
     only_tile(tile)
     net = Net(pytest.fail, seed=sum(shape))  # it draws nothing
     x = convolution(net, net.input(net.normal(shape)), shape[3], Window((1, 1)), "NONE")
     y = multiplied_depthwise(net, x, window, multiplier)
     net.output(convolution(net, y, 5, Window((1, 1)), "NONE"))
-    case = net.case(ARITHMETIC)
-    for run, executor in ((emulated.run, "launch"), (emulated.run_persistent, "persistent")):
-        target = replace(emulated.TARGET, executor=executor)
-        if tile[1] * tile[2] < 16 * target.local_size // 128:
-            continue  # too few rows for all warps
-        plan = plan_model(case.model, tflgpu.Options(precision="fp16"), target)[1]
-        assert TEMPLATE in templates(plan)
-        (got,) = run(plan, case.inputs)
-        (expected,) = case.expected
-        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+    drawn = net.case(ARITHMETIC)
+    target = replace(emulated.TARGET, executor=executor)
+    plan = plan_model(drawn.model, tflgpu.Options(precision="fp16"), target)[1]
+    assert TEMPLATE in templates(plan)
+    (got,) = (emulated.run if executor == "launch" else emulated.run_persistent)(plan, drawn.inputs)
+    (expected,) = drawn.expected
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
 
 
 def templates(plan: Plan) -> list[str]:
