@@ -25,8 +25,10 @@ def image(seed: int = 0, channels: int = 3) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (*SHAPE[:3], channels), np.uint8)
 
 
-@pytest.mark.parametrize("executor", ["launch", "persistent"])
-@pytest.mark.parametrize("mean, std", [(127.5, 127.5), (0, 255), (100, -3.5)])
+@pytest.mark.parametrize(
+    ("mean", "std", "executor"),
+    [(127.5, 127.5, "persistent"), *((mean, std, "launch") for mean, std in ((127.5, 127.5), (0, 255), (100, -3.5)))],
+)
 def test_bytes_are_normalized_on_the_device(mean: float, std: float, executor: str, device_name: str) -> None:
     options = tflgpu.Options(
         device=device_name, precision="fp32", executor=executor, kernels="gpu", uint8_inputs={"x": (mean, std)}
