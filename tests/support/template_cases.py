@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tests.kernels.portable import crops
 from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor, largest
 from tests.ops.rows import recurrent
@@ -114,15 +115,6 @@ def unpooled(net: Net) -> Tensor:
     outputs = net.ops("MaxPoolingWithArgmax2D", [x], [pooled, indices.astype(np.float64)], custom_options=options)
     value = np.where(x.value == pooled.repeat(2, 1).repeat(2, 2), x.value, 0)
     return net.op("MaxUnpooling2D", outputs, value, custom_options=options)
-
-
-def resampled(net: Net) -> Tensor:
-    """In rank 5, so that two batches of the output share an image; on the border, beyond it, and nowhere."""
-    x = _image(net, 2, 4, 6, 5)
-    warp = (net.rng.integers(-16, 64, (2, 2, 3, 4, 2)) / 8).astype(np.float32)
-    warp[0, 0, 0, 0] = np.nan
-    places = net.input(warp)
-    return net.op("Resampler", [x, places], reference.resampler(x.value, places.value))
 
 
 def products(net: Net) -> Tensor:
@@ -283,11 +275,12 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     excitation,
     runtime_weights,
     transpose_convolution,
-    resampled,
+    crops.resampled,
     fully_connected,
     pools,
     resize,
     *row_cases.CASES,
+    crops.around_landmarks,
     means,
     rearrangements,
     reshape,

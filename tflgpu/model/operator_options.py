@@ -65,3 +65,14 @@ def _plain(value: Any, accessor: str) -> Any:
     if accessor.endswith("AsNumpy"):  # 0 stands for a vector that is absent
         return tuple(value.tolist()) if isinstance(value, np.ndarray) else ()
     return value
+
+
+def map_of_options(data: bytes) -> Mapping[str, Any]:
+    """The map of FlexBuffers that a custom operator has for options; empty if it is none, or damaged."""
+    from flatbuffers import flexbuffers
+
+    try:
+        options = flexbuffers.Loads(bytearray(data))
+    except Exception:  # the decoder trusts offsets, so damage can make it raise almost any error
+        return {}
+    return options if isinstance(options, dict) else {}

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.kernels.portable import crops
 from tests.ops import reference, windows
 from tests.ops.case import Net, Row, Tensor, largest
 from tests.ops.reference import Array
@@ -63,6 +64,54 @@ def resampler(net: Net) -> Tensor:
     return net.op("Resampler", [x, where], value, magnitude=largest(x.value))
 
 
+def landmarks_to_transform_matrix(net: Net) -> Tensor:
+    count = net.draw(st.integers(2, 9))
+    landmarks = net.input(net.rng.integers(-40, 40, (1, count, 3)).astype(np.float32))
+    numbers = st.integers(0, count - 1)
+    ends, around = net.draw(st.tuples(numbers, numbers)), net.draw(st.lists(numbers, min_size=1, max_size=12))
+    radians = net.draw(st.sampled_from((0.0, 0.5, -2.0)))
+    scale, size = np.array([1.5, 1.25]), np.array(net.draw(st.tuples(SIZE, SIZE)))
+    value = crops.crop_matrix(landmarks.value[0], ends, around, radians, scale, size)[None]
+    options = {
+        "left_rotation_idx": ends[0],
+        "right_rotation_idx": ends[1],
+        "subset_idxs": around,
+        "target_rotation_radians": radians,
+        "scale_x": scale[0],
+        "scale_y": scale[1],
+        "output_width": int(size[0]),
+        "output_height": int(size[1]),
+    }
+    magnitude = largest(landmarks.value)
+    return net.op(
+        "Landmarks2TransformMatrix",
+        [landmarks],
+        value,
+        magnitude=magnitude,
+        version=2,
+        custom_options=crops.packed(options),
+    )
+
+
+def transform_tensor_bilinear(net: Net) -> Tensor:
+    """At multiples of an eighth of a pixel, which all precisions hold, as a crop ends where the image does."""
+    x = net.input(net.normal((1, *net.draw(st.tuples(WINDOWS, WINDOWS)), net.draw(CHANNELS))))
+    matrix = net.input(net.rng.integers(-4, 5, (1, 4, 4)).astype(np.float32) / 4)
+    height, width = net.draw(st.tuples(WINDOWS, WINDOWS))
+    value = crops.crop(x.value[0], matrix.value[0], height, width)[None]
+    options = crops.packed({"output_height": height, "output_width": width})
+    magnitude = largest(x.value)
+    return net.op("TransformTensorBilinear", [x, matrix], value, magnitude=magnitude, version=2, custom_options=options)
+
+
+def transform_landmarks(net: Net) -> Tensor:
+    landmarks = net.input(net.normal((1, net.draw(SMALL), net.draw(st.integers(2, 3)))))
+    matrix = net.input(net.normal((1, 4, 4)))
+    value = landmarks.value.copy()
+    value[..., :2] = landmarks.value[..., :2] @ matrix.value[0, :2, :2].T + matrix.value[0, :2, 3]
+    return net.op("TransformLandmarks", [landmarks, matrix], value, magnitude=4.0, version=2)
+
+
 def _distinct_in_windows(
     net: Net, batch: int, rows: int, columns: int, kernel: tuple[int, int], channels: int
 ) -> NDArray[np.float32]:
@@ -83,4 +132,7 @@ ROWS = (
     Row("max_pooling_with_argmax", "MaxPoolingWithArgmax2D", pool_and_unpool, EXACT),
     Row("max_unpooling", "MaxUnpooling2D", pool_and_unpool, EXACT),
     Row("resampler", "Resampler", resampler, litert=False),
+    Row("landmarks_to_transform_matrix", "Landmarks2TransformMatrix", landmarks_to_transform_matrix, litert=False),
+    Row("transform_tensor_bilinear", "TransformTensorBilinear", transform_tensor_bilinear, litert=False),
+    Row("transform_landmarks", "TransformLandmarks", transform_landmarks, litert=False),
 )
