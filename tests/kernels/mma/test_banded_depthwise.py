@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.conftest import missing
 from tests.kernels.networks import convolution, options
 from tests.ops import windows
 from tests.ops.case import Net, Tensor
@@ -71,13 +70,12 @@ def only_tile(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[int, int, int]
 RUNS = [*((case, "launch") for case in CASES), *((case, "persistent") for case in CASES[1:3])]
 
 
+@pytest.mark.usefixtures("emulation")
 @pytest.mark.quick(when=lambda case, executor: case in (CASES[0], CASES[2]) and executor == "launch")
 @pytest.mark.parametrize(("case", "executor"), RUNS, ids=str)
 def test_a_result_is_that_of_numpy(
     case: BandedCase, executor: Literal["launch", "persistent"], only_tile: Callable[..., None]
 ) -> None:
-    if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
-        missing(emulated.DEVICE)
     shape, multiplier, window, tile = case
     only_tile(tile)
     net = Net(pytest.fail, seed=sum(shape))  # it draws nothing

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 from flatbuffers import flexbuffers
-from numpy.typing import NDArray
 
 from tests.kernels.networks import binary
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.reference import Array
+from tests.support.row_cases import computed
 
 
 def crop_matrix(
@@ -55,7 +55,7 @@ def packed(options: Mapping[str, object]) -> bytes:
 
 def resampled(net: Net) -> Tensor:
     """In rank 5, so that two batches of the output share an image; on the border, beyond it, and nowhere."""
-    x = _computed(net, net.normal((2, 4, 6, 5)))
+    x = computed(net, (2, 4, 6, 5))
     warp = (net.rng.integers(-16, 64, (2, 2, 3, 4, 2)) / 8).astype(np.float32)
     warp[0, 0, 0, 0] = np.nan
     places = net.input(warp)
@@ -64,10 +64,8 @@ def resampled(net: Net) -> Tensor:
 
 def around_landmarks(net: Net) -> Tensor:
     """Half of the crop is outside of the image. Its matrix leads landmarks to the image."""
-    image, landmarks = (
-        _computed(net, net.normal((1, 9, 7, 5))),
-        _computed(net, net.rng.random((1, 6, 3)).astype(np.float32)),
-    )
+    image, places = computed(net, (1, 9, 7, 5)), net.input(net.rng.random((1, 6, 3)).astype(np.float32))
+    landmarks = binary(net, "MUL", places, places)
     names = ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height", "scale_x", "scale_y")
     options = dict(zip(names, (0, 5, 4, 3, 9.0, 9.0), strict=True))
     around = {"subset_idxs": [1, 2, 4], "target_rotation_radians": 0.3}
@@ -80,9 +78,3 @@ def around_landmarks(net: Net) -> Tensor:
     net.output(net.op("TransformLandmarks", [landmarks, matrix], moved, version=2))
     cropped = crop(image.value[0], value, 3, 4)[None]
     return net.op("TransformTensorBilinear", [image, matrix], cropped, version=2, custom_options=packed)
-
-
-def _computed(net: Net, value: NDArray[np.float32]) -> Tensor:
-    """A tensor that kernels read in PHWC4, not as the host gives it."""
-    x = net.input(value)
-    return binary(net, "MUL", x, x)
