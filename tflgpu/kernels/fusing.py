@@ -76,16 +76,21 @@ def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs
 
     Behind these come the inputs of the second one's epilogue, which stays the epilogue.
     """
-    known = kernel_inputs(second)
-
-    def place(operand: Operand) -> Operand:
-        return Input(operand.index - known + len(inputs)) if isinstance(operand, Input) else operand
-
     return Node(
         kind,
-        (*inputs, *second.inputs[known:]),
+        (*inputs, *second.inputs[kernel_inputs(second) :]),
         second.output,
         attributes,
-        tuple(op.moved(place) for op in second.epilogue),
+        epilogue_behind(second, len(inputs)),
         joint_sources(first, second),
     )
+
+
+def epilogue_behind(node: Node, inputs: int) -> tuple[EpilogueOp, ...]:
+    """The epilogue of ``node`` for a kernel that reads so many inputs; its own inputs come after them."""
+    known = kernel_inputs(node)
+
+    def place(operand: Operand) -> Operand:
+        return Input(operand.index - known + inputs) if isinstance(operand, Input) else operand
+
+    return tuple(op.moved(place) for op in node.epilogue)

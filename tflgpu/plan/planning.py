@@ -11,13 +11,13 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
+from tflgpu.kernels.divided.few_channels import divide_convolutions
+from tflgpu.kernels.divided.shared_sums import share_sums
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
 from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
 from tflgpu.kernels.mma.excited_pointwise import sum_hidden_layers
 from tflgpu.kernels.mma.products.dense_depthwise import make_dense
-from tflgpu.kernels.pixels_as_channels import widen_channels
 from tflgpu.kernels.request import Chooser, Request, first_ranked
-from tflgpu.kernels.shared_sums import share_sums
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.boundary import add_conversions, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations
@@ -60,7 +60,7 @@ def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[Te
     storage = storages(graph, target)
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
     graph = make_dense(make_numbers_whole(graph, storage, target), storage, target)
-    graph, storage = widen_channels(graph, storage, target)
+    graph, storage = divide_convolutions(graph, storage, target)
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
     graph, storage = sum_hidden_layers(graph, storage, lambda tensor: narrow.get(tensor, target))
     graph, storage = step_lstms(graph, storage, target)

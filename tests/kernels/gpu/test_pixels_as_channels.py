@@ -16,7 +16,7 @@ from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
 from tflgpu.compiler import plan_model
-from tflgpu.kernels import pixels_as_channels
+from tflgpu.kernels.divided import few_channels, pixels_as_channels, taps_as_channels
 from tflgpu.model.writer import ModelBuilder
 
 
@@ -34,7 +34,8 @@ def long_windows() -> Case:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pixels_as_channels, "GAIN", 1e9)
+    monkeypatch.setattr(few_channels, "GAIN", 1e9)
+    monkeypatch.setattr(taps_as_channels, "fits", lambda *_: False)
 
 
 @pytest.mark.usefixtures("always")

@@ -88,8 +88,13 @@ def _items(request: Request, tile: ConvolutionTile, blocks: int) -> int:
     return g.batch * grids * blocks * tile_count(plane, tile.pixels)
 
 
-@GPU.lowering("transpose_convolution")
-@GPU.lowering("convolution", best=lambda request: candidates(request, request.target)[0])
+def _best(request: Request) -> Candidate[ConvolutionTile, KLoopWork] | None:
+    """None for shares of a transposed convolution, of which each phase has its own taps."""
+    return None if request.shares > 1 and phases_of(request) else candidates(request, request.target)[0]
+
+
+@GPU.lowering("transpose_convolution", best=_best)
+@GPU.lowering("convolution", best=_best)
 def convolution(request: Request) -> Kernel:
     attributes, src = request.node.attributes, request.input(0)
     assert isinstance(attributes, Convolution | TransposeConvolution)

@@ -117,10 +117,12 @@ def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:
 
 
 def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
+    """Rows of an adjoint left side that are no whole vec4s are read element by element."""
+    left = tile.rows * (LANES if shape.left.adjoint and tile.rows % LANES else 1)
     return KLoopWork(
         tiles=tile_count(shape.matrices * order(shape, tile).items * tile.split_k, target.local_size),
         k_steps=tile_count(shape.depth, LANES),
-        loads=tile.rows + LANES * tile.slices,
+        loads=left + LANES * tile.slices,
         products=tile.accumulators,
         accumulators=tile.accumulators,
         split_k=tile.split_k,

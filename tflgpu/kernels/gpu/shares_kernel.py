@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu.kernels.architecture import sharing_lowering
+from tflgpu.kernels.divided.shared_sums import Shares
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.shared_sums import Shares
 
 
 @GPU.lowering("shares")

@@ -13,10 +13,10 @@ from math import inf
 import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
+from tflgpu.kernels.divided.few_channels import GAIN, fastest
+from tflgpu.kernels.divided.shared_sums import cycles_by_count
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.pixels_as_channels import GAIN, fastest
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.shared_sums import cycles_by_count
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.target import Target
 

@@ -14,7 +14,7 @@ from math import prod
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
-from tflgpu.kernels.fusing import kernel_inputs
+from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import WRITTEN_BESIDE, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.reduction import Reduce
@@ -117,10 +117,6 @@ def joining_cycles(target: Target, waves: int = 1) -> float:
 def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:
     """The two nodes in the place of one. shares: what the first writes."""
     known, attributes = kernel_inputs(node), node.attributes
-
-    def place(operand: Operand) -> Operand:
-        return Input(operand.index - known + 1) if isinstance(operand, Input) else operand
-
     whole, join = replace(node, inputs=node.inputs[:known], epilogue=()), Join(count)
     if isinstance(attributes, Reduce):
         function = "sum" if attributes.function == "mean" else attributes.function
@@ -134,7 +130,7 @@ def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> 
     inputs = shares, *node.inputs[known:]
     return (
         Node("shares", whole.inputs, shares, Shares(whole, count), sources=node.sources),
-        Node("join", inputs, node.output, join, tuple(op.moved(place) for op in node.epilogue), node.sources),
+        Node("join", inputs, node.output, join, epilogue_behind(node, 1), node.sources),
     )
 
 

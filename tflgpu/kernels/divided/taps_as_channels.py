@@ -1,0 +1,60 @@
+"""Windows of few output channels: the products of all taps with every pixel, and then the sums of those of a window.
+
+A convolution reads each pixel once for every tap, and of one or two channels throws most of what matrix units compute
+away. A pointwise convolution that has the channels of all taps reads each pixel once and wastes nothing; what is left
+are sums, each of one number of every tap. It is the same for any stride and dilation, and for a transposed convolution,
+whose taps meet other pixels. (In the literature kn2row, and GEMM with col2im.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, prod
+
+import numpy as np
+
+from tflgpu.graph.ir import Node, Tensor, TensorId
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.divided.division import Division, fits
+from tflgpu.kernels.divided.shared_sums import cycles_by_count
+from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.request import Request
+from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
+from tflgpu.ops.image.window import POINTWISE
+
+
+@dataclass(frozen=True)
+class TapSums:
+    """Inputs: products [batch, height, width, kh * kw * out] of the taps of a convolution, optionally a bias [out].
+
+    Each output adds up what the taps of its window have of its channel, each at the pixel that the tap meets.
+    """
+
+    convolution: Convolution | TransposeConvolution
+
+
+def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+    """The two nodes in the place of a convolution; None if there would be too many products."""
+    node, attributes, weights, target = request.node, request.node.attributes, request.constant(1), request.target
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    image, channels = request.input(0), prod(weights.shape[:3])
+    shape, precise = (*image.geometry.shape[:3], channels), request.graph[node.output].precise
+    # To round each product of a window adds as much to the error as to round its pixels did.
+    between = Storage(Geometry(shape), "half" if image.type == "half" and not precise else "float")
+    if channels == len(weights) or not fits(between, target):
+        return None
+    of_taps = np.ascontiguousarray(np.moveaxis(weights, 0, 2)).reshape(channels, 1, 1, -1)
+    constant = Tensor(next(fresh), "", of_taps.shape, of_taps.dtype.name, of_taps)
+    products = Tensor(next(fresh), "", shape, precise=precise)
+    first = Node(
+        "convolution", (node.inputs[0], constant.id), products.id, Convolution(POINTWISE), sources=node.sources
+    )
+    epilogue = epilogue_behind(node, kernel_inputs(node) - 1)
+    second = Node("tap_sums", (products.id, *node.inputs[2:]), node.output, TapSums(attributes), epilogue, node.sources)
+    storage = {products.id: between}
+    graph, known = request.graph.with_nodes([first, second], [constant, products]), {**request.storage, **storage}
+    cycles = [cycles_by_count(Request(each, graph, known, target)).values() for each in (first, second)]
+    apart = max(0.0, target.cost_model.next_kernel(target.executor))
+    return Division((first, second), (constant, products), storage, sum(min(c, default=inf) for c in cycles) + apart)

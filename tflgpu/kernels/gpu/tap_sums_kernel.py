@@ -1,0 +1,94 @@
+"""The kernel that adds up the products of taps: a work-item computes a vec4 of a pixel, several share its taps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.divided.taps_as_channels import TapSums
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.packing import padded_bias
+from tflgpu.kernels.phases import Phases, phases_of_window
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.ops.image.convolution import TransposeConvolution
+
+
+@dataclass(frozen=True)
+class TapSumsTile:
+    """One vec4 of a work-item, whose taps ``split_k`` work-items share."""
+
+    split_k: int
+
+    @property
+    def config(self) -> TileConfig:
+        return (self.split_k,)
+
+
+def _phases(request: Request) -> Phases | None:
+    sums = request.node.attributes
+    assert isinstance(sums, TapSums)
+    if not isinstance(sums.convolution, TransposeConvolution):
+        return None
+    return phases_of_window(sums.convolution.window, request.input(0).geometry, request.output.geometry)
+
+
+def _items(request: Request) -> int:
+    """One for each vec4; of a transposed convolution, of all pixels of its phases."""
+    phases, dst = _phases(request), request.output
+    return dst.vec4s if phases is None else dst.batch * dst.slices * phases.count * phases.plane
+
+
+def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
+    sums, target, dst = request.node.attributes, request.target, request.output
+    assert isinstance(sums, TapSums)
+    phases, channels = _phases(request), min(dst.channels, LANES)
+    taps = prod((phases.window_of_phase if phases else sums.convolution.window).kernel)
+
+    def work(tile: TapSumsTile) -> KLoopWork:
+        """A step is one tap. A load of a number moves as much as that of a vec4, as neighbours read each fourth one."""
+        return KLoopWork(
+            tiles=tile_count(_items(request) * tile.split_k, target.local_size),
+            k_steps=taps,
+            loads=channels if dst.channels % LANES else 1,
+            products=0,
+            accumulators=1,
+            split_k=tile.split_k,
+        )
+
+    tiles = (TapSumsTile(split_k) for split_k in SPLIT_K if split_k <= taps and can_split(target, split_k, 1))
+    return ranked(tiles, work, lambda work: k_loop_cycles(work, target))
+
+
+def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:
+    return _candidates(request)[0] if request.shares == 1 else None
+
+
+@GPU.lowering("tap_sums", best=_best)
+def tap_sums(request: Request) -> Kernel:
+    sums, target, dst, products = request.node.attributes, request.target, request.output, request.input(0)
+    assert isinstance(sums, TapSums)
+    tile = request.choose_candidate(_candidates(request)).tile
+    per_tile, items = target.local_size // tile.split_k, _items(request)
+    return Kernel(
+        "gpu/tap_sums",
+        {
+            "window": sums.convolution.window,
+            "phases": _phases(request),
+            "split_k": tile.split_k,
+            "items": items,
+            "per_tile": per_tile,
+            "products": products,
+        },
+        (
+            request.activation("products", 0),
+            Argument("bias", "float", None, padded_bias(request.optional_constant(1), dst.slices * LANES)),
+        ),
+        tiles=tile_count(items, per_tile),
+        local_size=target.local_size,
+        workspace=split_workspace(target, tile.split_k, 1),
+    )
