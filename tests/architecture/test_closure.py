@@ -64,6 +64,8 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "pointwise_mean",
             "shares",
             "lstm_step",
+            "patches",
+            "tap_sums",
         }
         assert {lowering.kind for lowering in LOWERINGS} - kinds <= made
 

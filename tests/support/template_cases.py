@@ -138,6 +138,12 @@ def convolution_of_one_pixel(net: Net) -> Tensor:
     return _convolution(net, _image(net, 1, 1, 1, 9), 21, Window((1, 1)))
 
 
+def convolutions_of_few_channels(net: Net) -> Tensor:
+    """To one channel, and from one: each is two kernels."""
+    x = _convolution(net, _image(net, 1, 6, 7, 12), 1, Window((5, 5), padding="SAME"))
+    return _convolution(net, x, 18, Window((3, 7), padding="SAME"))
+
+
 def grouped_convolution(net: Net) -> Tensor:
     return _convolution(net, _image(net, 1, 5, 6, 12), 9, Window((2, 2)), groups=3)
 
@@ -269,6 +275,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     unpooled,
     wide_convolution,
     convolution_of_one_pixel,
+    convolutions_of_few_channels,
     grouped_convolution,
     depthwise,
     depthwise_with_multiplier,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.kernels.gpu.ways import take_always
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC, check
@@ -16,7 +17,7 @@ from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.divided import few_channels, pixels_as_channels, taps_as_channels
+from tflgpu.kernels.divided import pixels_as_channels
 from tflgpu.model.writer import ModelBuilder
 
 
@@ -34,8 +35,7 @@ def long_windows() -> Case:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few_channels, "GAIN", 1e9)
-    monkeypatch.setattr(taps_as_channels, "fits", lambda *_: False)
+    take_always(monkeypatch, "PIXELS")
 
 
 @pytest.mark.usefixtures("always")

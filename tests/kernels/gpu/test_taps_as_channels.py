@@ -7,12 +7,12 @@ from typing import Literal
 import pytest
 
 import tflgpu
+from tests.kernels.gpu.ways import take_always
 from tests.kernels.networks import convolution, transpose_convolution
 from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
-from tflgpu.kernels.divided import few_channels, pixels_as_channels
 
 WINDOWS = (
     (1, Window((5, 7), padding="SAME")),
@@ -44,10 +44,9 @@ def few_channels_of_windows() -> Case:
 def test_sums_of_taps_are_those_of_their_windows(
     split_k: int, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(few_channels, "GAIN", 1e9)
-    monkeypatch.setattr(pixels_as_channels, "PIXELS", ())
-    monkeypatch.setattr("tflgpu.kernels.gpu.tap_sums_kernel.SPLIT_K", (split_k,))
-    monkeypatch.setattr("tflgpu.kernels.gpu.tap_sums_kernel.can_split", lambda *_: True)
+    take_always(monkeypatch, "TAPS")
+    monkeypatch.setattr("tflgpu.kernels.divided.tap_sums_kernel.SPLIT_K", (split_k,))
+    monkeypatch.setattr("tflgpu.kernels.divided.tap_sums_kernel.can_split", lambda *_: True)
     case = few_channels_of_windows()
     options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
     with tflgpu.compile(case.model, options) as model:

@@ -1,1 +1,1 @@
-"""Nodes that two kernels compute faster than one: shares of long sums, and convolutions of few output channels."""
+"""What two kernels compute faster than one: long sums in shares, and convolutions of few channels."""

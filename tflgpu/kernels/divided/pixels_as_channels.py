@@ -29,9 +29,6 @@ from tflgpu.ops.movement.strided import Factor, Strided
 
 PIXELS = (2, 4, 8, 16, 32)
 WEIGHTS = 1 << 22  # elements that the weights may grow to
-# How many times longer its loops take than the cost model says, compared with other ways: 24 convolutions of floats and
-# halves took 1.6 to 3.7 times as long on an H100, those of taps as channels 0.7 to 2.4.
-LONGER = 4 / 3
 
 
 @dataclass(frozen=True)
@@ -118,5 +115,5 @@ def _division(request: Request, wide: _Wide, weights: Array, fresh: Iterator[Ten
     alone = Request(convolution, graph, {**request.storage, **storage}, target)
     moving = waves(tile_count(g.vec4s, target.local_size), target)
     # A kernel that no cost model knows is no way: it may be slower.
-    cycles = LONGER * (min(cycles_by_count(alone).values(), default=inf) + joining_cycles(target, moving))
+    cycles = min(cycles_by_count(alone).values(), default=inf) + joining_cycles(target, moving)
     return Division((convolution, back), (*tensors, result), storage, cycles)

@@ -217,7 +217,8 @@ def _ranked(lstm: Lstm, batch: int, depth: int, target: Target) -> list[Candidat
     def cycles(work: StepWork) -> float:
         model, size = target.cost_model, target.local_size
         busy = model.working(size, 1 + work.rows / LANES, work.rows / LANES, ())
-        loop = work.turns * model.batch_latency + work.k_steps * busy
+        # The outputs of the step before are copied first.
+        loop = (1 + work.turns) * model.batch_latency + work.k_steps * busy
         return model.kernel(waves(work.tiles, target), loop + model.reduction(size * work.rows))
 
     return ranked(_tiles(lstm, batch, depth, target), count, cycles)

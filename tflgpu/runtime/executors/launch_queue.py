@@ -45,19 +45,18 @@ class LaunchQueue:
 def silent_launch(session: Session, launch: Launch) -> Callable[[], object]:
     """What enqueues a launch without an event on a GPU, and with one elsewhere. It raises pyopencl's errors."""
     queue = session.queue
-    enqueue = loader_function(
-        "clEnqueueNDRangeKernel", _POINTER, _POINTER, _NUMBER, *[_POINTER] * 3, _NUMBER, _POINTER, _POINTER
-    )
+    function = loader_function("clEnqueueNDRangeKernel")
     with_event = partial(cl.enqueue_nd_range_kernel, queue, *launch)
-    if session.device.type != "gpu" or enqueue is None:
+    if session.device.type != "gpu" or function is None:
         return with_event
     kernel, size, local_size, offset = launch
     sizes = [(ctypes.c_size_t * len(numbers))(*numbers) for numbers in (offset, size, local_size)]
-    handles = [_POINTER(each.int_ptr) for each in (queue, kernel)]
-    arguments = (*handles, len(size), *sizes, 0, None, None)
+    handles, nothing = [_POINTER(each.int_ptr) for each in (queue, kernel)], _POINTER()
+    # All are C's types already: to convert nine arguments takes longer than to call.
+    enqueue = partial(function, *handles, _NUMBER(len(size)), *sizes, _NUMBER(0), nothing, nothing)
 
     def without_event() -> None:
-        if enqueue(*arguments):
+        if enqueue():
             with_event()  # fails as well, and says why
 
     return without_event

@@ -13,12 +13,14 @@ from math import inf
 import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
-from tflgpu.kernels.divided.few_channels import GAIN, fastest
+from tflgpu.kernels.divided.few_channels import fastest
 from tflgpu.kernels.divided.shared_sums import cycles_by_count
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.target import Target
+
+GAIN = 0.6  # of the cycles of a depthwise convolution, what a dense one may take by the cost model
 
 
 def make_dense(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.layout import LANES
@@ -14,8 +14,9 @@ from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_of_window
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
 from tflgpu.ops.image.convolution import TransposeConvolution
+from tflgpu.target import Target
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,16 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
         )
 
     tiles = (TapSumsTile(split_k) for split_k in SPLIT_K if split_k <= taps and can_split(target, split_k, 1))
-    return ranked(tiles, work, lambda work: k_loop_cycles(work, target))
+    return ranked(tiles, work, lambda work: _cycles(work, target))
+
+
+def _cycles(work: KLoopWork, target: Target) -> float:
+    """Cycles of the kernel. Work-groups of launches hide what others wait for."""
+    if target.executor != "launch":
+        return k_loop_cycles(work, target)
+    model, steps = target.cost_model, tile_count(work.k_steps, work.split_k)
+    busy = waves(work.tiles, target) * steps * model.working(target.local_size, work.loads, work.products, work.tile)
+    return max(k_loop_cycles(replace(work, tiles=1), target), model.tile_latency + busy)
 
 
 def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:
