@@ -6,14 +6,15 @@ launches, those of several steps in a persistent kernel, many times in turn, and
 its data are where a network's would be, in caches if these are large enough. Every result is compared with that of
 LiteRT's CPU.
 
-Many processes compile and compute LiteRT's results; one at a time has a device and measures.
+Many processes compile and compute LiteRT's results; one at a time has a device and measures. What is above the limit
+then is measured once more at the end, when nothing compiles: an LSTM took twice its time beside a driver at work.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -21,7 +22,7 @@ from statistics import median
 
 import tflgpu
 from benchmarks.publish import publish
-from benchmarks.sweep.bundles import bundles
+from benchmarks.sweep.bundles import Bundle, bundles
 from benchmarks.sweep.drawn_shapes import OPERATORS, draw
 from benchmarks.sweep.roofline import Roofline, measure_roofline
 from benchmarks.sweep.workers import Measured, measure_bundle, pool
@@ -80,15 +81,20 @@ def main() -> None:
             ]
             for name, precision in product(found, arguments.precisions)
         }
-        wrong: list[str] = []
-
-        def rows() -> Iterator[dict[str, object]]:
-            for (name, precision), parts in measuring.items():
-                measured = [each for part in parts for each in part.result()]
-                wrong.extend(each.drawn.title for each in measured if not each.error <= TOLERANCE[precision])
-                yield summary(name, precision, measured, roofline)
-
-        publish(rows(), devices[0], arguments.out, roofline=roofline.facts)
+        found_of = {key: [each for part in parts for each in part.result()] for key, parts in measuring.items()}
+        for (_, precision), measured in found_of.items():
+            for place, each in enumerate(measured):
+                if each.seconds > LIMIT * roofline.seconds(each.drawn, precision):
+                    again = processes.submit(measure_bundle, Bundle((each.drawn,)), precision, arguments.kernels)
+                    (measured[place],) = again.result()
+    rows = (summary(*key, measured, roofline) for key, measured in found_of.items())
+    publish(rows, devices[0], arguments.out, roofline=roofline.facts)
+    wrong = [
+        each.drawn.title
+        for (_, precision), measured in found_of.items()
+        for each in measured
+        if not each.error <= TOLERANCE[precision]
+    ]
     if wrong:
         raise SystemExit(f"these results differ from LiteRT's CPU: {'; '.join(wrong)}")
 
