@@ -145,9 +145,18 @@ def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
         assert [k.kernel.template for k in plan.kernels] == [template]
 
 
+def test_few_rows_of_an_adjoint_left_side_are_whole_vec4s_or_shared() -> None:
+    """Other rows are read element by element: two of 103, of sums of 3007, took 101 us on an H200."""
+    net = Net(pytest.fail, seed=1)
+    net.output(Product((8,), (8,), 103, 3007, 22, (True, True), (0, 0, 0)).network(net))
+    target = Target(family="gpu", compute_units=132, storage="float", executor="launch")
+    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+    assert [k.kernel.template for k in plan.kernels][-1] == "gpu/vector_product"
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(8, 1000), (128, 3072)])
 def test_an_adjoint_left_side_is_divided_like_any_other(rows: int, columns: int) -> None:
-    """Among as many work-groups: 132 compute units had 16 and 96 of 63 and 132."""
+    """Among about as many work-groups: of multiples of four rows alone there would be 16 instead of 63."""
     tiles = []
     for adjoint in (False, True):
         net = Net(pytest.fail, seed=1)
@@ -155,7 +164,7 @@ def test_an_adjoint_left_side_is_divided_like_any_other(rows: int, columns: int)
         target = Target(family="gpu", compute_units=132, storage="float")
         _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
         tiles += [k.kernel.tiles for k in plan.kernels if k.kernel.template == "gpu/matrix_product"]
-    assert tiles[0] == tiles[1]
+    assert tiles[1] >= 0.7 * tiles[0]
 
 
 @pytest.mark.parametrize(("registers", "most"), [(256, [12, 16]), (64, [8, 8]), (32, [4, 4])])

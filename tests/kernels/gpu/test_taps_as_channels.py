@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import pytest
 
 import tflgpu
@@ -13,6 +15,11 @@ from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
+from tests.runtime.persistent.test_persistent import H200
+from tflgpu.compiler import plan_model
+from tflgpu.measure.known_devices import known_devices
+from tflgpu.model.writer import ModelBuilder
+from tflgpu.target import cost_model_from
 
 WINDOWS = (
     (1, Window((5, 7), padding="SAME")),
@@ -54,3 +61,48 @@ def test_sums_of_taps_are_those_of_their_windows(
         assert sum(kernel.startswith("gpu_tap_sums") for kernel in kernels) == len(WINDOWS) + len(TRANSPOSED)
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
             check(got, expected, case.tolerance, precision, case.describe)
+
+
+LONG, WIDE = (1, 1, 6496), (1, 155, 33)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "dilation", "depth", "channels", "way"),
+    [
+        (WIDE, (7, 7), 5, 342, 5, "tap_sums"),
+        (WIDE, (3, 3), 1, 342, 64, None),
+        ((1, 7, 4830), (1, 743), 1, 39, 2, "strided"),
+        (LONG, (1, 420), 1, 2, 203, "patches"),
+        ((1, 112, 112), (3, 3), 1, 3, 32, None),
+    ],
+)
+def test_each_convolution_takes_the_way_that_was_fastest(
+    image: tuple[int, int, int], kernel: tuple[int, int], dilation: int, depth: int, channels: int, way: str | None
+) -> None:
+    """Of those that were measured in half, by the costs of an H200."""
+    builder = ModelBuilder()
+    x, y = builder.tensor((*image, depth)), builder.tensor((*image, channels))
+    builder.op("ABS", [builder.input((*image, depth))], [x])
+    weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
+    bias = builder.constant(np.zeros(channels, np.float32))
+    dilations = {"dilation_h_factor": dilation, "dilation_w_factor": dilation}
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, **dilations}
+    builder.op("CONV_2D", [x, weights, bias], [y], options)
+    costs = cost_model_from(known_devices()[0].probes)
+    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch", cost_model=costs))
+    divided = {k.node.kind for k in plan.kernels} & {"tap_sums", "strided", "patches"}
+    assert divided == ({way} if way else set())
+
+
+def test_what_a_device_has_no_room_for_stays_whole() -> None:
+    """The products of 49 taps by five channels, of 5,115 pixels, are 5 MB in float."""
+    builder = ModelBuilder()
+    x, y = builder.input((*WIDE, 342)), builder.tensor((*WIDE, 5))
+    weights = builder.constant(np.zeros((5, 7, 7, 342), np.float32))
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+    builder.op("CONV_2D", [x, weights, builder.constant(np.zeros(5, np.float32))], [y], options)
+    data = builder.finish([y])
+    for megabytes, room in ((48, True), (32, False)):
+        limits = replace(H200.limits, allocation_bytes=megabytes << 20)
+        _, plan = plan_model(data, tflgpu.Options(), replace(H200, storage="float", limits=limits))
+        assert any(k.node.kind == "tap_sums" for k in plan.kernels) == room
