@@ -9,9 +9,9 @@ from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.kernels.kernel import Storage
 from tflgpu.target import Target
 
-# Of what the first kernel leaves for the second: at most, and as a share of a device's largest buffer.
+# What the first kernel may leave for the second: so much, and so many times less than a device's largest buffer.
 MOST_BYTES = 1 << 27
-LEAST_SHARE = 8
+TIMES_LESS = 8
 
 
 @dataclass(frozen=True)
@@ -26,4 +26,4 @@ class Division:
 
 def fits(between: Storage, target: Target) -> bool:
     """Whether a device has room for what the first kernel leaves for the second."""
-    return between.bytes <= min(MOST_BYTES, target.limits.allocation_bytes // LEAST_SHARE)
+    return between.bytes <= min(MOST_BYTES, target.limits.allocation_bytes // TIMES_LESS)

@@ -27,8 +27,8 @@ class Way:
     """How a convolution may become two nodes.
 
     gain: of the cycles of one kernel, what the two may take by the cost model. longer: how many times as long as that
-    says they take, by which ways are compared. Both by 60 convolutions in both precisions on an H100: of those that
-    are divided, two took longer than in one kernel, by 2 and 5 us, and the others 0.1 to 0.97 of the time.
+    says they take, by which ways are compared. Both by 60 convolutions that were measured in each way on an H100, in
+    both precisions: of 46 that are divided one takes 1.3 of the time of one kernel (by 5 us), the others 0.05 to 0.98.
     """
 
     divided: Callable[[Request, Iterator[TensorId]], Division | None]
