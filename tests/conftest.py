@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tflgpu
-from tests.quick import RUNTIMES, quick_suite
+from tests.quick import RUNTIMES, full_suite, quick_suite
 from tflgpu.artifact.cache import faults
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 
@@ -48,8 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("all"):
-        kept = quick_suite(items)
+    kept = full_suite(items) if config.getoption("all") else quick_suite(items)
+    if len(kept) < len(items):
         config.hook.pytest_deselected(items=sorted({*items} - {*kept}, key=items.index))
         items[:] = kept
 

@@ -3,6 +3,8 @@
 The quick suite has every test that is not marked ``full(why)``. Of a test it has these cases: those whose parameters
 fulfil the condition of its mark ``quick(when=condition)``; without that mark, all of them on the first OpenCL runtime,
 and one on the second. ``tests/architecture/test_quick_suite.py`` checks that the quick suite still touches everything.
+
+Neither has cases on the second runtime that a mark ``second_runtime(when=condition)`` leaves out.
 """
 
 from __future__ import annotations
@@ -21,23 +23,39 @@ def on_first_runtime(device_name: str | None) -> bool:
     return device_name != RUNTIMES[1]
 
 
+def full_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """What is left of all items, in their order."""
+    return [
+        item
+        for item in items
+        if _parameters(item).get("device_name") != RUNTIMES[1] or _fulfils(item, "second_runtime")
+    ]
+
+
 def quick_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items of the quick suite, in their order."""
     kept = []
     on_second_runtime: set[str] = set()
-    for item in items:
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if item.get_closest_marker("full"):
+    for item in full_suite(items):
+        if item.get_closest_marker("full") or not _fulfils(item, "quick"):
             continue
-        if quick := item.get_closest_marker("quick"):
-            condition = quick.kwargs["when"]
-            names = inspect.signature(condition).parameters
-            if not condition(**{name: parameters.get(name) for name in names}):
-                continue
-        elif parameters.get("device_name") == RUNTIMES[1]:
+        if not item.get_closest_marker("quick") and _parameters(item).get("device_name") == RUNTIMES[1]:
             function = item.nodeid.partition("[")[0]
             if function in on_second_runtime:
                 continue
             on_second_runtime.add(function)
         kept.append(item)
     return kept
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
+def _fulfils(item: pytest.Item, name: str) -> bool:
+    """Whether a case fulfils the condition of a mark, if there is one."""
+    mark = item.get_closest_marker(name)
+    if mark is None:
+        return True
+    condition, parameters = mark.kwargs["when"], _parameters(item)
+    return bool(condition(**{name: parameters.get(name) for name in inspect.signature(condition).parameters}))

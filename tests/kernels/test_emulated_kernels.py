@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.kernels.gpu.ways import take_always
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
@@ -85,6 +86,7 @@ def test_emulated_kernels_give_the_right_result(
     monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
     monkeypatch.setattr(shared_sums, "COUNTS", ())  # shares would be kernels of their own
+    take_always(monkeypatch, None)
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLIT_K"), case.pair, strict=True):
         monkeypatch.setattr(pointwise_depthwise, name, (value,))
     net = Net(pytest.fail, seed=1)  # it draws nothing

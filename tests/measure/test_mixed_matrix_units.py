@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from numpy.typing import NDArray
 
@@ -28,7 +29,10 @@ from tflgpu.plan import make_plan
 from tflgpu.report.mixed_precision import MixedPrecision
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl import program
+from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.program import build_options
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Target
 
@@ -50,7 +54,12 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
         text, executable = assemble(source, executable, target)
         return (emulated.portable(text, target) if target.matrix_unit else text), executable
 
+    def without_optimizing(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:
+        return [*build_options(device, text, draft=draft), "-cl-opt-disable"]  # a twentieth of the time
+
     monkeypatch.setattr(compiler, "assemble", emulating)
+    for module in (program, compiler_process):
+        monkeypatch.setattr(module, "build_options", without_optimizing)
     yield open_session(choose(emulated.DEVICE))
 
 

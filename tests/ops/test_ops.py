@@ -1,4 +1,4 @@
-"""Every row of the op table, on every OpenCL runtime, in both precisions, alone and with a chain to fuse.
+"""Every row of the op table, on every OpenCL runtime, in both precisions, with a chain to fuse, and alone on the first.
 
 The kernels for GPUs run on the same runtimes: each case takes one family in fp32 and the other in fp16.
 """
@@ -26,6 +26,7 @@ ONE_OF_EACH = {row.op: row for row in reversed(ROWS)}.values()
 
 
 @pytest.mark.quick(when=lambda device_name, row, fused: row in ONE_OF_EACH if fused else on_first_runtime(device_name))
+@pytest.mark.second_runtime(when=lambda fused: fused)
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @given(data=st.data())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.kernels.gpu.ways import take_always
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.kernels.test_emulated_kernels import check_largest
 from tests.ops.case import Net
@@ -47,6 +48,7 @@ ROWS = (
 def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without what joins a result. A NaN reaches its windows only."""
     monkeypatch.setattr(implicit_gemm_rows, "ACCUMULATORS", case.accumulators)
+    take_always(monkeypatch, None)
     net = Net(pytest.fail, seed=3)
     image = net.normal(case.shape)
     image[0, 4, 5] = np.nan
