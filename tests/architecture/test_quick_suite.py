@@ -67,8 +67,10 @@ def test_every_operator_runs(runtime: str, quick: set[str]) -> None:
     assert REGISTRY.keys() - run == set()
 
 
-def test_every_row_runs_alone(quick: set[str]) -> None:
-    assert {row.name for row in ROWS if f"tests/ops/test_ops.py::test_op[intel-{row.name}-alone]" not in quick} == set()
+def test_every_row_runs(quick: set[str]) -> None:
+    """Alone, or with a chain."""
+    cases = {row.name: f"tests/ops/test_ops.py::test_op[intel-{row.name}" for row in ROWS}
+    assert {name for name, case in cases.items() if not {f"{case}-alone]", f"{case}-fused]"} & quick} == set()
 
 
 def test_every_template_runs(quick: set[str]) -> None:

@@ -21,11 +21,11 @@ from tflgpu.model.writer import ModelBuilder
 
 FAMILIES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "fp16")
-# The first row of each operator: the quick suite has them with a chain, on both runtimes.
+# The first row of each operator: the quick suite has them with a chain, on both runtimes, and the others alone.
 ONE_OF_EACH = {row.op: row for row in reversed(ROWS)}.values()
 
 
-@pytest.mark.quick(when=lambda device_name, row, fused: row in ONE_OF_EACH if fused else on_first_runtime(device_name))
+@pytest.mark.quick(when=lambda row, fused: fused == (row in ONE_OF_EACH))
 @pytest.mark.second_runtime(when=lambda fused: fused)
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

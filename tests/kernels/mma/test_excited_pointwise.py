@@ -29,7 +29,7 @@ CASES = (
 )
 
 
-@pytest.mark.quick(when=lambda case, executor: case in (CASES[0], CASES[4]))
+@pytest.mark.quick(when=lambda case, executor: executor == "launch")
 @pytest.mark.parametrize(
     ("case", "executor"), [(case, ("persistent", "launch")[n % 2]) for n, case in enumerate(CASES)], ids=str
 )
