@@ -86,7 +86,7 @@ def test_emulated_kernels_give_the_right_result(
     monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
     monkeypatch.setattr(shared_sums, "COUNTS", ())  # shares would be kernels of their own
-    take_always(monkeypatch, None)
+    take_always(monkeypatch)  # no way
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLIT_K"), case.pair, strict=True):
         monkeypatch.setattr(pointwise_depthwise, name, (value,))
     net = Net(pytest.fail, seed=1)  # it draws nothing

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pyopencl as cl
 import pytest
 from numpy.typing import NDArray
 
@@ -32,7 +31,6 @@ from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl import program
 from tflgpu.runtime.opencl.compiling import compiler_process
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.program import build_options
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Target
 
@@ -54,12 +52,9 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
         text, executable = assemble(source, executable, target)
         return (emulated.portable(text, target) if target.matrix_unit else text), executable
 
-    def without_optimizing(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:
-        return [*build_options(device, text, draft=draft), "-cl-opt-disable"]  # a twentieth of the time
-
     monkeypatch.setattr(compiler, "assemble", emulating)
     for module in (program, compiler_process):
-        monkeypatch.setattr(module, "build_options", without_optimizing)
+        monkeypatch.setattr(module, "build_options", emulated.unoptimized_options)  # a twentieth of the time
     yield open_session(choose(emulated.DEVICE))
 
 

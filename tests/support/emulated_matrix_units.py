@@ -152,8 +152,13 @@ def run_persistent(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[A
 def compile_unoptimized(text: str, session: Session) -> cl.Program:
     device = session.device.handle
     program = cl._cl._Program(session.context, whole_text(device, text))
-    program._build(" ".join([*build_options(device, text), "-cl-opt-disable"]).encode())
+    program._build(" ".join(unoptimized_options(device, text)).encode())
     return program
+
+
+def unoptimized_options(device: cl.Device, text: str, *, draft: bool = False) -> list[str]:
+    """In the place of ``build_options``."""
+    return [*build_options(device, text, draft=draft), "-cl-opt-disable"]
 
 
 def portable(text: str, target: Target, *, late: bool = True) -> str:

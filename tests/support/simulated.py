@@ -11,26 +11,24 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pyopencl as cl
+import pytest
 
 import tflgpu
+from tests.kernels.gpu.ways import take_always
 from tests.ops.tolerance import check
 from tests.support.fixed_cases import fixed_cases
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.divided import few_channels
 from tflgpu.kernels.gpu import lstm_steps
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-
-DIVIDING = ("TAPS", "PATCHES")  # kernels of two nodes for one
 
 
 def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"]) -> dict[str, object]:
@@ -40,13 +38,12 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
     wrong: dict[str, str] = {}
     device = choose("Oclgrind")
     session = open_session(device)
-    gains = {name: getattr(few_channels, name).gain for name in DIVIDING}
     for name, case in fixed_cases().items():
-        divides = name == "convolutions_of_few_channels"  # which would cost a single compute unit too much as well
-        for way, gain in gains.items():
-            setattr(few_channels, way, replace(getattr(few_channels, way), gain=math.inf if divides else gain))
         options = tflgpu.Options(precision=precision, kernels=family)
-        _, plan = plan_model(case.model, options, device.target(options))
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "convolutions_of_few_channels":  # which would cost a single compute unit too much as well
+                take_always(patch, "TAPS", "PATCHES")
+            _, plan = plan_model(case.model, options, device.target(options))
         templates |= {k.kernel.template for k in plan.kernels}
         source = render(plan)
         executor = LaunchExecutor(link(plan, source.names, separate=True), build(source.text, session)[0], session)

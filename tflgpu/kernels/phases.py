@@ -85,15 +85,14 @@ class Phases:
 
 def phases_of(request: Request) -> Phases | None:
     """Those of a transposed convolution; None for an ordinary one."""
-    attributes = request.node.attributes
+    return phases_between(request.node.attributes, request.input(0).geometry, request.output.geometry)
+
+
+def phases_between(attributes: object, src: Geometry, dst: Geometry) -> Phases | None:
+    """:func:`phases_of` by the attributes of a convolution of an image ``src`` that gives ``dst``."""
     if not isinstance(attributes, TransposeConvolution):
         return None
-    return phases_of_window(attributes.window, request.input(0).geometry, request.output.geometry)
-
-
-def phases_of_window(window: Window, src: Geometry, dst: Geometry) -> Phases:
-    """Those of a transposed convolution of an image ``src`` that gives ``dst``."""
-    rows, columns = dst.height, dst.width
+    window, rows, columns = attributes.window, dst.height, dst.width
     counts = min(window.stride[0], rows), min(window.stride[1], columns)
     height, width = tile_count(rows, window.stride[0]), tile_count(columns, window.stride[1])
     leaves_image = _leaves_image(window, 0, counts[0], height, src), _leaves_image(window, 1, counts[1], width, src)

@@ -13,8 +13,8 @@ from tflgpu.kernels.divided import few_channels
 Way = Literal["PIXELS", "TAPS", "PATCHES"]
 
 
-def take_always(monkeypatch: pytest.MonkeyPatch, way: Way | None) -> None:
-    """Let every convolution that can be divided be so in this way, and none in another; without a way none at all."""
+def take_always(monkeypatch: pytest.MonkeyPatch, *ways: Way) -> None:
+    """Let every convolution that can be divided be so in one of these ways, and none in another."""
     for name in ("PIXELS", "TAPS", "PATCHES"):
-        gain = inf if name == way else 0.0
+        gain = inf if name in ways else 0.0
         monkeypatch.setattr(few_channels, name, replace(getattr(few_channels, name), gain=gain))

@@ -48,7 +48,7 @@ ROWS = (
 def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without what joins a result. A NaN reaches its windows only."""
     monkeypatch.setattr(implicit_gemm_rows, "ACCUMULATORS", case.accumulators)
-    take_always(monkeypatch, None)
+    take_always(monkeypatch)  # no way
     net = Net(pytest.fail, seed=3)
     image = net.normal(case.shape)
     image[0, 4, 5] = np.nan

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from operator import itemgetter
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.divided import patches_as_channels, pixels_as_channels, taps_as_channels
-from tflgpu.kernels.divided.division import Division
-from tflgpu.kernels.divided.shared_sums import cycles_by_count
+from tflgpu.kernels.divided.division import Division, divide_nodes
+from tflgpu.kernels.divided.shared_sums import least_cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
@@ -26,12 +27,13 @@ FEW_OUTPUTS = 16
 class Way:
     """How a convolution may become two nodes.
 
-    gain: of the cycles of one kernel, what the two may take by the cost model. longer: how many times as long as that
-    says they take, by which ways are compared. Both by 60 convolutions that were measured in each way on an H100, in
-    both precisions: of 46 that are divided one takes 1.3 of the time of one kernel (by 5 us), the others 0.05 to 0.98.
+    divided: gives these, and their cycles. gain: of the cycles of one kernel, what they may take by the cost model.
+    longer: how many times as long as that says they take, by which ways are compared. Both numbers are by 60
+    convolutions that were measured in each way on an H100, in both precisions: of 46 that are divided one takes 1.3 of
+    the time of one kernel (by 5 us), the others 0.05 to 0.98.
     """
 
-    divided: Callable[[Request, Iterator[TensorId]], Division | None]
+    divided: Callable[[Request, Iterator[TensorId]], tuple[Division, float] | None]
     gain: float
     longer: float
 
@@ -45,28 +47,22 @@ def divide_convolutions(
     graph: Graph, storage: Mapping[TensorId, Storage], target: Target
 ) -> tuple[Graph, dict[TensorId, Storage]]:
     """The graph with two nodes for a convolution wherever they are faster, and the storage of its activations."""
-    nodes: list[Node] = []
-    tensors: list[Tensor] = []
-    fresh, known = graph.fresh_ids(), dict(storage)
-    for node in graph.nodes:
-        best = fastest(Request(node, graph, storage, target), fresh) if target.family == "gpu" else None
-        if best is None:
-            nodes.append(node)
-            continue
-        nodes += best.nodes
-        tensors += best.tensors
-        known |= best.storage
-    return graph.with_nodes(nodes, tensors), known
+
+    def divide(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+        found = fastest(request, fresh)
+        return None if found is None else found[0]
+
+    return divide_nodes(graph, storage, target, divide)
 
 
-def fastest(request: Request, fresh: Iterator[TensorId]) -> Division | None:
-    """The nodes that take the least time by the cost model; None if the node as it is takes less."""
+def fastest(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
+    """The nodes that take the least time by the cost model, and their cycles; None if the node as it is takes less."""
     ways = _ways(request)
-    known = cycles_by_count(request) if ways else {}
-    if not known:
+    whole = least_cycles(request) if ways else inf
+    if whole == inf:
         return None
-    whole, found = min(known.values()), [(way, way.divided(request, fresh)) for way in ways]
-    faster = [(way.longer * two.cycles, two) for way, two in found if two and two.cycles < way.gain * whole]
+    found = [(way, way.divided(request, fresh)) for way in ways]
+    faster = [(way.longer * two[1], two) for way, two in found if two and two[1] < way.gain * whole]
     return min(faster, key=itemgetter(0))[1] if faster else None
 
 

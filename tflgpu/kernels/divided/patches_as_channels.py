@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import prod
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.divided.division import Division, fits
-from tflgpu.kernels.divided.shared_sums import cycles_by_count
+from tflgpu.kernels.divided.shared_sums import least_cycles, waiting_cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count, waves
@@ -32,8 +32,11 @@ class Patches:
     window: Window
 
 
-def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
-    """The two nodes in the place of a convolution; None if its image wastes nothing, or patches would be too large."""
+def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
+    """The two nodes in the place of a convolution, and their cycles.
+
+    None if its image wastes nothing, or patches would be too large.
+    """
     node, attributes, image, target = request.node, request.node.attributes, request.input(0), request.target
     if not isinstance(attributes, Convolution) or image.channels >= LANES:
         return None
@@ -53,8 +56,8 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
     second = replace(node, inputs=(patches.id, constant.id, *node.inputs[2:]), attributes=Convolution(POINTWISE))
     graph, storage = request.graph.with_nodes([first, second], [constant, patches]), {patches.id: between}
     alone = Request(second, graph, {**request.storage, **storage}, target)
-    cycles = _copying_cycles(between, target) + min(cycles_by_count(alone).values(), default=inf)
-    return Division((first, second), (constant, patches), storage, cycles)
+    cycles = _copying_cycles(between, target) + least_cycles(alone)
+    return Division((first, second), (constant, patches), storage), cycles
 
 
 def _copying_cycles(patches: Storage, target: Target) -> float:
@@ -62,4 +65,4 @@ def _copying_cycles(patches: Storage, target: Target) -> float:
     model = target.cost_model
     busy = model.working(target.local_size, LANES + 1, 0, ())
     copying = waves(tile_count(patches.geometry.vec4s, target.local_size), target) * busy
-    return max(0.0, model.next_kernel(target.executor)) + model.kernel(waves=1, phases=model.batch_latency) + copying
+    return waiting_cycles(target) + model.kernel(waves=1, phases=model.batch_latency) + copying

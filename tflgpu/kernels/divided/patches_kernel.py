@@ -13,4 +13,4 @@ from tflgpu.kernels.request import Request
 def patches_kernel(request: Request) -> Kernel:
     patches = request.node.attributes
     assert isinstance(patches, Patches)
-    return copy_kernel(request, "gpu/patches", {"window": patches.window})
+    return copy_kernel(request, "gpu/patches", {"window": patches.window, "dirty": True})

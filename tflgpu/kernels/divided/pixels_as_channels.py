@@ -18,7 +18,7 @@ import numpy as np
 from tflgpu.graph.ir import Array, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.divided.division import Division
-from tflgpu.kernels.divided.shared_sums import cycles_by_count, joining_cycles
+from tflgpu.kernels.divided.shared_sums import joining_cycles, least_cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
@@ -55,8 +55,8 @@ class _Wide:
         return own.reshape(-1, *own.shape[2:])
 
 
-def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
-    """The nodes that take the least time by the cost model; None if there are none."""
+def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
+    """The nodes that take the least time by the cost model, and their cycles; None if there are none."""
     if not isinstance(request.node.attributes, Convolution):
         return None
     least, best = inf, None
@@ -64,7 +64,7 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
     for wide in _ways(request):
         shape = (wide.pixels * len(weights), *wide.window.kernel, weights.shape[3])
         unknown = np.broadcast_to(np.zeros((), weights.dtype), shape)  # costs do not depend on numbers
-        cycles = _division(request, wide, unknown, fresh).cycles
+        _, cycles = _division(request, wide, unknown, fresh)
         if cycles < least:
             best, least = wide, cycles
     return None if best is None else _division(request, best, best.weights(weights), fresh)
@@ -98,8 +98,8 @@ def _movement(digits: list[tuple[int, int]]) -> Strided:
     return Strided(tuple(Factor(*digit) for digit in digits))
 
 
-def _division(request: Request, wide: _Wide, weights: Array, fresh: Iterator[TensorId]) -> Division:
-    """weights: [pixels * out, kh, kw, in]."""
+def _division(request: Request, wide: _Wide, weights: Array, fresh: Iterator[TensorId]) -> tuple[Division, float]:
+    """The two nodes, and their cycles. weights: [pixels * out, kh, kw, in]."""
     node, g, target = request.node, request.output.geometry, request.target
     bias = request.optional_constant(2)
     constants = [weights] if bias is None else [weights, np.tile(bias.reshape(-1), wide.pixels)]
@@ -115,5 +115,5 @@ def _division(request: Request, wide: _Wide, weights: Array, fresh: Iterator[Ten
     alone = Request(convolution, graph, {**request.storage, **storage}, target)
     moving = waves(tile_count(g.vec4s, target.local_size), target)
     # A kernel that no cost model knows is no way: it may be slower.
-    cycles = min(cycles_by_count(alone).values(), default=inf) + joining_cycles(target, moving)
-    return Division((convolution, back), (*tensors, result), storage, cycles)
+    cycles = least_cycles(alone) + joining_cycles(target, moving)
+    return Division((convolution, back), (*tensors, result), storage), cycles

@@ -7,13 +7,14 @@ thousands of steps: a convolution of a long window or of few pixels, a layer of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
+from tflgpu.kernels.divided.division import Division, divide_nodes
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import WRITTEN_BESIDE, Storage
 from tflgpu.kernels.request import Request
@@ -52,20 +53,19 @@ def share_sums(
     graph: Graph, storage: Mapping[TensorId, Storage], target: Target
 ) -> tuple[Graph, dict[TensorId, Storage]]:
     """The graph with two nodes for one wherever they are faster, and the storage of its activations."""
-    nodes: list[Node] = []
-    tensors: list[Tensor] = []
-    fresh, known = graph.fresh_ids(), dict(storage)
-    for node in graph.nodes:
-        count = best_count(Request(node, graph, storage, target)) if target.family == "gpu" else 1
-        if count == 1:
-            nodes.append(node)
-            continue
-        first, *others = shape_of_shares(graph[node.output].shape, node)
-        tensors.append(Tensor(next(fresh), "", (count * first, *others), precise=graph[node.output].precise))
-        known[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
-        divided = _shares_and_running_sum if isinstance(node.attributes, CumulativeSum) else _shares_and_join
-        nodes += divided(graph, node, tensors[-1].id, count)
-    return graph.with_nodes(nodes, tensors), known
+    return divide_nodes(graph, storage, target, _shared)
+
+
+def _shared(request: Request, fresh: Iterator[TensorId]) -> Division | None:
+    node, graph = request.node, request.graph
+    count = best_count(request)
+    if count == 1:
+        return None
+    first, *others = shape_of_shares(graph[node.output].shape, node)
+    shares = Tensor(next(fresh), "", (count * first, *others), precise=graph[node.output].precise)
+    divided = _shares_and_running_sum if isinstance(node.attributes, CumulativeSum) else _shares_and_join
+    nodes = divided(graph, node, shares.id, count)
+    return Division(nodes, (shares,), {shares.id: Storage(Geometry(shares.shape), "float")})
 
 
 def best_count(request: Request) -> int:
@@ -101,6 +101,11 @@ def cycles_by_count(request: Request) -> dict[int, float]:
     return cycles
 
 
+def least_cycles(request: Request) -> float:
+    """The cycles of a node in one kernel or in shares; infinitely many if the cost model does not know them."""
+    return min(cycles_by_count(request).values(), default=inf)
+
+
 def shape_of_shares(shape: Shape, node: Node) -> Shape:
     """Of one share of what ``node`` computes, a result of ``shape``: of running sums only the last ones."""
     if not isinstance(node.attributes, CumulativeSum):
@@ -111,7 +116,12 @@ def shape_of_shares(shape: Shape, node: Node) -> Shape:
 def joining_cycles(target: Target, waves: int = 1) -> float:
     """Of a second kernel, whose work-items load once."""
     model = target.cost_model
-    return max(0.0, model.next_kernel(target.executor)) + model.kernel(waves, phases=model.batch_latency)
+    return waiting_cycles(target) + model.kernel(waves, phases=model.batch_latency)
+
+
+def waiting_cycles(target: Target) -> float:
+    """From a kernel to one that depends on it."""
+    return max(0.0, target.cost_model.next_kernel(target.executor))
 
 
 def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:

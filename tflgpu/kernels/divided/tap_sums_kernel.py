@@ -12,10 +12,9 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.packing import padded_bias
-from tflgpu.kernels.phases import Phases, phases_of_window
+from tflgpu.kernels.phases import Phases, phases_between
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
-from tflgpu.ops.image.convolution import TransposeConvolution
 from tflgpu.target import Target
 
 
@@ -33,9 +32,7 @@ class TapSumsTile:
 def _phases(request: Request) -> Phases | None:
     sums = request.node.attributes
     assert isinstance(sums, TapSums)
-    if not isinstance(sums.convolution, TransposeConvolution):
-        return None
-    return phases_of_window(sums.convolution.window, request.input(0).geometry, request.output.geometry)
+    return phases_between(sums.convolution, request.input(0).geometry, request.output.geometry)
 
 
 def _items(request: Request) -> int:

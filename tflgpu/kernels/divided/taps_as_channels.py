@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 
 import numpy as np
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.divided.division import Division, fits
-from tflgpu.kernels.divided.shared_sums import cycles_by_count
+from tflgpu.kernels.divided.shared_sums import least_cycles, waiting_cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
@@ -35,8 +35,8 @@ class TapSums:
     convolution: Convolution | TransposeConvolution
 
 
-def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
-    """The two nodes in the place of a convolution; None if there would be too many products."""
+def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
+    """The two nodes in the place of a convolution, and their cycles; None if there would be too many products."""
     node, attributes, weights, target = request.node, request.node.attributes, request.constant(1), request.target
     assert isinstance(attributes, Convolution | TransposeConvolution)
     image, channels = request.input(0), prod(weights.shape[:3])
@@ -55,6 +55,5 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
     second = Node("tap_sums", (products.id, *node.inputs[2:]), node.output, TapSums(attributes), epilogue, node.sources)
     storage = {products.id: between}
     graph, known = request.graph.with_nodes([first, second], [constant, products]), {**request.storage, **storage}
-    cycles = [cycles_by_count(Request(each, graph, known, target)).values() for each in (first, second)]
-    apart = max(0.0, target.cost_model.next_kernel(target.executor))
-    return Division((first, second), (constant, products), storage, sum(min(c, default=inf) for c in cycles) + apart)
+    cycles = sum(least_cycles(Request(each, graph, known, target)) for each in (first, second))
+    return Division((first, second), (constant, products), storage), cycles + waiting_cycles(target)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
 from tflgpu.kernels.divided.few_channels import fastest
-from tflgpu.kernels.divided.shared_sums import cycles_by_count
+from tflgpu.kernels.divided.shared_sums import least_cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, Depthwise
@@ -71,8 +71,8 @@ def _dense(request: Request, weights: Tensor) -> Node:
 
 def _cycles(request: Request) -> float:
     """Of a node in one kernel or in several, by the cost model, as far as that knows them."""
-    known = min(cycles_by_count(request).values(), default=inf)
+    known = least_cycles(request)
     if not isinstance(request.node.attributes, Convolution):
         return known if known < inf else 0.0
     widened = fastest(request, request.graph.fresh_ids())
-    return known if widened is None else widened.cycles
+    return known if widened is None else widened[1]
