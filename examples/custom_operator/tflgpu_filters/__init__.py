@@ -9,9 +9,9 @@ import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops import Emitter, Site, declare
 
 
@@ -55,12 +55,5 @@ def row_median(site: Site, emit: Emitter) -> Tensor:
 @PORTABLE.lowering("row_median")
 def row_median_kernel(request: Request) -> Kernel:
     """One work-item computes four channels of a pixel. The template is in this package."""
-    vec4s = request.output.geometry.vec4s
-    per_tile = items_per_tile(vec4s, request.target, 16)  # about 16 instructions an item
-    return Kernel(
-        "tflgpu_filters/row_median",
-        {"per_tile": per_tile, "src": request.input(0)},
-        (request.activation("src", 0),),
-        tiles=tile_count(vec4s, per_tile),
-        local_size=request.target.local_size,
-    )
+    arguments = [request.activation("src", 0)]
+    return item_kernel(request, "tflgpu_filters/row_median", {"src": request.input(0)}, arguments, cost=16)

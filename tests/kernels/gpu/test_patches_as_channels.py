@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.gpu.ways import take_always
+from tests.kernels.gpu.ways import Precision, check_divided, take_always
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 
@@ -35,17 +33,9 @@ def few_channels_of_images() -> Case:
 
 @pytest.mark.quick(when=lambda precision, device_name: precision == "fp16" and on_first_runtime(device_name))
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_patches_give_what_windows_do(
-    precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patches_give_what_windows_do(precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take_always(monkeypatch, "PATCHES")
-    case = few_channels_of_images()
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
-    with tflgpu.compile(case.model, options) as model:
-        kernels = [kernel.kernel for kernel in model.profile(case.inputs, 1).kernels]
-        assert sum(kernel.startswith("gpu_patches") for kernel in kernels) == 2 * len(WINDOWS)
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    check_divided(few_channels_of_images(), device_name, precision, "gpu_patches", 2 * len(WINDOWS))
 
 
 def test_what_is_infinite_stays_in_its_windows(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

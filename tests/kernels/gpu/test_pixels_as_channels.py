@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.gpu.ways import take_always
+from tests.kernels.gpu.ways import Precision, check_divided, take_always
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
@@ -42,16 +41,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.quick(when=lambda pixels, device_name: pixels == 3 and on_first_runtime(device_name))
 @pytest.mark.parametrize(("pixels", "precision"), [(2, "fp32"), (3, "fp16"), (8, "fp32")])
 def test_pixels_get_their_places_again(
-    pixels: int, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+    pixels: int, precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pixels_as_channels, "PIXELS", (pixels,))
-    case = long_windows()
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
-    with tflgpu.compile(case.model, options) as model:
-        whole = 12 % pixels == 0  # the rows of two images are pixels, or else they stay rows
-        assert sum(k.kernel.startswith("movement_strided") for k in model.profile(case.inputs, 1).kernels) == 3 + whole
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    whole = 12 % pixels == 0  # the rows of two images are pixels, or else they stay rows
+    check_divided(long_windows(), device_name, precision, "movement_strided", 3 + whole)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.gpu.ways import take_always
+from tests.kernels.gpu.ways import Precision, check_divided, take_always
 from tests.kernels.networks import convolution, transpose_convolution
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
@@ -49,18 +48,12 @@ def few_channels_of_windows() -> Case:
 @pytest.mark.quick(when=lambda split_k, device_name: split_k == 4 and on_first_runtime(device_name))
 @pytest.mark.parametrize(("split_k", "precision"), [(1, "fp32"), (4, "fp16")])
 def test_sums_of_taps_are_those_of_their_windows(
-    split_k: int, precision: Literal["fp32", "fp16"], device_name: str, monkeypatch: pytest.MonkeyPatch
+    split_k: int, precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_always(monkeypatch, "TAPS")
     monkeypatch.setattr("tflgpu.kernels.divided.tap_sums_kernel.SPLIT_K", (split_k,))
     monkeypatch.setattr("tflgpu.kernels.divided.tap_sums_kernel.can_split", lambda *_: True)
-    case = few_channels_of_windows()
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
-    with tflgpu.compile(case.model, options) as model:
-        kernels = [k.kernel for k in model.profile(case.inputs, 1).kernels]
-        assert sum(kernel.startswith("gpu_tap_sums") for kernel in kernels) == len(WINDOWS) + len(TRANSPOSED)
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    check_divided(few_channels_of_windows(), device_name, precision, "gpu_tap_sums", len(WINDOWS) + len(TRANSPOSED))
 
 
 LONG, WIDE = (1, 1, 6496), (1, 155, 33)

@@ -1,4 +1,4 @@
-"""Convolutions of few channels as two kernels in one way, whatever it costs."""
+"""Convolutions of few channels as two kernels: in one way, whatever it costs, and what they then compute."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import Literal
 
 import pytest
 
+import tflgpu
+from tests.ops.case import Case
+from tests.ops.tolerance import check
 from tflgpu.kernels.divided import few_channels
 
+Precision = Literal["fp32", "fp16"]
 Way = Literal["PIXELS", "TAPS", "PATCHES"]
 
 
@@ -18,3 +22,12 @@ def take_always(monkeypatch: pytest.MonkeyPatch, *ways: Way) -> None:
     for name in ("PIXELS", "TAPS", "PATCHES"):
         gain = inf if name in ways else 0.0
         monkeypatch.setattr(few_channels, name, replace(getattr(few_channels, name), gain=gain))
+
+
+def check_divided(case: Case, device_name: str, precision: Precision, kernel: str, count: int) -> None:
+    """That a model has so many kernels of this name, and the right results."""
+    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
+    with tflgpu.compile(case.model, options) as model:
+        assert sum(k.kernel.startswith(kernel) for k in model.profile(case.inputs, 1).kernels) == count
+        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+            check(got, expected, case.tolerance, precision, case.describe)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access, coordinates
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Concatenate
 
 
@@ -37,17 +37,10 @@ def concatenate_kernel(request: Request) -> Kernel:
         parts.append(ConcatenatedInput(reach, start, g.shape[axis], shift))
         arguments.append(argument)
         start += g.shape[axis]
-    per_tile = items_per_tile(output.vec4s, request.target, 20 + 4 * len(parts))
-    return Kernel(
-        "movement/concatenate",
-        {
-            "parts": parts,
-            "axis": coordinates(output.shape)[axis],
-            "whole_vec4s": all(p.start % LANES == 0 for p in parts),
-            "per_tile": per_tile,
-        },
-        tuple(arguments),
-        tiles=tile_count(output.vec4s, per_tile),
-        local_size=request.target.local_size,
-        value_type=parts[0].access.vector,
-    )
+    parameters = {
+        "parts": parts,
+        "axis": coordinates(output.shape)[axis],
+        "whole_vec4s": all(p.start % LANES == 0 for p in parts),
+    }
+    cost, value_type = 20 + 4 * len(parts), parts[0].access.vector
+    return item_kernel(request, "movement/concatenate", parameters, arguments, cost, value_type=value_type)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
 from tflgpu.ops.movement.shaping import AxisMap
 from tflgpu.target import vector_type
@@ -48,7 +48,7 @@ class SourceAxis:
 
 @PORTABLE.lowering("gather")
 def gather_kernel(request: Request) -> Kernel:
-    attributes, node, g, target = request.node.attributes, request.node, request.output.geometry, request.target
+    attributes, node, g = request.node.attributes, request.node, request.output.geometry
     assert isinstance(attributes, Gather)
     arguments = [request.operand(f"input{i}", i) for i in range(len(node.inputs) - len(node.epilogue_inputs))]
     source, places = request.shape(0), coordinates(g.shape)
@@ -64,8 +64,8 @@ def gather_kernel(request: Request) -> Kernel:
         for p, size, stride in zip(attributes.positions, source.shape, (*source.axis_strides, 0), strict=True)
     ]
     background = None if attributes.background is None else arguments[attributes.background]
-    per_tile = items_per_tile(g.vec4s, target, 60)
-    return Kernel(
+    return item_kernel(
+        request,
         "movement/gather",
         {
             "axes": axes,
@@ -75,12 +75,10 @@ def gather_kernel(request: Request) -> Kernel:
             "whole_vec4s": _moves_vec4s(attributes, source.shape, g.shape),
             "source": arguments[0],
             "plane": source.plane,
-            "per_tile": per_tile,
             "dirty": True,
         },
-        tuple(arguments),
-        tiles=tile_count(g.vec4s, per_tile),
-        local_size=target.local_size,
+        arguments,
+        60,
         value_type=vector_type(arguments[0].type),
     )
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.gather import Gather, Lookup
 from tflgpu.target import ElementType, vector_type
 
@@ -37,7 +37,7 @@ class TargetAxis:
 @PORTABLE.lowering("overwrite")
 def overwrite_kernel(request: Request) -> Kernel:
     """A work-item moves a vec4. The node's positions say where output elements come from, the kernel where they go."""
-    attributes, source, target = request.node.attributes, request.shape(0), request.target
+    attributes, source = request.node.attributes, request.shape(0)
     assert isinstance(attributes, Gather)
     arguments = [request.operand(f"input{i}", i) for i in range(len(request.node.inputs))]
 
@@ -51,14 +51,10 @@ def overwrite_kernel(request: Request) -> Kernel:
         TargetAxis(place, -position.start, tuple(index(t) for t in position.terms if isinstance(t, Lookup)), stride)
         for place, position, stride in zip(coordinates(source.shape), attributes.positions, strides, strict=False)
     ]
-    per_tile = items_per_tile(source.vec4s, target, 30)
-    return Kernel(
-        "movement/overwrite",
-        {"axes": axes, "src": source, "source": arguments[0], "per_tile": per_tile},
-        tuple(arguments),
-        tiles=tile_count(source.vec4s, per_tile),
-        local_size=target.local_size,
-        value_type=vector_type(arguments[0].type),
+    parameters = {"axes": axes, "src": source, "source": arguments[0]}
+    value_type = vector_type(arguments[0].type)
+    return item_kernel(
+        request, "movement/overwrite", parameters, arguments, 30, items=source.vec4s, value_type=value_type
     )
 
 

@@ -7,24 +7,16 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.movement.shaping import Rearrange
 
 
 def copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
-    """A kernel of one input, ``src``, whose work-items compute a vec4 of the output each."""
-    g, target = request.output.geometry, request.target
-    per_tile = items_per_tile(g.vec4s, target, 30)
-    return Kernel(
-        template,
-        {**parameters, "per_tile": per_tile, "src": request.input(0)},
-        (request.activation("src", 0),),
-        tiles=tile_count(g.vec4s, per_tile),
-        local_size=target.local_size,
-        value_type=request.input(0).vector,
-    )
+    """A kernel of one input, ``src``, whose items are vec4s of the output."""
+    source, arguments = request.input(0), [request.activation("src", 0)]
+    return item_kernel(request, template, {**parameters, "src": source}, arguments, 30, value_type=source.vector)
 
 
 @dataclass(frozen=True)

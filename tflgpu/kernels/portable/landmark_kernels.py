@@ -6,9 +6,9 @@ from math import cos, sin
 from typing import Any
 
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.landmarks import Crop
 
 
@@ -40,13 +40,6 @@ def transformed_landmarks(request: Request) -> Kernel:
 
 
 def _kernel(request: Request, template: str, parameters: dict[str, Any], second: Argument) -> Kernel:
-    """A kernel of an item for each vec4 of the output. second: its input 1."""
-    g, target = request.output.geometry, request.target
-    per_tile = items_per_tile(g.vec4s, target, 60)
-    return Kernel(
-        template,
-        {**parameters, "src": request.input(0), "per_tile": per_tile},
-        (request.activation("src", 0), second),
-        tiles=tile_count(g.vec4s, per_tile),
-        local_size=target.local_size,
-    )
+    """second: input 1."""
+    arguments = request.activation("src", 0), second
+    return item_kernel(request, template, {**parameters, "src": request.input(0)}, arguments, 60)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.access import Access, access, coordinates
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 
 
@@ -22,8 +22,8 @@ def matmul_kernel(request: Request) -> Kernel:
     # A side that is not transposed follows the output along one axis: the left its rows, the right its columns.
     left_fixed = {last_axis, row_axis} if attributes.adjoint_left else {last_axis}
     right_fixed = {last_axis, row_axis} if attributes.adjoint_right else {row_axis}
-    per_tile = items_per_tile(g.vec4s, request.target, 10 * depth)
-    return Kernel(
+    return item_kernel(
+        request,
         "portable/matmul",
         {
             "left": reach(left, left_shape, g.shape, left_fixed),
@@ -37,11 +37,9 @@ def matmul_kernel(request: Request) -> Kernel:
             "row": coordinates(g.shape)[row_axis],
             "depth": depth,
             "factor_type": request.factor_type(left.type, right.type),
-            "per_tile": per_tile,
         },
         (left, right),
-        tiles=tile_count(g.vec4s, per_tile),
-        local_size=request.target.local_size,
+        10 * depth,
         macs=g.batch * g.plane * g.channels * depth,
     )
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.portable.reduction_kernels import Sharing, share_results
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count, waves
+from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
 RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it adds them up
@@ -95,12 +96,12 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
 def top_k_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, TopK)
-    per_tile = items_per_tile(g.pixels, request.target, 2 * g.channels * source.channels)
-    return Kernel(
+    return item_kernel(
+        request,
         "portable/top_k",
-        {"indices": attributes.result == "indices", "per_tile": per_tile, "src": source},
-        (request.activation("src", 0),),
-        tiles=tile_count(g.pixels, per_tile),
-        local_size=request.target.local_size,
+        {"indices": attributes.result == "indices", "src": source},
+        [request.activation("src", 0)],
+        2 * g.channels * source.channels,
+        items=g.pixels,
         value_type="int" if attributes.result == "indices" else source.vector,
     )

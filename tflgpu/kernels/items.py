@@ -1,0 +1,38 @@
+"""Kernels of items: equal pieces of work, such as a vec4 of the output, that depend on nothing of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.target import VectorType
+
+
+def item_kernel(
+    request: Request,
+    template: str,
+    parameters: Mapping[str, object],
+    arguments: Sequence[Argument],
+    cost: int,
+    *,
+    items: int | None = None,
+    macs: int = 0,
+    value_type: VectorType = "float",
+) -> Kernel:
+    """A kernel whose template goes through its items by ``templates/access/items.cl.j2``.
+
+    cost: rough floating-point operations of an item. items: how many, by default the vec4s of the output.
+    """
+    count = request.output.geometry.vec4s if items is None else items
+    per_tile = items_per_tile(count, request.target, cost)
+    return Kernel(
+        template,
+        {**parameters, "per_tile": per_tile},
+        tuple(arguments),
+        tiles=tile_count(count, per_tile),
+        local_size=request.target.local_size,
+        macs=macs,
+        value_type=value_type,
+    )
