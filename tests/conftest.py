@@ -37,6 +37,15 @@ settings.register_profile("dev", max_examples=50, **_SLOW)
 settings.load_profile("ci" if "CI" in os.environ else os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+# The names of all cases, and of those of the quick suite, where both were collected.
+CASES = pytest.StashKey[tuple[frozenset[str], frozenset[str]]]()
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether pytest collects all tests, and not only some that were named."""
+    return list(config.args) == config.getini("testpaths")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not only the quick suite (see tests/quick.py)")
 
@@ -48,7 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = full_suite(items) if config.getoption("all") else quick_suite(items)
+    everything, quick = full_suite(items), quick_suite(items)
+    if is_whole(config):
+        config.stash[CASES] = frozenset(i.nodeid for i in everything), frozenset(i.nodeid for i in quick)
+    kept = everything if config.getoption("all") else quick
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=sorted({*items} - {*kept}, key=items.index))
         items[:] = kept

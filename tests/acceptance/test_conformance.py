@@ -20,6 +20,7 @@ from tests.conformance.exceptions import Exceptions
 from tests.conformance.judge import Precision
 from tests.conformance.worker import Job, outcome_of, run_entry, worker
 from tests.conftest import missing
+from tests.quick import on_first_runtime
 from tests.safety.sandbox import Sandbox
 
 DEVICE = "Intel"
@@ -41,6 +42,9 @@ def jobs() -> list[Job]:
     return [(entry, "fp32") for entry in sample()]
 
 
+JOBS = jobs()
+
+
 @pytest.fixture(scope="module")
 def process() -> Iterator[Sandbox[Job]]:
     if not any(DEVICE in device.platform for device in tflgpu.devices()):
@@ -49,7 +53,8 @@ def process() -> Iterator[Sandbox[Job]]:
         yield process
 
 
-@pytest.mark.parametrize(("entry", "precision"), jobs(), ids=str)
+@pytest.mark.quick(when=lambda entry, precision: (entry, precision) in JOBS[::3])
+@pytest.mark.parametrize(("entry", "precision"), JOBS, ids=str)
 def test_case(entry: Entry, precision: Precision, process: Sandbox[Job]) -> None:
     outcome = outcome_of(process.run((entry, precision)))
     expected = EXCEPTIONS.expected(entry, precision)
@@ -68,6 +73,9 @@ def test_every_exception_speaks_of_a_case(shared: Path) -> None:
 WRONG = [(e, p) for e in index() for p in get_args(Precision) if EXCEPTIONS.expected(e, p) == "wrong"]
 
 
+@pytest.mark.quick(
+    when=lambda entry, precision, device_name: (entry, precision) in WRONG[::4] and on_first_runtime(device_name)
+)
 @pytest.mark.parametrize(("entry", "precision"), WRONG, ids=str)
 def test_a_wrong_answer_is_nearer_to_double_precision(entry: Entry, precision: Precision, device_name: str) -> None:
     """Than the recorded one is, and by far."""

@@ -94,6 +94,7 @@ def test_segmentation_masks_agree(shared: Path) -> None:
         assert np.mean(same) >= 0.99 or image == "dog_segmentation.png"
 
 
+@pytest.mark.full("a large model")
 def test_joints_of_posenet_agree(shared: Path) -> None:
     """The cell of a joint is as likely with rounding, up to 3 quanta, and there the joint is at most 3 pixels away.
 

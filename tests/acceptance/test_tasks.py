@@ -80,6 +80,7 @@ def overlap(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     return common / (float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2])) - common)
 
 
+@pytest.mark.full("a large model")
 def test_segmentation_masks_agree(shared: Path, device_name: str) -> None:
     options = Options(precision="fp32", device=device_name)
     for (got,), (expected,) in answers("deeplabv3_mnv2_pascal_quant", shared, options):
@@ -87,6 +88,7 @@ def test_segmentation_masks_agree(shared: Path, device_name: str) -> None:
         assert np.mean(got == expected) >= 0.99
 
 
+@pytest.mark.full("a large model")
 def test_a_pose_has_the_same_joints(shared: Path, device_name: str) -> None:
     """Joints that LiteRT is sure of are at most one and a half cells of the 48 x 48 heat map away."""
     options = Options(precision="fp32", device=device_name)
@@ -117,6 +119,9 @@ def test_small_models_are_within_two_quanta(name: str, shared: Path, device_name
     assert np.abs(got.astype(int) - expected.astype(int)).max() <= 2
 
 
+@pytest.mark.quick(
+    when=lambda name, device_name: name in ("selfie_segmenter", "trained_lstm") and on_first_runtime(device_name)
+)
 @pytest.mark.parametrize(
     "name",
     [

@@ -42,6 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.full("it builds a wheel")
 def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     folders = ("templates", "cache_format")
@@ -52,11 +53,13 @@ def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
     assert expected - names == set()
 
 
+@pytest.mark.full("it builds a wheel")
 def test_the_wheel_carries_no_tests(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"tflgpu"}
 
 
+@pytest.mark.full("it builds a wheel")
 def test_an_installed_wheel_runs_a_model(wheel: Path, tmp_path: Path) -> None:
     """In a new environment that borrows the libraries of this one; its own package comes first."""
     prefix = tmp_path / "environment"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import CASES
 from tests.ops.table import ROWS
 from tests.support.templates import NOT_PORTABLE
 from tflgpu.cli import VERBS
@@ -18,25 +19,31 @@ ROOT = Path(__file__).parents[2]
 IDS = ("intel", "pocl")
 
 
-def collected(*arguments: str) -> set[str]:
+def collected(*arguments: str) -> frozenset[str]:
     """The cases that pytest would run."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return {line for line in done.stdout.splitlines() if "::" in line}
+    return frozenset(line for line in done.stdout.splitlines() if "::" in line)
 
 
 @pytest.fixture(scope="module")
-def quick() -> set[str]:
-    return collected()
+def cases(request: pytest.FixtureRequest) -> tuple[frozenset[str], frozenset[str]]:
+    """All, and those of the quick suite."""
+    return request.config.stash.get(CASES, None) or (collected("--all"), collected())
 
 
-@pytest.fixture(scope="module")
-def everything() -> set[str]:
-    return collected("--all")
+@pytest.fixture
+def everything(cases: tuple[frozenset[str], frozenset[str]]) -> frozenset[str]:
+    return cases[0]
 
 
-def functions(cases: set[str]) -> set[str]:
+@pytest.fixture
+def quick(cases: tuple[frozenset[str], frozenset[str]]) -> frozenset[str]:
+    return cases[1]
+
+
+def functions(cases: frozenset[str]) -> set[str]:
     return {case.partition("[")[0] for case in cases}
 
 
@@ -46,34 +53,38 @@ def literals(*paths: Path) -> set[str]:
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-def test_every_test_has_a_case(quick: set[str], everything: set[str]) -> None:
-    """Those of executors, verbs and faults among them. Some of models, pages, Ray, drivers and GPUs may be full."""
+def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]) -> None:
+    """Those of executors, verbs and faults among them. Some that take several seconds may be full."""
     assert quick < everything
     left_out = functions(everything) - functions(quick)
     may_be_full = (
         "tests/acceptance/",
+        "tests/architecture/test_benchmarks.py",
+        "tests/architecture/test_package.py",
         "tests/batch/test_ray.py",
         "tests/docs/",
         "tests/drivers/",
         "tests/examples/",
         "tests/kernels/gpu/",
+        "tests/ops/test_new_operator.py",
+        "tests/safety/test_litert_trial.py::test_a_piece_that_memory_does_not_hold_is_unsupported",
     )
     assert {function for function in left_out if not function.startswith(may_be_full)} == set()
 
 
 @pytest.mark.parametrize("runtime", IDS)
-def test_every_operator_runs(runtime: str, quick: set[str]) -> None:
+def test_every_operator_runs(runtime: str, quick: frozenset[str]) -> None:
     run = {row.op for row in ROWS if f"tests/ops/test_ops.py::test_op[{runtime}-{row.name}-fused]" in quick}
     assert REGISTRY.keys() - run == set()
 
 
-def test_every_row_runs(quick: set[str]) -> None:
+def test_every_row_runs(quick: frozenset[str]) -> None:
     """Alone, or with a chain."""
     cases = {row.name: f"tests/ops/test_ops.py::test_op[intel-{row.name}" for row in ROWS}
     assert {name for name, case in cases.items() if not {f"{case}-alone]", f"{case}-fused]"} & quick} == set()
 
 
-def test_every_template_runs(quick: set[str]) -> None:
+def test_every_template_runs(quick: frozenset[str]) -> None:
     """test_oclgrind.py itself checks that it leaves none of the portable ones out."""
     tests = functions(quick)
     assert "tests/kernels/test_oclgrind.py::test_kernels_stay_within_their_buffers" in tests

@@ -84,6 +84,7 @@ def stages(model: CompiledModel) -> set[str]:
     return set(model.seconds)
 
 
+@pytest.mark.quick(when=lambda precision: precision == "fp16")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_second_process_compiles_nothing(precision: str, tmp_path: Path, device_name: str) -> None:
     cold = start(DIGITS, tmp_path, device_name, precision=precision)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from ai_edge_litert.interpreter import Interpreter
 from numpy.typing import NDArray
 
@@ -65,6 +66,7 @@ def enhanced(model: Path, noisy: Sound) -> Sound:
     return result[: len(padded) - LATE]
 
 
+@pytest.mark.full("a real model")
 def test_noise_is_taken_out_of_speech(folder: Path) -> None:
     clean = speech()
     write(folder / "noisy.wav", clean + np.random.default_rng(0).normal(0, 0.03, len(clean)))

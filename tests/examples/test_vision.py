@@ -28,6 +28,7 @@ def difference(picture: Path, original: Path) -> NDArray[np.bool_]:
     return (pixels(picture) != pixels(original)).any(axis=-1)
 
 
+@pytest.mark.full("a real model")
 def test_classification(folder: Path) -> None:
     lines = run_example("vision/classify.py", folder)
     image = pixels(folder / "images" / "cat.png", (224, 224))[None]

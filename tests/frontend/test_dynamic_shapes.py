@@ -9,6 +9,7 @@ import pytest
 
 import tflgpu
 from tests.frontend.dynamic_models import ELEMENTS, MODELS, boolean_mask, one_list
+from tests.quick import on_first_runtime
 from tests.support.litert import kept_interpreter, run_again
 from tflgpu.options import Options
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 RUNS = 200
 
 
+@pytest.mark.quick(when=lambda declared, device_name: declared == 1 and on_first_runtime(device_name))
 @pytest.mark.parametrize("declared", [1, ELEMENTS])
 @pytest.mark.parametrize("name", MODELS)
 def test_sizes_and_values_are_those_of_litert(name: str, declared: int, device_name: str) -> None:

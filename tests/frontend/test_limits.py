@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.quick import on_first_runtime
 from tflgpu.compiler import compile_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
@@ -54,6 +55,7 @@ def test_a_window_reaches_no_further_than_kernels_count(code: str, dilation: int
     assert f"reaches over {reach} pixels; kernels count to 2147483647" in reason
 
 
+@pytest.mark.quick(when=lambda dilation, device_name: dilation > 1 and on_first_runtime(device_name))
 @pytest.mark.parametrize(("dilation", "stride", "pixels"), [(2**28, 1, 1), (1, 2**26, 9)])
 def test_windows_that_reach_almost_so_far_stay_in_the_image(
     device_name: str, dilation: int, stride: int, pixels: int

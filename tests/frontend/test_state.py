@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,6 @@ interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
 
 # The precision in which the quick suite runs a family of kernels.
-QUICK = {"cpu": "fp32", "gpu": "fp16"}
 
 
 def inputs_of(model: bytes, runs: int) -> Runs:
@@ -68,8 +68,14 @@ def check_runs(model: tflgpu.CompiledModel, runs: Runs, expected: Runs, precisio
             check(got, exact, ARITHMETIC, precision, f"run {number}")
 
 
+# Of each model in the quick suite: kernels and precision.
+QUICK = dict(zip(MODELS, cycle([("cpu", "fp32"), ("gpu", "fp16")]), strict=False))
+
+
 @pytest.mark.quick(
-    when=lambda kernels, precision, device_name: on_first_runtime(device_name) and QUICK[kernels] == precision
+    when=lambda name, kernels, precision, device_name: (
+        on_first_runtime(device_name) and QUICK[name] == (kernels, precision)
+    )
 )
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])

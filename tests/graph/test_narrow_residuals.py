@@ -10,6 +10,7 @@ import pytest
 
 import tflgpu
 from tests.graph.model import Model, apply, functions, kinds
+from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
 from tests.support import litert
 from tflgpu.compiler import plan_model
@@ -64,6 +65,11 @@ def test_a_single_channel_is_not_taken_for_all() -> None:
     assert kinds(apply(lambda g: fuse_padding(fuse_elementwise(g)), graph))["rearrange"] == 1
 
 
+@pytest.mark.quick(
+    when=lambda precision, kernels, device_name: (
+        (precision, kernels) == ("fp16", "gpu") and on_first_runtime(device_name)
+    )
+)
 @pytest.mark.parametrize("kernels", ["auto", "gpu"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -249,6 +249,11 @@ def asked_on(device: str, data: bytes) -> list[str]:
     return [signature for signature, _ in asked(data, target)]
 
 
+@pytest.mark.quick(
+    when=lambda family, executor, device_name: (
+        (family == "gpu") == (executor == "persistent") and on_first_runtime(device_name)
+    )
+)
 @pytest.mark.parametrize("executor", ["launch", "persistent"])
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_measuring_on_a_device(family: str, executor: str, device_name: str) -> None:

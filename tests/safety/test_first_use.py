@@ -15,6 +15,7 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
+from tests.quick import on_first_runtime
 from tests.safety.first_use import faults
 from tests.safety.models import scaled
 from tflgpu.cli.processes import in_own_process
@@ -98,6 +99,7 @@ def warnings_without_home(folder: Path, device: str, **home: str) -> list[str]:
     return given
 
 
+@pytest.mark.quick(when=on_first_runtime)
 def test_a_home_that_cannot_be_written(device_name: str, tmp_path: Path) -> None:
     (warning,) = warnings_without_home(tmp_path, device_name, HOME="/dev/null/none")
     assert warning.startswith("CacheWarning: no directory of the cache can be written")
@@ -174,6 +176,7 @@ assert (model.run(x)["y"] == 2).all()
 """
 
 
+@pytest.mark.quick(when=on_first_runtime)
 def test_a_fork_before_use_may_use_it_and_one_after_is_told_not_to(device_name: str, tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(scaled(2.0))
     python(FORK, tmp_path / "model.tflite", device_name, HOME=str(tmp_path))

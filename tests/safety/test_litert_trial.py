@@ -149,6 +149,7 @@ def test_a_comparison_survives_a_crash() -> None:
         LiteRT(crashing(1).model, None)
 
 
+@pytest.mark.full("it fills 4 GiB of memory")
 def test_a_piece_that_memory_does_not_hold_is_unsupported(glass: Trial) -> None:
     """2 GiB twice, in LiteRT and in the array of the result, are more than the process may take."""
     builder = ModelBuilder()

@@ -39,7 +39,7 @@ def test_what_is_stored_comes_back_mapped_and_read_only(folder: Path) -> None:
     assert not any(tensor.flags.writeable or tensor.flags.owndata for tensor in found.tensors.values())
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     st.dictionaries(
         st.text(st.characters(min_codepoint=33, max_codepoint=125), min_size=1, max_size=9),

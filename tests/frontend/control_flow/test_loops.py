@@ -17,6 +17,7 @@ from tests.frontend.control_flow.loop_models import (
     unrolled_model,
 )
 from tests.frontend.dynamic_models import Array, Builder
+from tests.quick import on_first_runtime
 from tests.support.litert import Interpreter, kept_interpreter, run_again
 from tflgpu.compiler import inspect_model
 from tflgpu.frontend.control_flow.unroll import MAX_OPERATORS
@@ -40,6 +41,7 @@ def test_a_network_of_convolutions_and_loops(given_steps: bool, device_name: str
         np.testing.assert_allclose(got, run_again(judge, inputs)[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.quick(when=lambda backwards, device_name: backwards and on_first_runtime(device_name))
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("cell", [lstm_cell, gru_cell])
 def test_recurrent_layers_for_any_length(cell: Cell, backwards: bool, device_name: str) -> None:

@@ -20,6 +20,7 @@ from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma.products import banded_depthwise
 from tflgpu.kernels.request import Request
 from tflgpu.measure.known_devices import known_devices
+from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.image.window import Window as WindowShape
 from tflgpu.options import Precision
 from tflgpu.plan import Plan
@@ -118,10 +119,13 @@ def test_an_image_of_one_slice_is_left_to_dense_convolutions() -> None:
 
 def planned(window: Window, precision: Precision, channels: int) -> Plan:
     """With an H200's costs."""
-    net = Net(pytest.fail, seed=0)
-    x = convolution(net, net.input(net.normal((1, 128, 128, channels))), channels, Window((1, 1)), "NONE")
-    net.output(multiplied_depthwise(net, x, window, 1))
+    builder, shape = ModelBuilder(), (1, 128, 128, channels)
+    x, y = builder.tensor(shape), builder.tensor(shape)
+    builder.op("ABS", [builder.input(shape)], [x])
+    filters = builder.constant(np.zeros((1, *window.kernel, channels), np.float32))
+    bias = builder.constant(np.zeros(channels, np.float32))
+    builder.op("DEPTHWISE_CONV_2D", [x, filters, bias], [y], options(window) | {"depth_multiplier": 1})
     storage = "float" if precision == "fp32" else "half"
     costs = cost_model_from(known_devices()[0].probes)
     target = replace(emulated.TARGET, executor="launch", storage=storage, cost_model=costs)
-    return plan_model(net.case(ARITHMETIC).model, tflgpu.Options(precision=precision), target)[1]
+    return plan_model(builder.finish([y]), tflgpu.Options(precision=precision), target)[1]
