@@ -163,7 +163,7 @@ def test_precompile_cache(tmp_path: Path) -> None:
     again = ("precompile-cache", DIGITS, "--cache-dir", tmp_path / "cache")
     outputs = [as_json(*again, "--bundle", tmp_path / "digits.bundle")]
     (tmp_path / "file").write_text("")
-    failed = as_json("precompile-cache", DIGITS, PAGE, "--cache-dir", tmp_path / "file" / "x", exit_code=1)
+    failed = as_json("precompile-cache", DIGITS, "--cache-dir", tmp_path / "file" / "x", exit_code=1)
     check("precompile-cache", [*outputs, as_json(*again), failed])
 
 

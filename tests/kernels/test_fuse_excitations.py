@@ -12,6 +12,7 @@ import tflgpu
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
+from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
 from tests.support.limited_devices import Simulation, limited
 from tests.support.template_cases import image_and_gates
@@ -28,6 +29,7 @@ def product(net: Net, x: Tensor, gates: Tensor) -> Tensor:
     return net.op("MUL", [x, gates], x.value * gates.value)
 
 
+@pytest.mark.quick(when=lambda hidden, device_name: hidden in (3, 125) and on_first_runtime(device_name))
 @pytest.mark.parametrize(("executor", "precision"), [("launch", "fp32"), ("persistent", "fp16")])
 @pytest.mark.parametrize(
     ("shape", "hidden"), [((1, 5, 7, 12), 3), ((2, 9, 6, 40), 10), ((1, 40, 30, 8), 8), ((1, 2, 2, 64), 125)]

@@ -57,6 +57,7 @@ def check_numbers(got: NDArray[np.float32], expected: NDArray[np.float64], error
     np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.nanmax(np.abs(expected)))
 
 
+@pytest.mark.quick(when=lambda case: case in CASES[::2])
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_pixel_reaches_its_windows_only(case: Transposed, kernels: str) -> None:

@@ -15,6 +15,7 @@ from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
+from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tests.support.template_cases import transpose_convolution
@@ -75,6 +76,7 @@ def sums() -> Case:
     return net.case(ARITHMETIC)
 
 
+@pytest.mark.quick(when=lambda precision, device_name: precision == "fp16" and on_first_runtime(device_name))
 @pytest.mark.usefixtures("in_shares")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_name: str) -> None:
