@@ -27,8 +27,8 @@ SEGMENTER = "deeplabv3_mnv2_pascal_quant"
 POSENET = "posenet_mobilenet_v1_100_257x257_multi_kpt_stripped_integer_quant"
 MOVENET = "movenet_single_pose_lightning_ptq"
 DIGITS = "keras_lstm_mnist_ptq"
-QUICK = (*CLASSIFIERS, POSENET, DIGITS)
-MODELS = (*QUICK, DETECTOR, SEGMENTER, MOVENET)
+QUICK = (CLASSIFIERS[2], DIGITS)
+MODELS = (*CLASSIFIERS, POSENET, DIGITS, DETECTOR, SEGMENTER, MOVENET)
 
 
 @cache

@@ -61,6 +61,7 @@ def test_classifiers_name_the_same_label(name: str, shared: Path, options: Optio
         assert got.argmax() == expected.argmax()
 
 
+@pytest.mark.full("a large model")
 def test_a_detector_finds_the_same_boxes(shared: Path, options: Options) -> None:
     """Every box that LiteRT is fairly sure of has its like: same class, IoU above 0.9, score within 0.05."""
     name = "coco_ssd_mobilenet_v1_1.0_quant_2018_06_29"

@@ -66,7 +66,9 @@ def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]
         "tests/drivers/",
         "tests/examples/",
         "tests/kernels/gpu/",
+        "tests/kernels/test_emulated_kernels.py::test_emulated_persistent_kernel_gives_the_right_result",
         "tests/ops/test_new_operator.py",
+        "tests/ops/test_plugins.py::test_another_version_of_the_package_is_a_miss",
         "tests/safety/test_litert_trial.py::test_a_piece_that_memory_does_not_hold_is_unsupported",
     )
     assert {function for function in left_out if not function.startswith(may_be_full)} == set()
@@ -76,12 +78,6 @@ def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]
 def test_every_operator_runs(runtime: str, quick: frozenset[str]) -> None:
     run = {row.op for row in ROWS if f"tests/ops/test_ops.py::test_op[{runtime}-{row.name}-fused]" in quick}
     assert REGISTRY.keys() - run == set()
-
-
-def test_every_row_runs(quick: frozenset[str]) -> None:
-    """Alone, or with a chain."""
-    cases = {row.name: f"tests/ops/test_ops.py::test_op[intel-{row.name}" for row in ROWS}
-    assert {name for name, case in cases.items() if not {f"{case}-alone]", f"{case}-fused]"} & quick} == set()
 
 
 def test_every_template_runs(quick: frozenset[str]) -> None:

@@ -106,6 +106,7 @@ def test_emulated_kernels_give_the_right_result(
     check_largest(*results, storage)
 
 
+@pytest.mark.full("Intel's compiler takes ten seconds for it")
 @pytest.mark.usefixtures("emulation")
 def test_emulated_persistent_kernel_gives_the_right_result() -> None:
     net = Net(pytest.fail, seed=1)  # it draws nothing

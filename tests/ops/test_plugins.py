@@ -67,6 +67,7 @@ def test_the_example_computes_what_its_readme_shows(tmp_path: Path) -> None:
     assert output in (EXAMPLE / "README.md").read_text()
 
 
+@pytest.mark.full("it starts four processes")
 def test_another_version_of_the_package_is_a_miss(tmp_path: Path) -> None:
     install(tmp_path)
     assert "plan" in start(tmp_path)["stages"]
