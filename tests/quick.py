@@ -1,8 +1,8 @@
 """The quick suite: what ``pytest`` runs. ``pytest --all`` runs every case.
 
 The quick suite has every test that is not marked ``full(why)``. Of a test it has these cases: those whose parameters
-fulfil the condition of its mark ``quick(when=condition)``; without that mark, all of them on the first OpenCL runtime,
-and one on the second. ``tests/architecture/test_quick_suite.py`` checks that the quick suite still touches everything.
+fulfil the condition of its mark ``quick(when=condition)``; without that mark, all of them on the first OpenCL runtime.
+``tests/architecture/test_quick_suite.py`` checks that the quick suite still touches everything.
 
 Neither has cases on the second runtime that a mark ``second_runtime(when=condition)`` leaves out.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import pytest
 
-# Two independent compilers: what one of them forgives, the other may not. The second one takes most of the time.
+# Two independent compilers: what one of them forgives, the other may not. The second one takes up to ten times as long.
 RUNTIMES = ("Intel(R) OpenCL", "Portable Computing Language")
 
 
@@ -34,18 +34,13 @@ def full_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 def quick_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items of the quick suite, in their order."""
-    kept = []
-    on_second_runtime: set[str] = set()
-    for item in full_suite(items):
-        if item.get_closest_marker("full") or not _fulfils(item, "quick"):
-            continue
-        if not item.get_closest_marker("quick") and _parameters(item).get("device_name") == RUNTIMES[1]:
-            function = item.nodeid.partition("[")[0]
-            if function in on_second_runtime:
-                continue
-            on_second_runtime.add(function)
-        kept.append(item)
-    return kept
+    return [item for item in full_suite(items) if not item.get_closest_marker("full") and _is_quick(item)]
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    if item.get_closest_marker("quick"):
+        return _fulfils(item, "quick")
+    return _parameters(item).get("device_name") != RUNTIMES[1]
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:

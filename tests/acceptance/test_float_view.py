@@ -52,7 +52,7 @@ def answers(
     return got, expected
 
 
-@pytest.mark.quick(when=lambda name, image: name == CLASSIFIERS[2] or image == IMAGES[0])
+@pytest.mark.quick(when=lambda name, image: name == CLASSIFIERS[2])
 @pytest.mark.parametrize("image", IMAGES)
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers_name_the_same_label(name: str, image: str, shared: Path) -> None:

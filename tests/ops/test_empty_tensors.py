@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.quick import on_first_runtime
 from tflgpu.model.writer import ModelBuilder
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
@@ -127,6 +128,11 @@ def refuse_empty_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cl, "enqueue_copy", enqueue)
 
 
+def is_quick(corner: Corner, device_name: str) -> bool:
+    return on_first_runtime(device_name) and any(corner is one for one in CORNERS[::2])
+
+
+@pytest.mark.quick(when=is_quick)
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda c: f"{c.code}-{'-'.join(str(x.shape) for x in c.inputs)}")
 def test_equals_litert(corner: Corner, device_name: str) -> None:
     model = corner.model()

@@ -21,13 +21,19 @@ from tflgpu.model.writer import ModelBuilder
 
 FAMILIES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "fp16")
-# The first row of each operator: the quick suite has them with a chain, on both runtimes, and of the others every
-# second one alone.
-ONE_OF_EACH = {row.op: row for row in reversed(ROWS)}.values()
+# The first row of each operator, and the others.
+ONE_OF_EACH = list({row.op: row for row in reversed(ROWS)}.values())
 OTHERS = [row for row in ROWS if row not in ONE_OF_EACH]
 
 
-@pytest.mark.quick(when=lambda row, fused: row in (ONE_OF_EACH if fused else OTHERS[::2]))
+def is_quick(row: Row, fused: bool, device_name: str) -> bool:
+    """The first of each operator with a chain, on the second runtime every third of them; some of the others alone."""
+    if fused:
+        return row in (ONE_OF_EACH if on_first_runtime(device_name) else ONE_OF_EACH[::3])
+    return row in OTHERS[::3]
+
+
+@pytest.mark.quick(when=is_quick)
 @pytest.mark.second_runtime(when=lambda fused: fused)
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

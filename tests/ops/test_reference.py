@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from tests.ops.case import Case, Row
 from tests.ops.reference import resampler
 from tests.ops.table import ROWS
+from tests.ops.test_ops import ONE_OF_EACH
 from tests.ops.tolerance import check
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
 
+@pytest.mark.quick(when=lambda row, fused: fused == (row in ONE_OF_EACH))
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", [row for row in ROWS if row.litert], ids=lambda row: row.name)
 @given(data=st.data())
