@@ -53,6 +53,11 @@ def options(request: pytest.FixtureRequest, device_name: str) -> Options:
     return Options(precision=request.param, device=device_name)
 
 
+@pytest.mark.quick(
+    when=lambda name, device_name, options: (
+        name.startswith("mobilenet_v1") and on_first_runtime(device_name) and options != "fp32"
+    )
+)
 @pytest.mark.parametrize(
     "name", ["mobilenet_v1_0.25_224_quant", "tf2_mobilenet_v2_1.0_224_ptq", "pretrainedResnet_quant"]
 )

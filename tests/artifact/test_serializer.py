@@ -16,7 +16,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import usable
-from tests.quick import RUNTIMES
+from tests.quick import RUNTIMES, on_first_runtime
 from tflgpu.api import CompiledModel
 from tflgpu.artifact import serializer
 from tflgpu.errors import CacheMissError, CacheWarning
@@ -84,7 +84,7 @@ def stages(model: CompiledModel) -> set[str]:
     return set(model.seconds)
 
 
-@pytest.mark.quick(when=lambda precision: precision == "fp16")
+@pytest.mark.quick(when=lambda precision, device_name: precision == "fp16" and on_first_runtime(device_name))
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_second_process_compiles_nothing(precision: str, tmp_path: Path, device_name: str) -> None:
     cold = start(DIGITS, tmp_path, device_name, precision=precision)

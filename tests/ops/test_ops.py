@@ -30,7 +30,7 @@ def is_quick(row: Row, fused: bool, device_name: str) -> bool:
     """The first of each operator with a chain, on the second runtime every third of them; some of the others alone."""
     if fused:
         return row in (ONE_OF_EACH if on_first_runtime(device_name) else ONE_OF_EACH[::3])
-    return row in OTHERS[::3]
+    return row in OTHERS[::5]
 
 
 @pytest.mark.quick(when=is_quick)
