@@ -53,7 +53,7 @@ def process() -> Iterator[Sandbox[Job]]:
         yield process
 
 
-@pytest.mark.quick(when=lambda entry, precision: (entry, precision) in JOBS[::5])
+@pytest.mark.quick(when=lambda entry, precision: (entry, precision) in JOBS[::8])
 @pytest.mark.parametrize(("entry", "precision"), JOBS, ids=str)
 def test_case(entry: Entry, precision: Precision, process: Sandbox[Job]) -> None:
     outcome = outcome_of(process.run((entry, precision)))

@@ -134,7 +134,7 @@ def test_options_that_change_the_result_are_part_of_the_key(other: dict[str, obj
     names = [o.outputs[0] for o in tflgpu.inspect(DIGITS).operators]
     if "outputs" in other:
         other = {"outputs": (names[2],)}
-    options = Options(device=usable(RUNTIMES[1]), precision="fp32", cache_dir=tmp_path)
+    options = Options(device=usable(RUNTIMES[0]), precision="fp32", cache_dir=tmp_path)
     tflgpu.compile(DIGITS, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tflgpu.FallbackWarning)

@@ -18,7 +18,7 @@ def is_of_some(corner: numerics.Corner) -> bool:
 
 
 def is_quick(corner: numerics.Corner, device_name: str) -> bool:
-    return any(corner is one for one in CORNERS[::8]) and on_first_runtime(device_name)
+    return any(corner is one for one in CORNERS[::16]) and on_first_runtime(device_name)
 
 
 @pytest.mark.quick(when=is_quick)
