@@ -80,7 +80,7 @@ def test_every_operator_runs(quick: frozenset[str]) -> None:
 
 def test_the_second_runtime_runs_some_operators(quick: frozenset[str]) -> None:
     run = [row.op for row in ROWS if f"tests/ops/test_ops.py::test_op[pocl-{row.name}-fused]" in quick]
-    assert len(run) >= len(REGISTRY) // 4
+    assert len(run) >= len(REGISTRY) // 6
 
 
 def test_every_template_runs(quick: frozenset[str]) -> None:

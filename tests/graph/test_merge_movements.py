@@ -55,7 +55,7 @@ def random_shape(size: int, rng: np.random.Generator) -> list[int]:
     return shape
 
 
-@pytest.mark.quick(when=lambda seed: seed < 4)
+@pytest.mark.quick(when=lambda seed: seed < 2)
 @pytest.mark.parametrize("seed", range(12))
 def test_movements_in_a_row_become_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
