@@ -57,7 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    everything, quick = full_suite(items), quick_suite(items)
+    everything = full_suite(items)
+    quick = quick_suite(everything)
     if is_whole(config):
         config.stash[CASES] = frozenset(i.nodeid for i in everything), frozenset(i.nodeid for i in quick)
     kept = everything if config.getoption("all") else quick

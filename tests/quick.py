@@ -33,8 +33,8 @@ def full_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def quick_suite(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The items of the quick suite, in their order."""
-    return [item for item in full_suite(items) if not item.get_closest_marker("full") and _is_quick(item)]
+    """What the quick suite has of the items of the full one, in their order."""
+    return [item for item in items if not item.get_closest_marker("full") and _is_quick(item)]
 
 
 def _is_quick(item: pytest.Item) -> bool:

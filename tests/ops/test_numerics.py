@@ -13,16 +13,16 @@ CORNERS = [corner for corners in numerics.sections().values() for corner in corn
 CHECKED = [corner for corner in CORNERS if numerics.UNCHECKED in numerics.explanation(corner)]
 
 
-def is_of_some(corner: numerics.Corner) -> bool:
-    return any(corner is one for one in CORNERS[::4])
+def is_of_some(corner: numerics.Corner, every: int = 4) -> bool:
+    return any(corner is one for one in CORNERS[::every])
 
 
 def is_quick(corner: numerics.Corner, device_name: str) -> bool:
-    return any(corner is one for one in CORNERS[::16]) and on_first_runtime(device_name)
+    return is_of_some(corner, every=16) and on_first_runtime(device_name)
 
 
 @pytest.mark.quick(when=is_quick)
-@pytest.mark.second_runtime(when=is_of_some)
+@pytest.mark.second_runtime(when=lambda corner: is_of_some(corner))
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: f"{corner.code}-{corner.description}")
 def test_equals_litert_where_its_kernels_agree(corner: numerics.Corner, device_name: str) -> None:
     plain, reference = numerics.run_litert(corner, "plain"), numerics.run_litert(corner, "reference")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.cpu import CPU
+from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Softmax
 
@@ -16,18 +18,14 @@ EXPONENTIAL = 10  # operations
 
 def _row_kernel(request: Request, template: str, operations: int, parameters: dict[str, object]) -> Kernel:
     """operations: of an element."""
-    g, target = request.output.geometry, request.target
+    g, arguments = request.output.geometry, [request.activation("src", 0)]
     quads, rest = divmod(g.plane, LANES)
     items = g.batch * (quads + rest)
-    per_tile = items_per_tile(items, target, operations * g.pixels * g.channels // items)
-    return Kernel(
-        template,
-        {**parameters, "dirty": True, "per_tile": per_tile, "src": request.input(0)},
-        (request.activation("src", 0),),
-        tiles=tile_count(items, per_tile),
-        local_size=1,
-        fills_vectors=True,
+    cost = operations * g.pixels * g.channels // items
+    kernel = item_kernel(
+        request, template, {**parameters, "dirty": True, "src": request.input(0)}, arguments, cost, items=items
     )
+    return replace(kernel, fills_vectors=True)
 
 
 @CPU.lowering("softmax")
