@@ -11,6 +11,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
+from tflgpu.kernels.divided.classifiers import divide_classifiers
 from tflgpu.kernels.divided.few_channels import divide_convolutions
 from tflgpu.kernels.divided.shared_sums import share_sums
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
@@ -64,6 +65,7 @@ def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[Te
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
     graph, storage = sum_hidden_layers(graph, storage, lambda tensor: narrow.get(tensor, target))
     graph, storage = step_lstms(graph, storage, target)
+    graph, storage = divide_classifiers(graph, storage, target)
     graph, storage = share_sums(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.

@@ -231,7 +231,8 @@ def share_results(request: Request, items: int, length: int, *, large: bool = Tr
 def softmax_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Softmax)
-    return _row_kernel(request, "portable/softmax", {"beta": attributes.beta, "log": attributes.log})
+    parameters: dict[str, object] = {"beta": attributes.beta, "log": attributes.log, "shares": attributes.shares}
+    return _row_kernel(request, "portable/softmax", parameters)
 
 
 @PORTABLE.lowering("layer_norm")

@@ -72,10 +72,14 @@ def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Softmax:
-    """exp(beta * x) / sum(exp(beta * x)) over the last axis; its logarithm if ``log``."""
+    """exp(beta * x) / sum(exp(beta * x)) over the last axis; its logarithm if ``log``.
+
+    shares: of x, which is their sum; they lie one behind the other along the first axis.
+    """
 
     beta: float
     log: bool = False
+    shares: int = 1
 
 
 @dataclass(frozen=True)

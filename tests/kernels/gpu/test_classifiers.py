@@ -1,0 +1,99 @@
+"""The ends of classifiers: mean, layer and softmax in two kernels, and when they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.conftest import missing
+from tests.kernels.gpu.test_shared_sums import reduced
+from tests.kernels.networks import convolution
+from tests.ops.case import Net, Tensor
+from tests.ops.tolerance import ARITHMETIC
+from tests.ops.windows import Window
+from tests.support import emulated_matrix_units as emulated
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.divided import classifiers
+from tflgpu.plan.plan import Plan
+
+# Local memory of its own, as Intel's CPU runtime does not say that it has.
+GPU = replace(emulated.PORTABLE, storage="float")
+TWO_KERNELS = ["gpu/layer_of_mean", "portable/softmax"]
+
+
+def logits(net: Net, shape: tuple[int, ...], classes: int, *, dense: bool = False, activation: str = "NONE") -> Tensor:
+    """A layer of the mean of a computed image, as a convolution or as a dense layer."""
+    x = net.input(net.normal(shape))
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    mean = reduced(net, "MEAN", x, (1, 2))
+    if not dense:
+        return convolution(net, mean, classes, Window((1, 1)), activation)
+    rows = net.op("RESHAPE", [mean, net.integers([shape[0], shape[3]])], mean.value[:, 0, 0])
+    weights = net.constant(net.normal((classes, shape[3]), shape[3] ** -0.5))
+    value = rows.value @ weights.value.T
+    return net.op("FULLY_CONNECTED", [rows, weights], value, activation=activation, terms=shape[3])
+
+
+def softmax(net: Net, x: Tensor, beta: float = 1.0) -> Tensor:
+    exponentials = np.exp(beta * (x.value - x.value.max(-1, keepdims=True)))
+    return net.op("SOFTMAX", [x], exponentials / exponentials.sum(-1, keepdims=True), {"beta": beta})
+
+
+def planned(net: Net, storage: Literal["half", "float"] = "float") -> Plan:
+    """The plan of a network for a GPU, on which its results are right."""
+    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
+    case = net.case(ARITHMETIC)
+    _, plan = plan_model(case.model, tflgpu.Options(), replace(GPU, storage=storage))
+    error = 2e-3 if storage == "half" else 1e-6
+    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())
+    return plan
+
+
+def templates(plan: Plan) -> list[str]:
+    return [kernel.kernel.template for kernel in plan.kernels][-2:]
+
+
+@pytest.mark.parametrize("storage", ["half", "float"])
+@pytest.mark.parametrize(
+    ("shape", "classes"),
+    [((1, 7, 7, 96), 101), ((1, 5, 3, 10), 3), ((1, 9, 20, 33), 1001), ((1, 2, 2, 2048), 1000), ((1, 40, 50, 6), 5)],
+)
+def test_a_layer_of_a_mean_is_summed_up_by_its_softmax(
+    shape: tuple[int, ...], classes: int, storage: Literal["half", "float"]
+) -> None:
+    net = Net(pytest.fail, seed=classes)
+    net.output(softmax(net, logits(net, shape, classes, dense=classes % 2 == 0), beta=0.5 + classes % 2))
+    assert templates(planned(net, storage)) == TWO_KERNELS
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 16])
+def test_any_number_of_shares_gives_the_sums(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of them have fewer slices than others, or none."""
+    monkeypatch.setattr(classifiers, "_best_count", lambda *_: count)
+    net = Net(pytest.fail, seed=count)
+    net.output(softmax(net, logits(net, (1, 3, 5, 70), 33)))
+    plan = planned(net)
+    assert templates(plan) == TWO_KERNELS
+    assert plan.kernels[-2].kernel.shares == count
+
+
+def test_other_ends_stay_as_they_are() -> None:
+    """Of two images, behind an activation, and with a layer or a mean that something else reads."""
+    nets = [Net(pytest.fail, seed=seed) for seed in range(4)]
+    nets[0].output(softmax(nets[0], logits(nets[0], (2, 3, 4, 9), 7)))
+    nets[1].output(softmax(nets[1], logits(nets[1], (1, 3, 4, 9), 7, activation="RELU")))
+    layer = logits(nets[2], (1, 3, 4, 9), 7)
+    nets[2].output(layer)
+    nets[2].output(softmax(nets[2], layer))
+    image = nets[3].input(nets[3].normal((1, 3, 4, 9)))
+    mean = reduced(nets[3], "MEAN", nets[3].op("MUL", [image, image], image.value**2, activation="NONE"), (1, 2))
+    nets[3].output(mean)
+    nets[3].output(softmax(nets[3], convolution(nets[3], mean, 7, Window((1, 1)), "NONE")))
+    for net in nets:
+        assert "gpu/layer_of_mean" not in {kernel.kernel.template for kernel in planned(net).kernels}

@@ -1,0 +1,112 @@
+"""The end of a classifier in two kernels: shares of a layer of its image's mean, and the softmax that adds them up.
+
+Mean, layer and softmax are little work: they take the time of kernels that wait for each other. Of the mean, no
+work-group of the first kernel needs more than its own share of the channels. The softmax is a single group, to which a
+few loads at once are hardly more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.divided.shared_sums import COUNTS, Shares, least_cycles, waiting_cycles
+from tflgpu.kernels.fusing import is_pointwise
+from tflgpu.kernels.gpu.layer_of_mean import LAYER_OF_MEAN, layer_candidates
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.request import Request
+from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
+from tflgpu.target import Target
+
+
+@dataclass(frozen=True)
+class Head:
+    """``softmax(layer(mean(image)))`` of one image, where nothing else reads what is in between.
+
+    between: what mean and layer write, views of it included.
+    """
+
+    mean: Node
+    layer: Node
+    softmax: Node
+    between: frozenset[TensorId]
+
+
+def divide_classifiers(
+    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
+) -> tuple[Graph, dict[TensorId, Storage]]:
+    """The graph with two nodes for the ends of classifiers that run faster so, and the storage of its activations."""
+    known, fresh = dict(storage), graph.fresh_ids()
+    divided: dict[TensorId, tuple[Node, Node]] = {}  # by what the softmax writes
+    dropped, tensors = set[TensorId](), list[Tensor]()
+    for node in graph.nodes if target.family == "gpu" else ():
+        head = _head(graph, storage, node)
+        count = _best_count(head, graph, storage, target) if head else 0
+        if head is None or not count:
+            continue
+        first, *others = graph[head.layer.output].shape
+        shares = Tensor(next(fresh), "", (count * first, *others), precise=graph[head.layer.output].precise)
+        tensors.append(shares)
+        known[shares.id] = Storage(Geometry(shares.shape), "float")
+        divided[node.output] = _divided(head, shares.id, count)
+        dropped |= head.between
+    kept = (node for node in graph.nodes if node.output not in dropped)
+    nodes = [new for node in kept for new in divided.get(node.output, (node,))]
+    return graph.with_nodes(nodes, tensors), known
+
+
+def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Head | None:
+    """What ends with ``softmax``, if it is the end of a classifier of one image."""
+    if not isinstance(softmax.attributes, Softmax) or storage[softmax.output].pixels != 1:
+        return None
+    layer, sums = _source(graph, softmax.inputs[0])
+    if layer is None or not _is_layer(graph, layer):
+        return None
+    mean, vector = _source(graph, layer.inputs[0])
+    if mean is None or mean.attributes != Reduce("mean", (1, 2)) or mean.epilogue:
+        return None
+    image, weights = storage.get(mean.inputs[0]), graph[layer.inputs[1]]
+    if image is None or image.linear or image.type not in ("half", "float"):
+        return None
+    reads_all = weights.size == image.channels * graph[layer.output].size  # of one image, not the means of several
+    return Head(mean, layer, softmax, sums | vector) if reads_all else None
+
+
+def _source(graph: Graph, tensor: TensorId) -> tuple[Node | None, frozenset[TensorId]]:
+    """The node that computes a tensor, and what it and views of it write; no node if anything else reads these."""
+    node, written = graph.producer.get(tensor), frozenset((tensor,))
+    while node is not None and node.kind == "view":
+        written |= {node.inputs[0]}
+        node = graph.producer.get(node.inputs[0])
+    return node if all(graph.sole_consumer(t) for t in written) else None, written
+
+
+def _is_layer(graph: Graph, node: Node) -> bool:
+    """Whether a node multiplies by constants, adds constants at most, and does nothing else."""
+    is_product = node.kind == "fully_connected" or is_pointwise(node)
+    return is_product and not node.epilogue and all(graph[t].is_constant for t in node.inputs[1:])
+
+
+def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:
+    """The number of shares that takes the least time by the cost model; 0 if three kernels take less."""
+    apart = (least_cycles(Request(node, graph, storage, target)) for node in (head.mean, head.layer))
+    cycles = {0: sum(apart) + waiting_cycles(target)}
+    image, result = storage[head.mean.inputs[0]], storage[head.layer.output]
+    for count in (1, *COUNTS):
+        if count <= image.slices and (found := layer_candidates(image, result, target, count)):
+            cycles[count] = found[0].cycles + target.cost_model.working(target.local_size, count - 1, 0, ())
+    return min(cycles, key=cycles.__getitem__)
+
+
+def _divided(head: Head, shares: TensorId, count: int) -> tuple[Node, Node]:
+    """The two nodes in the place of a head. shares: what the first writes."""
+    assert isinstance(head.softmax.attributes, Softmax)
+    inputs, sources = (head.mean.inputs[0], *head.layer.inputs[1:]), joint_sources(head.mean, head.layer)
+    layer = Node(LAYER_OF_MEAN, inputs, shares, None, sources=sources)
+    summed = replace(head.softmax.attributes, shares=count)
+    return (
+        replace(layer, kind="shares", attributes=Shares(layer, count)),
+        replace(head.softmax, inputs=(shares, *head.softmax.inputs[1:]), attributes=summed),
+    )

@@ -1,0 +1,126 @@
+"""A fully connected layer of the mean of an image as one kernel, on GPUs.
+
+It computes shares of the layer's sums: those of some slices of the image, whose means are in no other group's tiles but
+those of the same share. So few groups read the same pixels, although none waits for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.convolutions import bias_argument
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.packing import pack_dense
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count, waves
+from tflgpu.target import Target
+
+LAYER_OF_MEAN = "layer_of_mean"
+LOADS_AT_ONCE = 8  # of an image, by a work-item
+MOST_WEIGHTS = 16  # vec4s that a work-item holds in registers
+
+
+@dataclass(frozen=True)
+class LayerTile:
+    """How many slices of the layer a work-group computes."""
+
+    outputs: int
+
+    @property
+    def config(self) -> TileConfig:
+        return (self.outputs,)
+
+
+@dataclass(frozen=True)
+class LayerWork:
+    """What the work-items of a tile do.
+
+    slices: of the image, in a share. pixel_sharers, channel_sharers: work-items for the mean of a slice, and for a vec4
+    of the layer. pixels, weights: vec4s that each of them loads.
+    """
+
+    tiles: int
+    slices: int
+    pixel_sharers: int
+    channel_sharers: int
+    pixels: int
+    weights: int
+
+
+def layer_candidates(src: Storage, dst: Storage, target: Target, shares: int) -> list[Candidate[LayerTile, LayerWork]]:
+    """The tiles of shares of a layer ``dst`` of the mean of ``src``, the fastest first.
+
+    None where a group cannot have a work-item for each slice of a share, or local memory is too small.
+    """
+    tiles = (LayerTile(1 << n) for n in range(target.local_size.bit_length()))
+    counted = ((tile, _work(tile, src, dst, target, shares)) for tile in tiles)
+    able = {tile: work for tile, work in counted if _fits(work, target)}
+    return ranked(able, able.__getitem__, lambda work: _cycles(work, target))
+
+
+def _work(tile: LayerTile, src: Storage, dst: Storage, target: Target, shares: int) -> LayerWork:
+    slices, size = tile_count(src.slices, shares), target.local_size
+    pixel_sharers, channel_sharers = power_of_two(max(1, size // slices)), size // tile.outputs
+    return LayerWork(
+        tiles=shares * tile_count(dst.slices, tile.outputs),
+        slices=slices,
+        pixel_sharers=pixel_sharers,
+        channel_sharers=channel_sharers,
+        pixels=tile_count(src.plane, pixel_sharers),
+        weights=tile_count(LANES * slices, channel_sharers),
+    )
+
+
+def _fits(work: LayerWork, target: Target) -> bool:
+    in_group = work.slices <= target.local_size and work.weights <= MOST_WEIGHTS
+    return in_group and fits_local(target, _workspace(work, target))
+
+
+def _workspace(work: LayerWork, target: Target) -> int:
+    """float4 elements of local memory: for sums, and for the means of a share."""
+    return target.local_size + work.slices
+
+
+def _cycles(work: LayerWork, target: Target) -> float:
+    model = target.cost_model
+    waiting = tile_count(work.pixels, LOADS_AT_ONCE) * model.batch_latency
+    loading = model.working(target.local_size, work.pixels + work.weights, work.weights, ())
+    adding = 2 * model.reduction(target.local_size)
+    return model.kernel(waves(work.tiles, target), waiting + loading + adding)
+
+
+def _best(request: Request) -> Candidate[LayerTile, LayerWork] | None:
+    found = layer_candidates(request.input(0), request.output, request.target, request.shares)
+    return next(iter(found), None)
+
+
+@GPU.lowering(LAYER_OF_MEAN, best=_best)
+def layer_of_mean(request: Request) -> Kernel:
+    """Inputs: the image [1, height, width, channels], weights [out, ..., channels] and maybe a bias, both constants."""
+    src, dst, target = request.input(0), request.output, request.target
+    chosen = request.choose_candidate(layer_candidates(src, dst, target, request.shares))
+    weights = request.constant(1).reshape(dst.channels, 1, 1, src.channels)
+    return Kernel(
+        "gpu/layer_of_mean",
+        {
+            "outputs": chosen.tile.outputs,
+            "slices_of_share": chosen.work.slices,
+            "pixel_sharers": chosen.work.pixel_sharers,
+            "channel_sharers": chosen.work.channel_sharers,
+            "shares": request.shares,
+            "src": src,
+            "weights_type": target.storage,
+        },
+        (
+            request.activation("src", 0),
+            request.weights("weights", pack_dense(weights, LANES, src.slices * LANES)),
+            bias_argument(request, dst.slices * LANES),
+        ),
+        tiles=chosen.work.tiles // request.shares,
+        local_size=target.local_size,
+        workspace=_workspace(chosen.work, target),
+        macs=src.channels * dst.channels,
+    )
