@@ -63,6 +63,7 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "depthwise_pointwise",
             "pointwise_mean",
             "shares",
+            "layer_of_mean",
             "lstm_step",
             "patches",
             "tap_sums",

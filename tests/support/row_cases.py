@@ -28,6 +28,16 @@ def softmaxes(net: Net) -> Tensor:
     return net.op("LOG_SOFTMAX", [x], np.log(reference.softmax(x.value)))
 
 
+def classifier(net: Net) -> Tensor:
+    """A layer of the mean of more slices than a group has work-items: two shares, the second of fewer slices."""
+    x = computed(net, (1, 2, 2, 1027))
+    mean = net.op("MEAN", [x, net.integers([1, 2])], x.value.mean((1, 2)))
+    weights, bias = net.constant(net.normal((10, 1027), 0.03)), net.constant(net.normal((10,)))
+    value = reference.fully_connected(mean.value, weights.value, bias.value)
+    y = net.op("FULLY_CONNECTED", [mean, weights, bias], value, activation="NONE")
+    return net.op("SOFTMAX", [y], reference.softmax(y.value), {"beta": 1.0})
+
+
 def layer_norms(net: Net) -> Tensor:
     for shape in ((3, 21), (1, 2, 7, 6)):
         net.output(layer_norm_of_quotients(net, computed(net, shape)))
@@ -133,4 +143,4 @@ def columns(net: Net) -> Tensor:
     return depthwise(net, x, Window((3, 1), (2, 1)), "NONE")
 
 
-CASES: tuple[Callable[[Net], Tensor], ...] = (softmaxes, layer_norms, movements, attentions, columns)
+CASES: tuple[Callable[[Net], Tensor], ...] = (softmaxes, classifier, layer_norms, movements, attentions, columns)

@@ -184,16 +184,6 @@ def fully_connected(net: Net) -> Tensor:
     return net.op("FULLY_CONNECTED", [x, weights, bias], value, activation="NONE")
 
 
-def classifier(net: Net) -> Tensor:
-    """A layer of the mean of more slices than a group has work-items: two shares, the second of fewer slices."""
-    x = _image(net, 1, 2, 2, 1027)
-    mean = net.op("MEAN", [x, net.integers([1, 2])], x.value.mean((1, 2)))
-    weights, bias = net.constant(net.normal((10, 1027), 0.03)), net.constant(net.normal((10,)))
-    value = reference.fully_connected(mean.value, weights.value, bias.value)
-    y = net.op("FULLY_CONNECTED", [mean, weights, bias], value, activation="NONE")
-    return net.op("SOFTMAX", [y], np.exp(y.value) / np.exp(y.value).sum(-1, keepdims=True), {"beta": 1.0})
-
-
 def pools(net: Net) -> Tensor:
     x, w = _image(net, 1, 7, 5, 6), Window((3, 2), (2, 1), padding="SAME")
     options = _options(w, filter_height=3, filter_width=2)
@@ -294,7 +284,6 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     transpose_convolution,
     crops.resampled,
     fully_connected,
-    classifier,
     pools,
     resize,
     *row_cases.CASES,

@@ -12,6 +12,7 @@ import tflgpu
 from tests.conftest import missing
 from tests.kernels.gpu.test_shared_sums import reduced
 from tests.kernels.networks import convolution
+from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
@@ -39,8 +40,7 @@ def logits(net: Net, shape: tuple[int, ...], classes: int, *, dense: bool = Fals
 
 
 def softmax(net: Net, x: Tensor, beta: float = 1.0) -> Tensor:
-    exponentials = np.exp(beta * (x.value - x.value.max(-1, keepdims=True)))
-    return net.op("SOFTMAX", [x], exponentials / exponentials.sum(-1, keepdims=True), {"beta": beta})
+    return net.op("SOFTMAX", [x], reference.softmax(beta * x.value), {"beta": beta})
 
 
 def planned(net: Net, storage: Literal["half", "float"] = "float") -> Plan:

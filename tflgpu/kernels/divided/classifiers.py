@@ -17,6 +17,7 @@ from tflgpu.kernels.fusing import is_pointwise
 from tflgpu.kernels.gpu.layer_of_mean import LAYER_OF_MEAN, layer_candidates
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.target import Target
 
@@ -94,9 +95,13 @@ def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], t
     apart = (least_cycles(Request(node, graph, storage, target)) for node in (head.mean, head.layer))
     cycles = {0: sum(apart) + waiting_cycles(target)}
     image, result = storage[head.mean.inputs[0]], storage[head.layer.output]
+    # A work-item of the softmax keeps its slice, or goes through all of its own for a maximum, a sum and quotients.
+    turns = tile_count(result.slices, target.local_size)
+    loads = turns if turns == 1 else 3 * turns
     for count in (1, *COUNTS):
         if count <= image.slices and (found := layer_candidates(image, result, target, count)):
-            cycles[count] = found[0].cycles + target.cost_model.working(target.local_size, count - 1, 0, ())
+            joining = target.cost_model.working(target.local_size, (count - 1) * loads, 0, ())
+            cycles[count] = found[0].cycles + joining
     return min(cycles, key=cycles.__getitem__)
 
 
