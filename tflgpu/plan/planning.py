@@ -63,14 +63,18 @@ def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[Te
     graph = make_dense(make_numbers_whole(graph, storage, target), storage, target)
     graph, storage = divide_convolutions(graph, storage, target)
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
-    graph, storage = sum_hidden_layers(graph, storage, lambda tensor: narrow.get(tensor, target))
+
+    def target_of(tensor: TensorId) -> Target:
+        return narrow.get(tensor, target)
+
+    graph, storage = sum_hidden_layers(graph, storage, target_of)
     graph, storage = step_lstms(graph, storage, target)
-    graph, storage = divide_classifiers(graph, storage, target)
+    graph, storage = divide_classifiers(graph, storage, target_of) if fuse else (graph, storage)
     graph, storage = share_sums(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
     computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED, WRITTEN_BESIDE) and graph[n.output].size)
-    kernels = tuple(_plan_node(n, graph, storage, narrow.get(n.output, target), chooser) for n in computed)
+    kernels = tuple(_plan_node(n, graph, storage, target_of(n.output), chooser) for n in computed)
     places = placement(graph, kernels, storage, target)
     return Plan(**vars(places), graph=graph, target=target, kernels=kernels, storage=storage, fusions=fusions)
 

@@ -13,13 +13,15 @@ from tests.conftest import missing
 from tests.kernels.gpu.test_shared_sums import reduced
 from tests.kernels.networks import convolution
 from tests.ops import reference
-from tests.ops.case import Net, Tensor
+from tests.ops.case import Case, Net, Tensor
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.divided import classifiers
+from tflgpu.passes.pipeline import optimize
 from tflgpu.plan.plan import Plan
+from tflgpu.plan.planning import make_plan
 
 # Local memory of its own, as Intel's CPU runtime does not say that it has.
 GPU = replace(emulated.PORTABLE, storage="float")
@@ -45,14 +47,18 @@ def softmax(net: Net, x: Tensor, beta: float = 1.0) -> Tensor:
 
 def planned(net: Net, storage: Literal["half", "float"] = "float") -> Plan:
     """The plan of a network for a GPU, on which its results are right."""
-    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = net.case(ARITHMETIC)
     _, plan = plan_model(case.model, tflgpu.Options(), replace(GPU, storage=storage))
-    error = 2e-3 if storage == "half" else 1e-6
+    check(plan, case, 2e-3 if storage == "half" else 1e-6)
+    return plan
+
+
+def check(plan: Plan, case: Case, error: float = 1e-6) -> None:
+    """That a plan gives the right results, with an error of so much of the largest one."""
+    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
+        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())
-    return plan
 
 
 def templates(plan: Plan) -> list[str]:
@@ -81,6 +87,27 @@ def test_any_number_of_shares_gives_the_sums(count: int, monkeypatch: pytest.Mon
     plan = planned(net)
     assert templates(plan) == TWO_KERNELS
     assert plan.kernels[-2].kernel.shares == count
+
+
+@pytest.mark.parametrize("size", [64, 16, 1])
+def test_small_groups_have_shares_that_they_can_sum_up(size: int) -> None:
+    """Where the device's compiler allows the kernel no larger ones: an item has to be there for each slice."""
+    net = Net(pytest.fail, seed=size)
+    net.output(softmax(net, logits(net, (1, 2, 2, 1030), 33)))
+    case = net.case(ARITHMETIC)
+    lowered, plan = plan_model(case.model, tflgpu.Options(), GPU)
+    assert templates(plan) == TWO_KERNELS
+    narrow = make_plan(optimize(lowered.graph), GPU, group_sizes={plan.kernels[-2].node.output: size})
+    assert all(kernel.kernel.local_size <= size for kernel in narrow.kernels if kernel.kernel.shares > 1)
+    check(narrow, case)
+
+
+def test_what_every_node_computes_can_be_stored() -> None:
+    net = Net(pytest.fail, seed=3)
+    net.output(softmax(net, logits(net, (1, 7, 7, 96), 101)))
+    lowered, _ = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), GPU)
+    plan = make_plan(optimize(lowered.graph), GPU, fuse=False)
+    assert [kernel.node.kind for kernel in plan.kernels][-3:] == ["reduce", "convolution", "softmax"]
 
 
 def test_other_ends_stay_as_they_are() -> None:

@@ -7,7 +7,7 @@ few loads at once are hardly more than one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
@@ -36,19 +36,25 @@ class Head:
 
 
 def divide_classifiers(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
+    graph: Graph, storage: Mapping[TensorId, Storage], target_of: Callable[[TensorId], Target]
 ) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with two nodes for the ends of classifiers that run faster so, and the storage of its activations."""
+    """The graph with two nodes for the ends of classifiers that run faster so, and the storage of its activations.
+
+    target_of: for the kernel of a tensor.
+    """
     known, fresh = dict(storage), graph.fresh_ids()
     divided: dict[TensorId, tuple[Node, Node]] = {}  # by what the softmax writes
     dropped, tensors = set[TensorId](), list[Tensor]()
-    for node in graph.nodes if target.family == "gpu" else ():
+    for node in graph.nodes:
         head = _head(graph, storage, node)
-        count = _best_count(head, graph, storage, target) if head else 0
-        if head is None or not count:
+        if head is None:
+            continue
+        tensor = next(fresh)
+        count = _best_count(head, graph, storage, target_of(tensor))
+        if not count:
             continue
         first, *others = graph[head.layer.output].shape
-        shares = Tensor(next(fresh), "", (count * first, *others), precise=graph[head.layer.output].precise)
+        shares = Tensor(tensor, "", (count * first, *others), precise=graph[head.layer.output].precise)
         tensors.append(shares)
         known[shares.id] = Storage(Geometry(shares.shape), "float")
         divided[node.output] = _divided(head, shares.id, count)
@@ -91,7 +97,9 @@ def _is_layer(graph: Graph, node: Node) -> bool:
 
 
 def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:
-    """The number of shares that takes the least time by the cost model; 0 if three kernels take less."""
+    """The number of shares that takes the least time by the cost model; 0 if three kernels take less, and on CPUs."""
+    if target.family != "gpu":
+        return 0
     apart = (least_cycles(Request(node, graph, storage, target)) for node in (head.mean, head.layer))
     cycles = {0: sum(apart) + waiting_cycles(target)}
     image, result = storage[head.mean.inputs[0]], storage[head.layer.output]
