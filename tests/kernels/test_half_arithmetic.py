@@ -22,8 +22,15 @@ from tflgpu.target import Target
 FAMILIES = ("cpu", "gpu")
 FAST = tflgpu.Options(precision="fp16_fast", cache="off", fallback="forbid")
 # Factors of LSTMs are outputs of the time before, which local memory holds in float; the convolution reads a model's
-# input; attention has its scores in registers, in float.
-IN_FLOAT = {"portable/lstm", "gpu/lstm_step", "cpu/convolution", "rows/attention", "rows/attention_vectors"}
+# input; attention has its scores in registers, in float, and a layer of a mean has that in local memory.
+IN_FLOAT = {
+    "portable/lstm",
+    "gpu/lstm_step",
+    "gpu/layer_of_mean",
+    "cpu/convolution",
+    "rows/attention",
+    "rows/attention_vectors",
+}
 
 # Sixteen products of these fill a half: the next one would be an infinity.
 FACTOR, WEIGHT = 62.5, 64.0
