@@ -53,12 +53,15 @@ def divide_classifiers(
         count = _best_count(head, graph, storage, target_of(tensor))
         if not count:
             continue
-        first, *others = graph[head.layer.output].shape
-        shares = Tensor(tensor, "", (count * first, *others), precise=graph[head.layer.output].precise)
+        layer = graph[head.layer.output]
+        first, *others = layer.shape
+        shares = Tensor(tensor, "", (count * first, *others), precise=layer.precise)
         tensors.append(shares)
         known[shares.id] = Storage(Geometry(shares.shape), "float")
         divided[node.output] = _divided(head, shares.id, count)
         dropped |= head.between
+    if not divided:
+        return graph, known
     kept = (node for node in graph.nodes if node.output not in dropped)
     nodes = [new for node in kept for new in divided.get(node.output, (node,))]
     return graph.with_nodes(nodes, tensors), known
