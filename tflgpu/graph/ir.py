@@ -234,6 +234,10 @@ def _broken_rules(graph: Graph) -> Iterator[str]:
             yield f"{node.kind} reads tensors {missing} before anything writes them"
         if node.output in defined:
             yield f"tensor {node.output} is written twice"
+        if node.kind == "view" and graph[node.inputs[0]].is_constant:
+            yield f"view {node.output} is of a constant, which has no place in memory"
+        if node.kind in ("reshape", "view") and graph[node.inputs[0]].size != graph[node.output].size:
+            yield f"{node.kind} makes {graph[node.output].shape} of {graph[node.inputs[0]].shape}"
         for k, op in enumerate(node.epilogue):
             yield from (f"epilogue op {k} of {node.kind} {fault}" for fault in _operand_faults(graph, node, k, op))
         defined.add(node.output)

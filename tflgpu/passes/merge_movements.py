@@ -79,12 +79,16 @@ class _Merging:
             strided = before.strided
         return View(before.source, strided, (*before.sources, *node.sources)) if strided else None
 
+    def _is_reshape(self, view: View) -> bool:
+        """Whether a view has all elements of its source in their order."""
+        return view.strided.is_reshape(self._tensors[view.source].size)
+
     def _plain(self, tensor: TensorId) -> TensorId:
         """The tensor for a node that needs it as it is; adds the node that moves elements, if there is none yet."""
         view = self._views.get(tensor)
         if view is None or tensor in self._written:
             return tensor
-        as_it_was = view.strided.keeps_order and self._tensors[view.source].shape == self._tensors[tensor].shape
+        as_it_was = self._is_reshape(view) and self._tensors[view.source].shape == self._tensors[tensor].shape
         if as_it_was and tensor not in self._graph.wanted:
             return view.source
         self._written.add(tensor)
@@ -94,7 +98,7 @@ class _Merging:
     def _movement(self, view: View, tensor: TensorId) -> Node:
         """The node that makes ``tensor`` of a view."""
         sources = tuple(dict.fromkeys(view.sources))
-        if not view.strided.keeps_order:
+        if not self._is_reshape(view):
             return Node("strided", (view.source,), tensor, view.strided, sources=sources)
         old, new = self._tensors[view.source].shape, self._tensors[tensor].shape
         in_place = keeps_bytes(old, new) or self._stays_in_hosts_order(view.source, tensor)
@@ -148,7 +152,7 @@ class _Merging:
 
     def _is_folded(self, view: View, tensor: TensorId) -> bool:
         """Whether a view differs from its source only in how the axes before the last one are folded."""
-        return view.strided.keeps_order and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
+        return self._is_reshape(view) and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
 
     def _leads_to_matrix(self, node: Node) -> bool:
         """Whether something reads the rows of a node's result as those of a matrix."""
@@ -160,7 +164,7 @@ class _Merging:
         """Whether an operand with other axes before the last one takes no movement that it does not take anyway."""
         value, view = self._tensors[tensor], self._views.get(tensor)
         shape = (*leading, value.shape[-1])
-        if value.is_constant or (view is not None and not view.strided.keeps_order):
+        if value.is_constant or (view is not None and not self._is_reshape(view)):
             return tensor not in self._written
         source = view.source if view is not None else tensor
         return self._tensors[source].shape == shape or (source in self._graph.inputs and Geometry(shape).is_linear)
@@ -170,7 +174,7 @@ class _Merging:
         if self._tensors[tensor].is_constant:
             return self._constant(tensor, shape)
         view = self._views.get(tensor) or View(tensor, whole(prod(shape)))
-        if view.strided.keeps_order and self._tensors[view.source].shape == shape:
+        if self._is_reshape(view) and self._tensors[view.source].shape == shape:
             return view.source
         if (tensor, shape) not in self._folded:
             result = self._folded[tensor, shape] = self._add_tensor(self._tensors[tensor], shape)

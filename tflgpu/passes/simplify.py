@@ -7,7 +7,6 @@ from dataclasses import replace
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import keeps_bytes
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.ops.image.resize import Resize
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
@@ -35,6 +34,4 @@ def _is_identity(graph: Graph, node: Node) -> bool:
             return all(m == AxisMap(i) for i, m in enumerate(axes))
         case Reduce("mean", axes):
             return all(graph[node.inputs[0]].shape[a] == 1 for a in axes)
-        case Resize():
-            return True  # to the size that it has
     return node.kind in ("map", "reshape")

@@ -45,4 +45,6 @@ def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
     )
     offsets = tuple(0.5 * r - 0.5 if centers else 0.0 for r in ratios)
     shape = (image.shape[0], *target, image.shape[3])
+    if shape == image.shape:
+        return image
     return emit.node("resize_bilinear", [image], shape, Resize((ratios[0], ratios[1]), (offsets[0], offsets[1])))

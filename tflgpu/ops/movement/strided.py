@@ -32,10 +32,9 @@ class Strided:
     factors: tuple[Factor, ...]
     start: int = 0
 
-    @property
-    def keeps_order(self) -> bool:
-        """Whether it is a reshape, if there are as many outputs as inputs."""
-        return self.start == 0 and len(self.factors) <= 1 and all(f.stride == 1 for f in self.factors)
+    def is_reshape(self, size: int) -> bool:
+        """Whether it takes each element of an input of ``size`` elements, in their order."""
+        return self == whole(size)
 
 
 def whole(size: int) -> Strided:
