@@ -175,6 +175,10 @@ class Net:
         self._builder.op(code, [x.index], [output])
         return Tensor(output, value)
 
+    def subgraph(self, body: ModelBuilder, outputs: Sequence[int]) -> int:
+        """Add a subgraph that operators call. Returns its index for their options."""
+        return self._builder.subgraph(body, outputs)
+
     def output(self, tensor: Tensor) -> None:
         """Make ``tensor`` one more output of the model; they come in the order of the calls."""
         self._outputs.append(tensor)

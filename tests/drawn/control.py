@@ -1,0 +1,70 @@
+"""Steps of control flow: loops and branches, decided by constants or by an input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from tests.drawn.drawing import Drawing, Shape
+from tests.drawn.movements import Step
+from tests.ops.case import Tensor
+from tests.ops.reference import Array
+from tflgpu.model.writer import ModelBuilder
+
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {"TANH": np.tanh, "NEG": np.negative, "ABS": np.abs, "SIN": np.sin}
+
+
+def branch(d: Drawing) -> Iterable[Tensor]:
+    x = d.operand(1, 4)
+    is_true, is_constant = d.chance(0.5), d.chance(0.5)
+    condition = (d.net.constant if is_constant else d.net.input)(np.array([is_true]))
+    names = d.one_of([*FUNCTIONS]), d.one_of([*FUNCTIONS])
+    bodies = [_body(d, x.shape, name) for name in names]
+    value = FUNCTIONS[names[0] if is_true else names[1]](x.value)
+    options = {"then_subgraph_index": bodies[0], "else_subgraph_index": bodies[1]}
+    yield from d.net.ops("IF", [condition, x], [value], options)
+
+
+def _body(d: Drawing, shape: Shape, name: str) -> int:
+    body = ModelBuilder()
+    x, y = body.input(shape), body.tensor(shape)
+    body.op(name, [x], [y])
+    return d.net.subgraph(body, [y])
+
+
+def loop(d: Drawing) -> Iterable[Tensor]:
+    """``x = f(x) + step`` a few times, beside a counter that is a constant or an input."""
+    x, name, times = d.operand(1, 4), d.one_of([*FUNCTIONS]), d.random.randint(0, 4)
+    count = (d.net.constant if d.chance(0.5) else d.net.input)(np.zeros((), np.int32))
+    step = d.net.normal(x.shape[-1:])
+    value = x.value
+    for _ in range(times):
+        value = FUNCTIONS[name](value) + step
+    options = {
+        "cond_subgraph_index": _is_below(d, x.shape, times),
+        "body_subgraph_index": _turn(d, x.shape, name, step),
+    }
+    _, result = d.net.ops("WHILE", [count, x], [np.array(times, np.int32), value], options)
+    yield result
+
+
+def _is_below(d: Drawing, shape: Shape, times: int) -> int:
+    condition = ModelBuilder()
+    count, _ = condition.input((), "int32"), condition.input(shape)
+    less = condition.tensor((), "bool")
+    condition.op("LESS", [count, condition.constant(np.array(times, np.int32))], [less])
+    return d.net.subgraph(condition, [less])
+
+
+def _turn(d: Drawing, shape: Shape, name: str, step: Array) -> int:
+    body = ModelBuilder()
+    count, x = body.input((), "int32"), body.input(shape)
+    more, y, z = body.tensor((), "int32"), body.tensor(shape), body.tensor(shape)
+    body.op("ADD", [count, body.constant(np.array(1, np.int32))], [more])
+    body.op(name, [x], [y])
+    body.op("ADD", [y, body.constant(step)], [z])
+    return d.net.subgraph(body, [more, z])
+
+
+CONTROL: tuple[Step, ...] = (branch, loop)

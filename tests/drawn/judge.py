@@ -1,0 +1,117 @@
+"""What becomes of drawn networks: tflgpu's answer beside that of numpy in double, and of LiteRT's sets of kernels.
+
+An answer is wrong if it is further from numpy's than the tolerance, and LiteRT's is not.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tflgpu
+from tests.drawn.networks import Network, Setting
+from tests.ops.case import Case
+from tests.ops.tolerance import check
+from tests.safety.mutants.attempt import Opinion, Question, ask_litert
+from tests.safety.sandbox import Fate, Sandbox
+from tests.support.poison import NANS, poison
+from tflgpu.errors import DeviceWarning, FallbackWarning
+
+Array = NDArray[Any]
+
+SECONDS = 60.0
+RANDOM_WORD = 0x3DCC4D2B  # about 0.1 as a float; as halves 1.4 and 20.7
+
+Outcome = Literal["right", "refused", "litert differs", "wrong", "fault"]
+
+
+@dataclass(frozen=True)
+class Job:
+    model: bytes
+    inputs: Sequence[Array]
+    setting: Setting
+    device: str
+
+
+def run(job: Job) -> list[list[Array]]:
+    """The outputs of two runs on memory without zeros, first of NaN, then of numbers."""
+    s = job.setting
+    options = tflgpu.Options(
+        device=job.device, kernels=s.kernels, executor=s.executor, precision=s.precision, cache="off", cpu_timeout=None
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        warnings.simplefilter("ignore", DeviceWarning)
+        with tflgpu.compile(job.model, options) as model:
+            results = []
+            for word in (NANS, RANDOM_WORD):
+                poison(model, word)
+                results.append([*model.run(list(job.inputs)).values()])
+            return results
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: Outcome
+    cause: str = ""
+
+
+class Judge:
+    """Two processes: one for tflgpu, and one for LiteRT, which is asked where the answer is not numpy's."""
+
+    def __init__(self, device: str = "Intel") -> None:
+        self._device = device
+        self._tflgpu = Sandbox(run, seconds=SECONDS, memory=None)
+        self._litert = Sandbox(ask_litert, seconds=SECONDS)
+
+    def judge(self, network: Network) -> Verdict:
+        case, setting = network.case, network.setting
+        fate = self._tflgpu.run(Job(case.model, case.inputs, setting, self._device))
+        if fate.kind == "public error" and not fate.text.startswith(("InternalError", "BuildError")):
+            return Verdict("refused", fate.text)
+        if fate.kind != "answer":
+            return Verdict("fault", _cause(fate))
+        difference = next(filter(None, (difference(case, outputs, setting.precision) for outputs in fate.value)), None)
+        if difference is None:
+            return Verdict("right")
+        return Verdict("litert differs" if self.litert_differs(case) else "wrong", difference)
+
+    def litert_differs(self, case: Case) -> bool:
+        """Whether some set of LiteRT's kernels gives another answer than numpy, too, in single precision."""
+        names = [f"{i}" for i in range(len(case.inputs))]
+        question = Question(case.model, [dict(zip(names, case.inputs, strict=True))])
+        fate = self._litert.run(question)
+        opinions = fate.value.values() if fate.kind == "answer" else ()
+        answers = [[*o.outputs[0].values()] for o in opinions if isinstance(o, Opinion)]
+        return any(difference(case, answer, "fp32") is not None for answer in answers)
+
+    def close(self) -> None:
+        self._tflgpu.close()
+        self._litert.close()
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def difference(case: Case, outputs: Sequence[Array], precision: str) -> str | None:
+    try:
+        assert len(outputs) == len(case.expected), f"{len(outputs)} outputs of {len(case.expected)}"
+        for got, expected in zip(outputs, case.expected, strict=True):
+            check(np.asarray(got), expected, case.tolerance, precision)
+    except AssertionError as difference:
+        return str(difference)
+    return None
+
+
+def _cause(fate: Fate) -> str:
+    places = re.findall(r'File ".*/(tflgpu/[^"]*)", line (\d+)', fate.details)
+    return f"{fate.kind}: {fate.text} at {':'.join(places[-1]) if places else 'an unknown place'}"

@@ -1,0 +1,74 @@
+"""Random networks: steps on random tensors, and outputs some of which are read as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tests.drawn.arithmetic import ARITHMETIC
+from tests.drawn.control import CONTROL
+from tests.drawn.drawing import Drawing
+from tests.drawn.movements import MOVEMENTS, Step
+from tests.drawn.quantized import quantized_network
+from tests.ops.case import Case
+from tests.ops.tolerance import EXACT, Tolerance
+from tflgpu.options import ExecutorChoice, KernelFamily, Precision
+
+MANY_STEPS = Tolerance(fp32=4e-5, fp16=6e-2)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a network is compiled."""
+
+    kernels: KernelFamily
+    executor: ExecutorChoice
+    precision: Precision
+
+
+# The persistent executor has a single work-group on a CPU: seldom, as it is slow.
+EXECUTORS: Sequence[tuple[KernelFamily, ExecutorChoice]] = (
+    *[("cpu", "claiming"), ("cpu", "launch"), ("gpu", "launch")] * 3,
+    ("gpu", "persistent"),
+    ("cpu", "persistent"),
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    case: Case
+    setting: Setting
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.case.describe}"
+
+
+def network(random: Random) -> Network:
+    """Of movements alone, of floats, with control flow, or on a grid of integers."""
+    kernels, executor = EXECUTORS[random.randrange(len(EXECUTORS))]
+    kind = random.random()
+    if kind < 0.15:
+        return Network(quantized_network(random), Setting(kernels, executor, "fp32"))
+    if kind < 0.4:
+        return Network(float_network(random, MOVEMENTS), Setting(kernels, executor, "fp32"))
+    steps = (*ARITHMETIC, *MOVEMENTS, *(CONTROL if kind > 0.9 else ()))
+    precision = "fp16" if random.random() < 0.2 else "fp32"
+    return Network(float_network(random, steps), Setting(kernels, executor, precision))
+
+
+def float_network(random: Random, steps: Sequence[Step], count: int | None = None) -> Case:
+    d = Drawing(random)
+    for _ in range(random.randint(1, 3)):
+        d.add(d.net.input(d.net.normal(d.shape())))
+    for _ in range(count or random.randint(2, 12)):
+        step = d.one_of(steps)
+        if step not in MOVEMENTS:
+            d.computes()
+        d.add(*step(d))
+    given = {id(x) for x in d.tensors[:1]}
+    results = [x for x in d.tensors if id(x) not in given]
+    chosen = [results[-1], *random.sample(results, min(len(results), random.randint(0, 3)))] if results else d.tensors
+    for x in {x.index: x for x in chosen}.values():
+        d.net.output(x)
+    return d.net.case(EXACT if d.moves_only else MANY_STEPS)

@@ -1,0 +1,55 @@
+"""Judge drawn networks by the thousand: ``python -m tests.drawn.sweep --cases 20000``.
+
+Each seed is a network. What is not right is printed with its seed; ``--seed N --cases 1`` draws it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from threading import Lock
+
+from tests.drawn.judge import Judge
+from tests.drawn.networks import network
+from tests.safety.sandbox import share_out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 if no answer is wrong and nothing fails inside, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.drawn.sweep", description=main.__doc__)
+    parser.add_argument("--cases", type=int, default=20_000, help="networks (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first network; the next has the next seed")
+    parser.add_argument("--jobs", type=int, default=2, help="pairs of processes (default: %(default)s)")
+    parser.add_argument("--device", default="Intel", help="as Options(device=) takes it (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="a line for each network that is not right")
+    options = parser.parse_args(arguments)
+    drawing, counts = Lock(), Counter[str]()
+
+    def judged(judge: Judge, seed: int) -> str:
+        with drawing:
+            drawn = network(Random(seed))
+        verdict = judge.judge(drawn)
+        if verdict.outcome != "right":
+            line = {"seed": seed, "outcome": verdict.outcome, "cause": verdict.cause, "network": str(drawn)}
+            if options.json:
+                with drawing, options.json.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+            if verdict.outcome in ("wrong", "fault"):
+                print(*line.values(), sep="\n  ", flush=True)
+        return verdict.outcome
+
+    seeds = range(options.seed, options.seed + options.cases)
+    for outcome in share_out(seeds, lambda: Judge(options.device), options.jobs, judged):
+        counts[outcome] += 1
+        if counts.total() % 1000 == 0:
+            print(dict(counts), flush=True)
+    print(f"{counts.total()} networks:", dict(counts))
+    return int(bool(counts["wrong"] + counts["fault"]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

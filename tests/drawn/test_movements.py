@@ -1,0 +1,140 @@
+"""Every combination of two and of three movements, by kind, of small tensors with odd numbers of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.drawn.drawing import Drawing, Shape
+from tests.ops.case import Tensor
+from tests.ops.tolerance import EXACT, check
+from tests.support.poison import NANS, poison
+from tflgpu import Options, compile
+from tflgpu.frontend.lower import lower
+from tflgpu.model.reader import read_model
+from tflgpu.ops.evaluate import value_of
+from tflgpu.options import KernelFamily
+from tflgpu.passes import optimize
+
+Movement = Callable[[Drawing, Tensor], Tensor]
+
+
+def reshape(*shape: int) -> Movement:
+    """To ``shape``, behind which all elements that are left lie on one axis."""
+    return lambda d, x: d.reshaped(x, (*shape, x.value.size // prod(shape)))
+
+
+def first_rows(d: Drawing, x: Tensor) -> Tensor:
+    return _cut(d, x, (slice(0, -(-x.shape[0] // 2)),))
+
+
+def last_rows(d: Drawing, x: Tensor) -> Tensor:
+    return _cut(d, x, (slice(x.shape[0] // 2, x.shape[0]),))
+
+
+def first_channels(d: Drawing, x: Tensor) -> Tensor:
+    return _cut(d, x, (*map(slice, x.shape[:-1]), slice(0, -(-x.shape[-1] // 2))))
+
+
+def last_channels(d: Drawing, x: Tensor) -> Tensor:
+    return _cut(d, x, (*map(slice, x.shape[:-1]), slice(x.shape[-1] // 2, x.shape[-1])))
+
+
+def _cut(d: Drawing, x: Tensor, kept: tuple[slice, ...]) -> Tensor:
+    value = x.value[kept]
+    begin = [s.start or 0 for s in kept] + [0] * (value.ndim - len(kept))
+    return d.net.op("SLICE", [x, d.net.integers(begin), d.net.integers(value.shape)], value)
+
+
+def first_of_all(d: Drawing, x: Tensor) -> Tensor:
+    return d.net.ops("UNPACK", [x], [*x.value], {"num": x.shape[0], "axis": 0})[0]
+
+
+def every_other(d: Drawing, x: Tensor) -> Tensor:
+    bounds = [[0] * len(x.shape), [*x.shape], [2] * len(x.shape)]
+    value = x.value[tuple(slice(None, None, 2) for _ in x.shape)]
+    return d.net.op("STRIDED_SLICE", [x, *map(d.net.integers, bounds)], value)
+
+
+def transpose(d: Drawing, x: Tensor) -> Tensor:
+    order = [*range(len(x.shape))][::-1]
+    return d.net.op("TRANSPOSE", [x, d.net.integers(order)], x.value.T)
+
+
+def pad_behind(d: Drawing, x: Tensor) -> Tensor:
+    return _pad(d, x, [(0, 0)] * (len(x.shape) - 1) + [(0, 3)])
+
+
+def pad_around(d: Drawing, x: Tensor) -> Tensor:
+    return _pad(d, x, [(1, 2)] * len(x.shape))
+
+
+def _pad(d: Drawing, x: Tensor, margins: list[tuple[int, int]]) -> Tensor:
+    return d.net.op("PAD", [x, d.net.integers(margins)], np.pad(x.value, margins))
+
+
+def twice(d: Drawing, x: Tensor) -> Tensor:
+    axis = len(x.shape) - 1
+    return d.net.op(
+        "CONCATENATION", [x, x], np.concatenate([x.value, x.value], axis), {"axis": axis}, activation="NONE"
+    )
+
+
+MOVEMENTS: tuple[Movement, ...] = (
+    reshape(1, 1, 1), reshape(1), reshape(), first_rows, last_rows, first_channels, last_channels, first_of_all,
+    every_other, transpose, pad_behind, pad_around, twice,
+)  # fmt: skip
+
+SHAPES: tuple[Shape, ...] = ((2, 1), (2, 3), (3, 5), (2, 3, 6), (1, 2, 3, 5))
+
+
+def _chains(shape: Shape, computed: bool, chains: Iterable[Sequence[Movement]]) -> Drawing:
+    """A network with an output for each chain."""
+    d = Drawing(Random(0))
+    x = d.net.input(np.arange(1, 1 + prod(shape), dtype=np.float32).reshape(shape))
+    if computed:
+        x = d.net.op("NEG", [x], -x.value)
+    for chain in chains:
+        y = x
+        for movement in chain:
+            if 0 < len(y.shape) < 5:
+                y = movement(d, y)
+        d.net.output(y)
+    return d
+
+
+@pytest.mark.parametrize("computed", (False, True), ids=("input", "computed"))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_passes_keep_what_three_movements_give(shape: Shape, computed: bool) -> None:
+    """In numpy, of the graphs that the passes make; they are verified after each pass."""
+    case = _chains(shape, computed, product(MOVEMENTS, repeat=3)).net.case(EXACT)
+    graph = optimize(lower(read_model(case.model)).graph)
+    values = {graph.inputs[0]: case.inputs[0]}
+    for node in graph.nodes:
+        given = [replace(graph[t], data=values[t]) for t in node.inputs]
+        plain = replace(node, kind="reshape") if node.kind == "view" else node
+        value = value_of(plain, given, graph[node.output])
+        assert value is not None
+        values[node.output] = value
+    for tensor, expected in zip(graph.outputs, case.expected, strict=True):
+        np.testing.assert_array_equal(values[tensor], expected)
+
+
+@pytest.mark.quick(when=lambda shape: shape in SHAPES[:2])
+@pytest.mark.parametrize(("shape", "computed"), [(s, bool(i % 2)) for i, s in enumerate(SHAPES)], ids=str)
+@pytest.mark.parametrize("kernels", ("cpu", "gpu"))
+def test_kernels_keep_what_movements_give(shape: Shape, computed: bool, kernels: KernelFamily) -> None:
+    """Of two movements, and of these behind zeros that take the place of channels."""
+    chains = product(MOVEMENTS, MOVEMENTS, (pad_behind,) if kernels == "cpu" else (twice,))
+    case = _chains(shape, computed, chains).net.case(EXACT)
+    options = Options(device="Intel", precision="fp32", executor="launch", kernels=kernels, cache="off")
+    with compile(case.model, options) as model:
+        poison(model, NANS)
+        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+            check(got, expected, EXACT, "fp32")
