@@ -112,6 +112,24 @@ def convolution(d: Drawing) -> Iterable[Tensor]:
         yield d.net.op("CONV_2D", [x, weights, bias], value, options, activation=activation, terms=terms)
 
 
+def grouped_convolution(d: Drawing) -> Iterable[Tensor]:
+    x = d.image()
+    groups = d.one_of([n for n in range(1, 5) if x.shape[3] % n == 0])
+    out, window, depth = groups * d.random.randint(1, 4), _window(d, x.shape), x.shape[3] // groups
+    terms = depth * prod(window.kernel)
+    weights = d.net.constant(d.net.normal((out, *window.kernel, depth), terms**-0.5))
+    bias = d.net.constant(d.net.normal((out,)))
+    value = windows.conv_2d(x.value, weights.value, bias.value, window)
+    if 0 < value.size <= LARGEST:
+        yield d.net.op("CONV_2D", [x, weights, bias], value, _strides(window), activation="NONE", terms=terms)
+
+
+def prelu(d: Drawing) -> Iterable[Tensor]:
+    x = d.operand(1, 4)
+    alpha = d.other(x.shape[-1:])
+    yield d.net.op("PRELU", [x, alpha], reference.prelu(x.value, alpha.value))
+
+
 def depthwise(d: Drawing) -> Iterable[Tensor]:
     x = d.image()
     window, out = _window(d, x.shape), x.shape[3]
@@ -203,8 +221,6 @@ def layer_norm(d: Drawing) -> Iterable[Tensor]:
 
 
 ARITHMETIC: tuple[Step, ...] = (
-    unary, unary, unary, binary, binary, binary, binary, reduction, fully_connected, convolution, depthwise, pool,
+    *[unary] * 3, *[binary] * 4, reduction, fully_connected, convolution, grouped_convolution, depthwise, pool, prelu,
     softmax, product, product_with_itself, cumulative_sum, resize, layer_norm,
 )  # fmt: skip
-
-assert set(FUSED) <= ACTIVATIONS.keys()

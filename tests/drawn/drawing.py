@@ -8,7 +8,6 @@ from random import Random
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.ops.case import Net, Tensor, largest
 
@@ -35,7 +34,7 @@ class Drawing:
         self.net = Net(_draws_nothing, random.randrange(1 << 16))
         self.tensors: list[Tensor] = []
         self.moves_only = True
-        self.steps: list[str] = []
+        self._constants: list[Tensor] = []
 
     def one_of(self, choices: Sequence[Any]) -> Any:
         return choices[self.random.randrange(len(choices))]
@@ -84,9 +83,13 @@ class Drawing:
         return self.net.op("RESHAPE", [x, self.net.integers(shape)], x.value.reshape(shape), {"new_shape": [*shape]})
 
     def other(self, shape: Shape) -> Tensor:
-        """A new input, or a constant, of ``shape``."""
-        values = self.net.normal(shape)
-        return self.net.input(values) if self.chance(0.3) else self.net.constant(values)
+        """A new input, or a constant, of ``shape``; some constants are read more than once."""
+        if self.chance(0.3):
+            return self.net.input(self.net.normal(shape))
+        if (known := [x for x in self._constants if x.shape == shape]) and self.chance(0.5):
+            return self.one_of(known)
+        self._constants.append(self.net.constant(self.net.normal(shape)))
+        return self._constants[-1]
 
     def factors(self, shape: Shape) -> Tensor:
         return self.net.constant(self.net.factors(shape))
@@ -109,7 +112,3 @@ def broadcast(drawing: Drawing, shape: Shape) -> Shape:
     """A shape that broadcasts to ``shape``: fewer axes, or some of size 1."""
     kept = shape[drawing.random.randint(0, len(shape)) :] if drawing.chance(0.5) else shape
     return tuple(1 if drawing.chance(0.3) else size for size in kept)
-
-
-def integers(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int32]:
-    return np.array(values, np.int32)

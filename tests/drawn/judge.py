@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -43,7 +43,7 @@ def run(job: Job) -> list[list[Array]]:
     """The outputs of two runs on memory without zeros, first of NaN, then of numbers."""
     s = job.setting
     options = tflgpu.Options(
-        device=job.device, kernels=s.kernels, executor=s.executor, precision=s.precision, cache="off", cpu_timeout=None
+        device=job.device, cache="off", cpu_timeout=None, **{f.name: getattr(s, f.name) for f in fields(s)}
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
@@ -77,10 +77,11 @@ class Judge:
             return Verdict("refused", fate.text)
         if fate.kind != "answer":
             return Verdict("fault", _cause(fate))
-        difference = next(filter(None, (difference(case, outputs, setting.precision) for outputs in fate.value)), None)
-        if difference is None:
+        found = (difference(case, outputs, setting.precision) for outputs in fate.value)
+        wrong = next((text for text in found if text is not None), None)
+        if wrong is None:
             return Verdict("right")
-        return Verdict("litert differs" if self.litert_differs(case) else "wrong", difference)
+        return Verdict("litert differs" if self.litert_differs(case) else "wrong", wrong)
 
     def litert_differs(self, case: Case) -> bool:
         """Whether some set of LiteRT's kernels gives another answer than numpy, too, in single precision."""
@@ -103,6 +104,7 @@ class Judge:
 
 
 def difference(case: Case, outputs: Sequence[Array], precision: str) -> str | None:
+    """Where the outputs are further from numpy's than the tolerance; None if they are not."""
     try:
         assert len(outputs) == len(case.expected), f"{len(outputs)} outputs of {len(case.expected)}"
         for got, expected in zip(outputs, case.expected, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -20,11 +21,12 @@ MANY_STEPS = Tolerance(fp32=4e-5, fp16=6e-2)
 
 @dataclass(frozen=True)
 class Setting:
-    """How a network is compiled."""
+    """How a network is compiled. cpu_ops: operators that LiteRT computes amid the others."""
 
     kernels: KernelFamily
     executor: ExecutorChoice
     precision: Precision
+    cpu_ops: tuple[str, ...] = ()
 
 
 # The persistent executor has a single work-group on a CPU: seldom, as it is slow.
@@ -48,13 +50,17 @@ def network(random: Random) -> Network:
     """Of movements alone, of floats, with control flow, or on a grid of integers."""
     kernels, executor = EXECUTORS[random.randrange(len(EXECUTORS))]
     kind = random.random()
+    precision: Precision = "fp32"
     if kind < 0.15:
-        return Network(quantized_network(random), Setting(kernels, executor, "fp32"))
-    if kind < 0.4:
-        return Network(float_network(random, MOVEMENTS), Setting(kernels, executor, "fp32"))
-    steps = (*ARITHMETIC, *MOVEMENTS, *(CONTROL if kind > 0.9 else ()))
-    precision = "fp16" if random.random() < 0.2 else "fp32"
-    return Network(float_network(random, steps), Setting(kernels, executor, precision))
+        case = quantized_network(random)
+    elif kind < 0.4:
+        case = float_network(random, MOVEMENTS)
+    else:
+        case = float_network(random, (*ARITHMETIC, *MOVEMENTS, *(CONTROL if kind > 0.9 else ())))
+        precision = "fp16" if random.random() < 0.2 else "fp32"
+    codes = [*dict.fromkeys(re.findall(r"(\w+)\[", case.describe))]
+    cpu_ops = (codes[random.randrange(len(codes))],) if codes and random.random() < 0.08 else ()
+    return Network(case, Setting(kernels, executor, precision, cpu_ops))
 
 
 def float_network(random: Random, steps: Sequence[Step], count: int | None = None) -> Case:
