@@ -21,6 +21,7 @@ from tflgpu.target import Target
 LAYER_OF_MEAN = "layer_of_mean"
 LOADS_AT_ONCE = 8  # of an image, by a work-item
 MOST_WEIGHTS = 16  # vec4s that a work-item holds in registers
+MOST_PIXELS = 64  # that a work-item adds up in turn: rounding errors grow with their number
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _work(tile: LayerTile, src: Storage, dst: Storage, target: Target, shares: i
 
 
 def _fits(work: LayerWork, target: Target) -> bool:
-    in_group = work.slices <= target.local_size and work.weights <= MOST_WEIGHTS
+    in_group = work.slices <= target.local_size and work.weights <= MOST_WEIGHTS and work.pixels <= MOST_PIXELS
     return in_group and fits_local(target, _workspace(work, target))
 
 
