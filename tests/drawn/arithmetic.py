@@ -11,7 +11,7 @@ from tests.drawn.drawing import LARGEST, Drawing, broadcast
 from tests.drawn.movements import Step
 from tests.ops import reference, windows
 from tests.ops.case import Tensor, largest
-from tests.ops.reference import ACTIVATIONS, Array
+from tests.ops.reference import Array
 from tests.ops.windows import Window
 
 UNARY: Mapping[str, Callable[[Array], Array]] = {

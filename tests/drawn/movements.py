@@ -168,7 +168,7 @@ def broadcast_to(d: Drawing) -> Iterable[Tensor]:
     x = d.operand(0, 4)
     shape = (*d.shape(0, 1), *(d.size() if n == 1 else n for n in x.shape))
     if np.prod(shape) <= LARGEST and shape:
-        yield d.net.op("BROADCAST_TO", [x, d.net.integers(shape)], np.broadcast_to(x.value, shape))
+        yield d.net.op("BROADCAST_TO", [x, d.net.integers(shape)], np.broadcast_to(x.value, shape), version=2)
 
 
 def gather(d: Drawing) -> Iterable[Tensor]:
