@@ -35,6 +35,7 @@ EXECUTORS: Sequence[tuple[KernelFamily, ExecutorChoice]] = (
     ("gpu", "persistent"),
     ("cpu", "persistent"),
 )
+ON_GPUS: Sequence[tuple[KernelFamily, ExecutorChoice]] = (("gpu", "launch"), ("gpu", "persistent"))
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class Network:
         return f"{self.setting}: {self.case.describe}"
 
 
-def network(random: Random) -> Network:
+def network(random: Random, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS) -> Network:
     """Of movements alone, of floats, with control flow, or on a grid of integers."""
-    kernels, executor = EXECUTORS[random.randrange(len(EXECUTORS))]
+    kernels, executor = executors[random.randrange(len(executors))]
     kind = random.random()
     precision: Precision = "fp32"
     if kind < 0.15:

@@ -14,7 +14,7 @@ from random import Random
 from threading import Lock
 
 from tests.drawn.judge import Judge
-from tests.drawn.networks import network
+from tests.drawn.networks import EXECUTORS, ON_GPUS, network
 from tests.safety.sandbox import share_out
 
 
@@ -25,13 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first network; the next has the next seed")
     parser.add_argument("--jobs", type=int, default=2, help="pairs of processes (default: %(default)s)")
     parser.add_argument("--device", default="Intel", help="as Options(device=) takes it (default: %(default)s)")
+    parser.add_argument("--gpu", action="store_true", help="the device is a GPU: take the executors that it has")
     parser.add_argument("--json", type=Path, help="a line for each network that is not right")
     options = parser.parse_args(arguments)
     drawing, counts = Lock(), Counter[str]()
 
     def judged(judge: Judge, seed: int) -> str:
         with drawing:
-            drawn = network(Random(seed))
+            drawn = network(Random(seed), ON_GPUS if options.gpu else EXECUTORS)
         verdict = judge.judge(drawn)
         if verdict.outcome != "right":
             line = {"seed": seed, "outcome": verdict.outcome, "cause": verdict.cause, "network": str(drawn)}
