@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -86,8 +86,6 @@ class CompiledModel:
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
-        if not self._artifact.has_free_axes:
-            model.release()
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
@@ -203,8 +201,8 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = self._open(None, options, clock, None)
             self._content_hash = content_hash(self._model.bytes)
+            instance = self._open(None, options, clock, None)
         else:
             identity, target = self.device.identity, self._target
             key, stored = serializer.find(self._model, options, identity, target, cache, clock)
@@ -215,6 +213,7 @@ class CompiledModel:
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
             LOGGER.info("the cache %s %s", "does not have" if stored is None else "has", key.name)
+            self._release_model(() if stored is None else (stored,))
             try:
                 with DeviceFailures(self.device, "loading the model"):
                     instance = self._open(stored, options, clock, cache)
@@ -269,7 +268,14 @@ class CompiledModel:
             calibrator = Calibrator(
                 options.tolerance, options.calibration or (), self._opened(clock), cache, options.cpu_timeout
             )
-        return compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
+        artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
+        self._release_model(artifacts)
+        return artifacts
+
+    def _release_model(self, artifacts: Sequence[Artifact]) -> None:
+        """Drop the file's bytes if what is in the artifacts is all that runs will need."""
+        if artifacts and not artifacts[0].has_free_axes:
+            self._model.release()
 
     def __enter__(self) -> CompiledModel:
         return self
