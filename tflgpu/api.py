@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -213,7 +213,6 @@ class CompiledModel:
                     f"{self.device.driver}; `tflgpu precompile-cache` makes it"
                 )
             LOGGER.info("the cache %s %s", "does not have" if stored is None else "has", key.name)
-            self._release_model(() if stored is None else (stored,))
             try:
                 with DeviceFailures(self.device, "loading the model"):
                     instance = self._open(stored, options, clock, cache)
@@ -269,13 +268,9 @@ class CompiledModel:
                 options.tolerance, options.calibration or (), self._opened(clock), cache, options.cpu_timeout
             )
         artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
-        self._release_model(artifacts)
-        return artifacts
-
-    def _release_model(self, artifacts: Sequence[Artifact]) -> None:
-        """Drop the file's bytes if what is in the artifacts is all that runs will need."""
-        if artifacts and not artifacts[0].has_free_axes:
+        if not artifacts[0].has_free_axes:
             self._model.release()
+        return artifacts
 
     def __enter__(self) -> CompiledModel:
         return self

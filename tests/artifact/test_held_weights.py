@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -53,15 +52,16 @@ def main(start: str, folder: Path) -> None:
     """Print by how many bytes the process grew, at most and in the end."""
     chosen = options(start, folder)
     small = tflgpu.compile(folder / "small.tflite", chosen)  # imports all that it takes
-    before = _resident()
+    before = _bytes("VmRSS:")
     large = tflgpu.compile(folder / "large.tflite", chosen)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before, _resident() - before)
+    print(_bytes("VmHWM:") - before, _bytes("VmRSS:") - before)
     del small, large
 
 
-def _resident() -> int:
-    fields = Path("/proc/self/status").read_text().split()
-    return int(fields[fields.index("VmRSS:") + 1]) * 1024
+def _bytes(field: str) -> int:
+    """Of memory: what the process has of it, or had at most."""
+    words = Path("/proc/self/status").read_text().split()
+    return int(words[words.index(field) + 1]) * 1024
 
 
 if __name__ == "__main__":
