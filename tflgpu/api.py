@@ -86,8 +86,6 @@ class CompiledModel:
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
-        if not self._artifact.has_free_axes:
-            model.release()
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
@@ -203,8 +201,8 @@ class CompiledModel:
         """From the cache if it can be; else compiled, and kept there."""
         cache = serializer.open_cache(options)
         if cache is None:
-            instance = self._open(None, options, clock, None)
             self._content_hash = content_hash(self._model.bytes)
+            instance = self._open(None, options, clock, None)
         else:
             identity, target = self.device.identity, self._target
             key, stored = serializer.find(self._model, options, identity, target, cache, clock)
@@ -269,7 +267,10 @@ class CompiledModel:
             calibrator = Calibrator(
                 options.tolerance, options.calibration or (), self._opened(clock), cache, options.cpu_timeout
             )
-        return compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
+        artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
+        if not artifacts[0].has_free_axes:
+            self._model.release()
+        return artifacts
 
     def __enter__(self) -> CompiledModel:
         return self

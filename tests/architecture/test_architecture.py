@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "passes": {"errors", "graph", "kernels", "ops"},
     "plan": {"errors", "graph", "kernels", "ops", "target"},
     "processes": set(),
-    "litert": {"errors", "processes"},
+    "litert": {"errors", "model", "processes"},
     "frontend": GRAPH | {"litert"},
     "report": PLANNING | {"frontend"},
     "artifact": FACTS | {"graph", "model", "plugins", "report"},

@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu
 from tflgpu.artifact import serializer
+from tflgpu.model.model_source import ModelContent
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 
@@ -117,6 +118,20 @@ def test_a_file_that_is_replaced_before_a_miss_is_known_is_compiled_as_it_is(
         np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 5 * X)
     path.write_bytes(scaled(2.0, batch=1))
     np.testing.assert_array_equal(tflgpu.compile(path, chosen).run(X)["y"], 2 * X)
+
+
+def test_a_file_that_is_read_again_is_the_same(tmp_path: Path) -> None:
+    """Its bytes are released early; a few starts need them once more."""
+    path = tmp_path / "model.tflite"
+    path.write_bytes(scaled(2.0))
+    content = ModelContent(path)
+    first = content.bytes
+    content.release()
+    assert content.bytes == first
+    content.release()
+    replace(path)
+    with pytest.raises(tflgpu.ModelError, match="has changed since it was read first"):
+        _ = content.bytes
 
 
 def test_a_pickle_is_of_the_model_that_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,5 +169,4 @@ def _without_constants(partition: CompiledPartition) -> CompiledPartition:
 
 
 def _without_weights(piece: DevicePartition) -> DevicePartition:
-    buffers = tuple(replace(b, data=None) for b in piece.executable.buffers)
-    return replace(piece, executable=replace(piece.executable, buffers=buffers), binaries=())
+    return replace(piece, executable=piece.executable.without_constants(), binaries=())

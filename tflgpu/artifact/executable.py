@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -200,6 +200,10 @@ class Executable:
             raise ValueError(f"byte {offset} of buffer {buffer} of {len(self.buffers)} is meant")
         if offset + size > self.buffers[buffer].bytes:
             raise ValueError(f"bytes {offset} to {offset + size} of {self.buffers[buffer].bytes} are meant")
+
+    def without_constants(self) -> Executable:
+        """The same without the contents of its buffers, which the device has once they are uploaded."""
+        return replace(self, buffers=tuple(replace(buffer, data=None) for buffer in self.buffers))
 
     @property
     def parts(self) -> int:

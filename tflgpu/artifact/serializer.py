@@ -91,7 +91,8 @@ def find(
     """What a model goes by, and its artifact; None if the cache has no sound one.
 
     With a token of the caller's, a file that has not changed since it was last hashed is not read, unless other input
-    shapes may need it later. Raises OSError if its file cannot be read.
+    shapes may need it later. What is read is released, if there is an artifact and no other shapes. Raises OSError if
+    its file cannot be read.
     """
     token, path = options.model_token, model.path
     if token is not None and path is not None and not model.is_read:
@@ -108,6 +109,8 @@ def find(
         cache.remember_content(token, FileStamp.of(model.status), key.content)
     clock.lap("hash")
     found = load(cache, key)
+    if found is not None and not found.has_free_axes:
+        model.release()
     clock.lap("load")
     return key, found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,36 +162,49 @@ class _Memory:
 
     def _place_constants(self) -> dict[int, tuple[int, int]]:
         """The place of every distinct constant, by the identity of its array."""
-        arguments = {id(a.data): a for k in self.plan.kernels for a in k.arguments if a.data is not None}
+        arguments: dict[int, list[Argument]] = {}
+        for argument in (a for kernel in self.plan.kernels for a in kernel.arguments if a.data is not None):
+            arguments.setdefault(id(argument.data), []).append(argument)
+        distinct = list(arguments.values())
+        most = self.plan.target.limits.allocation_bytes
         places: dict[int, tuple[int, int]] = {}
-        if self.separate:
-            for key, argument in arguments.items():
-                block = np.zeros(_padded_bytes(argument), np.uint8)
-                _store(argument, block)
-                places[key] = (self._new(DeviceBuffer(block.size, block)), 0)
-            return places
-        for together in _shares(arguments, self.plan.target.limits.allocation_bytes):
-            ends = np.cumsum([aligned(_padded_bytes(arguments[key])) for key in together])
+        for together in [[each] for each in distinct] if self.separate else _shares(distinct, most):
+            sizes = [_padded_bytes(each[0]) for each in together]
+            ends = np.cumsum(sizes if self.separate else list(map(aligned, sizes)))
             block = np.zeros(ends[-1], np.uint8)
             number = self._new(DeviceBuffer(block.size, block))
-            for key, begin in zip(together, (0, *map(int, ends)), strict=False):
-                _store(arguments[key], block[begin:])
-                places[key] = (number, begin)
+            for each, begin in zip(together, (0, *map(int, ends)), strict=False):
+                places[_store_for_all(each, block[begin:])] = (number, begin)
         return places
 
 
-def _shares(arguments: Mapping[int, Argument], most: int) -> list[list[int]]:
-    """The keys of constants in their order, those of one buffer of at most ``most`` bytes together."""
-    shares: list[list[int]] = []
+def _shares(constants: Sequence[Sequence[Argument]], most: int) -> list[list[Sequence[Argument]]]:
+    """Constants in their order, those of one buffer of at most ``most`` bytes together."""
+    shares: list[list[Sequence[Argument]]] = []
     left = 0
-    for key, argument in arguments.items():
-        size = aligned(_padded_bytes(argument))
+    for each in constants:
+        size = aligned(_padded_bytes(each[0]))
         if size > left:
             shares.append([])
             left = most
-        shares[-1].append(key)
+        shares[-1].append(each)
         left -= size
     return shares
+
+
+def _store_for_all(arguments: Sequence[Argument], block: Array) -> int:
+    """Write the constant of several arguments to the beginning of ``block``, and hold it there alone if it is the same.
+
+    Returns the identity of its array.
+    """
+    first = arguments[0]
+    stored = _store(first, block)
+    assert first.data is not None
+    if stored.dtype == first.data.dtype:
+        place = stored.reshape(first.data.shape)
+        for argument in arguments:
+            argument.move(place)
+    return id(first.data)
 
 
 def _padded_bytes(argument: Argument) -> int:
@@ -199,10 +212,12 @@ def _padded_bytes(argument: Argument) -> int:
     return argument.bytes + 3 * LANES * ITEM_BYTES[argument.type]
 
 
-def _store(argument: Argument, block: Array) -> None:
-    """Write a constant, as the device stores it, to the beginning of ``block``."""
+def _store(argument: Argument, block: Array) -> Array:
+    """Write a constant, as the device stores it, to the beginning of ``block``. Returns its elements there."""
     assert argument.data is not None
     data = argument.data.reshape(-1)
     if argument.type == "half":  # finite values stay finite, as on the device
         data = np.where(np.isfinite(data), np.clip(data, -HALF_MAX, HALF_MAX), data)
-    block[: argument.bytes].view(HOST_DTYPES[argument.type])[:] = data
+    stored: Array = block[: argument.bytes].view(HOST_DTYPES[argument.type])
+    stored[:] = data
+    return stored

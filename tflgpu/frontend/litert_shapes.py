@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
 
 from tflgpu.errors import UnsupportedError
-from tflgpu.graph.ir import Array, Tensor
+from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
+from tflgpu.litert.extract import Extract
 from tflgpu.litert.piece import verdict
 from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.litert.trial import DiedError, RefusedError, Trial
@@ -49,68 +49,18 @@ class LitertShapes:
 
     def _model(self, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:
         """A file of one operator, whose inputs have the shapes, and where they are known the values, of ``inputs``."""
-        from ai_edge_litert import schema_py_generated as schema  # an extra of the package
-
         if self._file is None:
             self._file = unpacked(self._data)
-        own = self._file.subgraphs[self._number]
-        kept = _Buffers(self._file.buffers, schema.BufferT)
-        indices = [t for t in dict.fromkeys((*operator.inputs, *operator.outputs)) if t >= 0]
-        tensors = {t: kept.tensor(own.tensors[t]) for t in indices}
+        given = [t for t in dict.fromkeys(operator.inputs) if t >= 0]
+        part = Extract(self._file, self._number, [operator.index], given, operator.outputs)
         for index, known in zip(operator.inputs, inputs, strict=True):
-            if known is not None and not kept.has_data(tensors[index]):
-                tensors[index].shape, tensors[index].shapeSignature = list(known.shape), None
+            if known is not None and not part.has_data(tensor := part.tensor(index)):
+                tensor.shape, tensor.shapeSignature = list(known.shape), None
                 if known.data is not None and known.data.dtype.kind in "iub":
-                    kept.fill(tensors[index], known.data)
-        for index in (
-            tensors.keys() & operator.outputs
-        ):  # what has no elements is then what LiteRT computed, not what the file has
-            shape = tensors[index].shape
-            tensors[index].shape = None if shape is None else [max(1, int(size)) for size in shape]
-        place = {t: i for i, t in enumerate(indices)} | {-1: -1}
-        call, graph, model = copy(own.operators[operator.index]), schema.SubGraphT(), schema.ModelT()
-        call.inputs, call.outputs = [place[t] for t in operator.inputs], [place[t] for t in operator.outputs]
-        call.intermediates = None
-        graph.tensors, graph.operators, graph.outputs = list(tensors.values()), [call], call.outputs
-        graph.inputs = [i for i in dict.fromkeys(call.inputs) if i >= 0 and not kept.has_data(graph.tensors[i])]
-        others = [copy(g) for g in self._file.subgraphs] if _calls_subgraphs(call) else []
-        for called in others:
-            called.tensors = list(map(kept.tensor, called.tensors))
-        if self._number and others:
-            others[self._number] = others[0]
-        model.version, model.operatorCodes = self._file.version, self._file.operatorCodes
-        model.subgraphs, model.buffers = [graph, *others[1:]], kept.buffers
-        return packed(model)
-
-
-class _Buffers:
-    """The buffers that some tensors of a file need, under new numbers."""
-
-    def __init__(self, old: Sequence[Any], new: Callable[[], Any]) -> None:
-        self._old, self._new = old, new
-        self.buffers = [new()]  # buffer 0 is empty by convention
-        self._numbers = {0: 0}
-
-    def tensor(self, tensor: Any) -> Any:
-        """A copy of a tensor of the file."""
-        if tensor.buffer not in self._numbers:
-            self._numbers[tensor.buffer] = len(self.buffers)
-            self.buffers.append(self._old[tensor.buffer])
-        tensor = copy(tensor)
-        tensor.buffer = self._numbers[tensor.buffer]
-        return tensor
-
-    def has_data(self, tensor: Any) -> bool:
-        buffer = self.buffers[tensor.buffer]
-        return bool(buffer.offset) or (buffer.data is not None and len(buffer.data) > 0)
-
-    def fill(self, tensor: Any, data: Array) -> None:
-        """Make a tensor a constant."""
-        tensor.buffer = len(self.buffers)
-        self.buffers.append(self._new())
-        self.buffers[-1].data = np.frombuffer(data.tobytes(), np.uint8)
-
-
-def _calls_subgraphs(operator: Any) -> bool:
-    options = [vars(o) for o in (operator.builtinOptions, operator.builtinOptions2) if o is not None]
-    return any("subgraph" in name.lower() for fields in options for name in fields)
+                    part.fill(tensor, np.frombuffer(known.data.tobytes(), np.uint8))
+        for index in operator.outputs:  # what has no elements is then what LiteRT computed, not what the file has
+            tensor = part.tensor(index)
+            tensor.shape = None if tensor.shape is None else [max(1, int(size)) for size in tensor.shape]
+        main = part.model.subgraphs[0]
+        main.inputs = [i for i in main.inputs if not part.has_data(main.tensors[i])]
+        return packed(part.model)

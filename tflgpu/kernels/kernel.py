@@ -65,6 +65,10 @@ class Argument:
     written: bool = False
     restrict: bool = True
 
+    def move(self, place: Array) -> None:
+        """Hold the elements of a constant at ``place``, which has the same, so that no weights are held twice."""
+        object.__setattr__(self, "data", place)
+
     @property
     def bytes(self) -> int:
         """Size of a constant on the device."""

@@ -7,6 +7,7 @@ which is the same bytes.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,21 @@ def padded_bias(bias: Array | None, size: int) -> Array:
     if bias is not None:
         values[: bias.size] = bias.reshape(-1)
     return values
+
+
+LARGE = 1 << 20  # bytes
+
+
+def reordered(view: Array) -> Array:
+    """A contiguous copy of constants.
+
+    A large one has a mapping of its own: when it is freed, the system has its memory back at once, and not a heap.
+    """
+    if view.nbytes < LARGE:
+        return np.ascontiguousarray(view)
+    copy: Array = np.frombuffer(mmap.mmap(-1, view.nbytes), view.dtype).reshape(view.shape)
+    copy[...] = view
+    return copy
 
 
 RUNTIME_BLOCK = 16  # output channels of a block of weights packed at run time; kernels of all architectures take it
@@ -95,7 +111,7 @@ def pack_dense(weights: Array, block: int, inputs: int) -> Array:
     blocks = tile_count(out, block)
     packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)
     packed[:out, ..., :depth] = weights
-    return np.ascontiguousarray(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
+    return reordered(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
 
 
 def pack_grouped(weights: Array, groups: int, block: int, read: BlockInputs, inputs: int) -> Array:

@@ -21,6 +21,10 @@ Array = NDArray[Any]
 
 REFUSALS = (RuntimeError, ValueError)  # what LiteRT raises for an operator that it cannot run
 
+# LiteRT's sets of kernels, by its names for them. XNNPACK, which is part of its defaults, refuses whole models for
+# tensors that the plain kernels take.
+KERNELS = ("AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+
 # A process may take this much address space, and this many times the bytes of a model and its inputs.
 MEMORY, MEMORY_FACTOR = 4 << 30, 8
 
@@ -38,17 +42,44 @@ class CpuExecutor:
         Raises RuntimeError or ValueError if LiteRT also refuses the operators.
         """
         self._model, self._is_open = model, is_open
+        self._kernels: str | None = None  # the first set that did not refuse
         self.reset_state()
 
     def reset_state(self) -> None:
         """Make a new interpreter: LiteRT's ``reset_all_variables`` does not reset resource variables."""
-        from ai_edge_litert.interpreter import Interpreter  # an extra of the package
+        self._open(self._kernels or KERNELS[0])
+        self._allocated = False
+        if not self._is_open:
+            self._allocate()
 
-        self._interpreter: Any = Interpreter(model_content=self._model)
-        self._allocated = not self._is_open
-        if self._allocated:
-            self._interpreter.allocate_tensors()
+    def _open(self, kernels: str) -> None:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
+
+        self._interpreter: Any = Interpreter(
+            model_content=self._model, experimental_op_resolver_type=OpResolverType[kernels]
+        )
+        self._opened = kernels
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
+
+    def _allocate(self, shapes: Sequence[tuple[int, ...]] | None = None) -> None:
+        """Prepare the operators for inputs of these shapes, by default the model's.
+
+        Raises RuntimeError with the words of the first set of kernels if all refuse.
+        """
+        refusals: list[RuntimeError] = []
+        for kernels in [self._kernels] if self._kernels else KERNELS:
+            if kernels != self._opened:
+                self._open(kernels)
+            try:
+                for index, shape in zip(self._inputs, shapes or (), strict=shapes is not None):
+                    self._interpreter.resize_tensor_input(index, shape)
+                self._interpreter.allocate_tensors()
+            except RuntimeError as refusal:
+                refusals.append(refusal)
+            else:
+                self._kernels, self._allocated = kernels, True
+                return
+        raise refusals[0]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Arrays of any shapes in the order of the partition's inputs -> new arrays in the order of its outputs.
@@ -71,17 +102,14 @@ class CpuExecutor:
 
     def _resize(self, shapes: Sequence[tuple[int, ...]]) -> None:
         details = self._interpreter.get_input_details()
-        if any(tuple(d["shape"]) != shape for d, shape in zip(details, shapes, strict=True)):
-            for index, shape in zip(self._inputs, shapes, strict=True):
-                self._interpreter.resize_tensor_input(index, shape)
-            self._allocated = False
-        if not self._allocated:
-            try:
-                self._interpreter.allocate_tensors()
-            except RuntimeError as refusal:
-                given = ", ".join(str(list(shape)) for shape in shapes)
-                raise ValueError(f"the model cannot take inputs of shapes {given}; LiteRT says: {refusal}") from refusal
-            self._allocated = True
+        if self._allocated and all(tuple(d["shape"]) == shape for d, shape in zip(details, shapes, strict=True)):
+            return
+        self._allocated = False
+        try:
+            self._allocate(shapes)
+        except RuntimeError as refusal:
+            given = ", ".join(str(list(shape)) for shape in shapes)
+            raise ValueError(f"the model cannot take inputs of shapes {given}; LiteRT says: {refusal}") from refusal
 
 
 def result_shapes(model: bytes) -> list[list[int] | None]:

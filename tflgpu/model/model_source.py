@@ -16,8 +16,9 @@ ModelSource = str | PathLike[str] | Buffer
 
 
 class ModelContent:
-    """A model's bytes. A file is read when they are first needed, and only once: what is hashed is what is compiled.
+    """A model's bytes. A file is read when they are first needed, and held until :meth:`release`.
 
+    What is hashed is what is compiled: a file that is read again must not have changed.
     The bytes are a copy in memory, so that nothing that happens to the file or the caller's buffer can reach them. A
     mapped file would change under its reader, and kill the process if it was truncated.
 
@@ -49,11 +50,14 @@ class ModelContent:
 
     @property
     def bytes(self) -> bytes:
-        """Raises OSError if the file cannot be read."""
+        """Raises OSError if the file cannot be read, ModelError if it is another one than at the first time."""
         if self._bytes is None:
             assert self.path is not None
             with open(self.path, "rb", buffering=0) as file:
-                self.status = os.fstat(file.fileno())  # of the open file: the path may already name another one
+                status = os.fstat(file.fileno())  # of the open file: the path may already name another one
+                if self.status is not None and _identity(status) != _identity(self.status):
+                    raise ModelError("the file has changed since it was read first; compile it again")
+                self.status = status
                 self._bytes = file.read()
         return self._bytes
 
@@ -68,9 +72,14 @@ class ModelContent:
             raise ModelError(f"{self.path}: {error}") from error
 
     def release(self) -> None:
-        """Drop the bytes of a file; they are not needed again."""
+        """Drop the bytes of a file, of which the device or an artifact has what it needs."""
         if self.path is not None:
             self._bytes = None
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """What differs between two files, or two states of one."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _bytes_of(model: Buffer) -> bytes:

@@ -27,9 +27,10 @@ from tflgpu.model.checks.operator_arity import check_arity
 from tflgpu.model.checks.option_values import check_option_values
 from tflgpu.model.checks.raw_constants import check_raw
 from tflgpu.model.checks.subgraph_calls import check_calls
+from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
+from tflgpu.model.constants.stored_bytes import buffer_bytes, stored_bytes
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
 from tflgpu.model.operator_options import read_options
-from tflgpu.model.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.text import decoded
 
@@ -82,7 +83,7 @@ class _Reader:
 
     def model(self) -> Model:
         # Buffer 0 means "no data", also in files that leave it out.
-        buffers = (self._buffer(b) for b in self.each(self.file, "Buffers"))
+        buffers = (buffer_bytes(self.data, i, b) for i, b in enumerate(self.each(self.file, "Buffers")))
         self.buffers = tuple(buffers) or (np.empty(0, np.uint8),)
         self.codes = tuple(self._code(c) for c in self.each(self.file, "OperatorCodes"))
         subgraphs = tuple(self._subgraph(i, s) for i, s in enumerate(self.each(self.file, "Subgraphs")))
@@ -91,15 +92,6 @@ class _Reader:
         check_calls(subgraphs)
         signatures = tuple(self._signature(s, subgraphs) for s in self.each(self.file, "SignatureDefs"))
         return Model(subgraphs, signatures, decoded(self.file.Description()))
-
-    def _buffer(self, buffer: Any) -> NDArray[np.uint8]:
-        if buffer.Offset() > 1:  # models beyond 2 GB keep their data after the flatbuffer
-            end = buffer.Offset() + buffer.Size()
-            if end > len(self.data):
-                raise ModelError(f"the model is truncated: a buffer ends at byte {end} of {len(self.data)}")
-            return np.frombuffer(self.data, np.uint8, buffer.Size(), buffer.Offset())
-        data = buffer.DataAsNumpy()
-        return np.empty(0, np.uint8) if isinstance(data, int) else data
 
     def _code(self, code: Any) -> tuple[str, int, bool]:
         # Files before schema 3a have only the 8-bit field. Later files fill both fields, or only the wide one.
@@ -189,8 +181,8 @@ class _Reader:
         outputs = _indices(operator.OutputsAsNumpy(), tensors, f"outputs of {where}")
         _indices(operator.IntermediatesAsNumpy(), tensors, f"intermediate tensors of {where}")
         check_arity(where, code, is_custom, inputs, outputs)
-        given = operator.CustomOptionsAsNumpy()
-        custom = b"" if isinstance(given, int) else given.tobytes()
+        place = operator.LargeCustomOptionsOffset(), operator.LargeCustomOptionsSize()
+        custom = stored_bytes(self.data, f"options of {where}", operator.CustomOptionsAsNumpy(), *place).tobytes()
         options = {} if is_custom else read_options(operator, index, code)
         if is_custom:
             check_custom_options(where, code, custom)

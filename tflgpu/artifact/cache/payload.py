@@ -11,7 +11,7 @@ import mmap
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import xxhash
@@ -26,6 +26,8 @@ DESCRIPTION = "tflgpu-cache"
 CHECKSUM = "~xxh3_128"
 
 CHECKSUM_BYTES = 16
+
+PART = 1 << 22  # bytes of a file that are read at once
 
 # Of the JSON, which takes up to 30 times as much memory as it is parsed. The largest one of the models that tflgpu is
 # tested with has 260 kB; one of 10,000 operators has some MB.
@@ -101,7 +103,7 @@ def write(path: Path, key: str, tensors: Mapping[str, NDArray[Any]], metadata: M
             raise OSError(str(error)) from error
         if _extent(entries[CHECKSUM])[1] != max(end for _, end in map(_extent, entries.values())):
             raise OSError("this version of safetensors does not put the checksum last")
-        checksum = _checksum(mapped)
+        checksum = _checksum_of_file(file)
         file.seek(-CHECKSUM_BYTES, os.SEEK_END)
         file.write(checksum)
         file.flush()
@@ -129,6 +131,16 @@ def read(buffer: Buffer, key: str | None = None) -> Payload:
     if key is not None and found.key != key:
         raise UnreadableError("damaged", "is the entry of another key")
     return found
+
+
+def _checksum_of_file(file: BinaryIO) -> bytes:
+    """The same as :func:`_checksum`, a part of the file at a time: a mapping would keep all of it in memory."""
+    left, hashes = file.seek(-CHECKSUM_BYTES, os.SEEK_END), xxhash.xxh3_128()
+    file.seek(0)
+    while left and (part := file.read(min(left, PART))):
+        hashes.update(part)
+        left -= len(part)
+    return hashes.digest()
 
 
 def _checksum(buffer: Buffer) -> bytes:

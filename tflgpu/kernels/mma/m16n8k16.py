@@ -9,6 +9,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.kernels.matrix_unit import MatrixUnit, MatrixUnitCosts, MultistageCosts, PatchCosts
+from tflgpu.kernels.packing import reordered
 from tflgpu.kernels.tiling import tile_count
 
 SIDE = 16  # rows, columns and K of a block: two products of 16 x 8 x 16
@@ -30,7 +31,7 @@ def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Arr
     padded[:out, ..., :depth] = weights
     # out = 16 block + 4 (g // 2) + 2 j + g % 2; in = 16 step + 4 t + i
     axes = padded.reshape(blocks, 4, 2, 2, kh, kw, input_blocks, 4, 4)
-    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
+    return reordered(axes.transpose(0, 4, 5, 6, 1, 3, 7, 2, 8))
 
 
 def pack_left_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
@@ -45,7 +46,7 @@ def pack_left_fragments(weights: Array, column_blocks: int, input_blocks: int) -
     padded[:out, ..., :depth] = weights
     # out = 32 block + 4 g + 2 i + row; in = 16 step + 4 t + 2 half + element
     axes = padded.reshape(blocks, 8, 2, 2, kh, kw, input_blocks, 4, 2, 2)
-    return np.ascontiguousarray(axes.transpose(0, 4, 5, 6, 2, 1, 7, 8, 3, 9))
+    return reordered(axes.transpose(0, 4, 5, 6, 2, 1, 7, 8, 3, 9))
 
 
 M16N8K16 = MatrixUnit(

@@ -17,6 +17,7 @@ from flatbuffers import encode, number_types, packer
 from flatbuffers.table import Table
 
 from tflgpu.errors import ModelError
+from tflgpu.model.constants.stored_bytes import buffer_bytes
 from tflgpu.model.metadata.declarations import ModelMetadata, Normalization, TensorMetadata
 from tflgpu.model.reader import DECODER_FAILURES
 from tflgpu.model.text import decoded
@@ -50,8 +51,7 @@ def _buffer(model: bytes) -> bytes | None:
     file = tflite.Model.GetRootAs(model, 0)
     for entry in map(file.Metadata, range(min(file.MetadataLength(), LONGEST_VECTOR))):
         if entry.Name() == BUFFER:
-            data = file.Buffers(entry.Buffer()).DataAsNumpy()
-            return None if isinstance(data, int) else bytes(data)
+            return buffer_bytes(model, entry.Buffer(), file.Buffers(entry.Buffer())).tobytes() or None
     return None
 
 

@@ -50,6 +50,7 @@ class Executor(ABC):
         self._offset_type = np.uint64 if session.device.int64 else np.uint32
         # Kept here because clSetKernelArg does not keep a buffer alive.
         self._buffers = self._allocate()
+        self.executable = executable.without_constants()
         self._transfer = self._make_transfer()
         self._flights = Flights(self._check)
         self._begun: float | None = None  # of the first run whose failure would not be known

@@ -46,7 +46,7 @@ class RoundingExecutor(LaunchExecutor):
         self._halves = halves
         self._results: frozenset[int] = frozenset()
         self._constants: frozenset[int] = frozenset()
-        self._rounded_buffers = self._round_constants()
+        self._rounded_buffers = self._round_constants(executable)
         self._kernel = make_kernel(compile_program(session.context, KERNEL), "round_to_half")
 
     def round(self, results: Collection[int], constants: Collection[int]) -> None:
@@ -72,10 +72,10 @@ class RoundingExecutor(LaunchExecutor):
     def _start_silently(self) -> None:
         self._start()
 
-    def _round_constants(self) -> list[cl.Buffer]:
+    def _round_constants(self, executable: Executable) -> list[cl.Buffer]:
         """All buffers, with rounded ones in place of those that hold constants."""
-        blocks = {n: b.data.copy() for n, b in enumerate(self.executable.buffers) if b.data is not None}
-        for launch, halves in zip(self.executable.launches, self._halves, strict=True):
+        blocks = {n: b.data.copy() for n, b in enumerate(executable.buffers) if b.data is not None}
+        for launch, halves in zip(executable.launches, self._halves, strict=True):
             for argument, size in halves.constants:
                 buffer, offset = launch.arguments[argument].place
                 values = blocks[buffer][offset : offset + size].view(np.float32)

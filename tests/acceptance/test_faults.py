@@ -1,0 +1,86 @@
+"""Files that were refused or answered wrongly once, and small language models: LiteRT's answers in fp32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tflgpu
+from tests.acceptance.litert_process import Arrays, answers
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.options import Options
+
+FP32 = Options(precision="fp32")
+
+TOKENS = 150  # what the language models have, and a little more
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a folder of the shared ones. tolerance: error allowed, as a part of the largest value of an output."""
+
+    folder: str
+    name: str
+    tolerance: float = 1e-5
+
+    def path(self, shared: Path) -> Path:
+        return shared / self.folder / f"{self.name}.tflite"
+
+
+# LiteRT rounds the activations of these at run time to 8 bits, which tflgpu does on the CPU alone: a number half
+# way between two steps falls to either side.
+ROUNDED = 2e-2
+
+FILES = (
+    File("faults", "R2_blockwise_int4"),
+    File("faults", "R2_blockwise_int4_zero_rows"),
+    File("faults", "R3_external_buffers"),
+    File("faults", "R7_int4_fc"),
+    File("faults", "R9_sum_fp16"),
+    File("faults", "composite_group_norm"),
+    File("faults", "composite_l2_norm"),
+    File("language", "decoder_dynamic_int8", ROUNDED),
+    File("language", "decoder_float"),
+    File("language", "decoder_fp16_weights"),
+    File("language", "decoder_int4_blocks_of_32", ROUNDED),
+    File("language", "decoder_weight_only_int8"),
+)
+
+
+def drawn(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
+    """Positions are positions, and other numbers of 32 or 64 bits are tokens."""
+    if "pos" in info.name:
+        return np.arange(np.prod(info.shape), dtype=info.dtype).reshape(info.shape)
+    if info.dtype in ("int32", "int64"):
+        return rng.integers(0, TOKENS, info.shape).astype(info.dtype)
+    if np.dtype(info.dtype).kind in "iu":
+        limits = np.iinfo(info.dtype)
+        return rng.integers(limits.min, limits.max + 1, info.shape).astype(info.dtype)
+    return rng.standard_normal(info.shape).astype(info.dtype)
+
+
+def check(file: File, found: Arrays, expected: Arrays) -> None:
+    assert found.keys() == expected.keys()
+    for name, right in expected.items():
+        assert found[name].shape == right.shape
+        np.testing.assert_allclose(found[name], right, rtol=0, atol=file.tolerance * float(np.abs(right).max()))
+
+
+@pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_litert_answers(file: File, shared: Path) -> None:
+    path, rng = file.path(shared), np.random.default_rng(0)
+    interpreter = tflgpu.Interpreter(path, options=FP32)
+    keys = list(interpreter.get_signature_list()) or [None]
+    models = {key: tflgpu.compile(path, Options(precision="fp32", signature=key)) for key in keys}
+    inputs = {key: {info.name: drawn(info, rng) for info in model.inputs} for key, model in models.items()}
+    expected = answers(path, inputs)
+    for key, model in models.items():
+        check(file, model.run(inputs[key]), expected[key])
+    if (last := keys[-1]) is not None:
+        check(file, interpreter.get_signature_runner(last)(**inputs[last]), expected[last])

@@ -1,0 +1,1 @@
+"""The constants of a file: where their bytes lie, and dense forms of sparse ones."""
