@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import gt
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.model import Operator
+from tflgpu.model.checks.subgraph_calls import called_by
+from tflgpu.model.model import Operator, Subgraph
 from tflgpu.ops.image.window import VALID, span
 
 BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
@@ -14,11 +16,31 @@ BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
 # Inputs whose shapes decide where a window fits: the image, and weights where options do not have the kernel's size.
 OPERANDS = {"AVERAGE_POOL_2D": 1, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "L2_POOL_2D": 1, "MAX_POOL_2D": 1}
 
+# LiteRT prepares a subgraph anew for each operator that calls it: branches within branches double with every level.
+MOST_PREPARED = 1 << 18
 
-def cpu_obstacles(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
-    """Why LiteRT must not run an operator that the device cannot run. inputs: None where absent or not yet known."""
-    for obstacle in (*_divisors(operator, inputs), *_window_too_large(operator, inputs)):
+
+def cpu_obstacles(operator: Operator, inputs: Sequence[Tensor | None], subgraphs: Sequence[Subgraph]) -> Iterator[str]:
+    """Why LiteRT must not run an operator that the device cannot run.
+
+    inputs: None where absent or not yet known. subgraphs: those of the file, which the operator may call.
+    """
+    obstacles = (_divisors(operator, inputs), _window_too_large(operator, inputs), _preparations(operator, subgraphs))
+    for obstacle in chain(*obstacles):
         yield f"operator {operator.index} {operator.code}: {obstacle}"
+
+
+def _preparations(operator: Operator, subgraphs: Sequence[Subgraph]) -> Iterator[str]:
+    counts: dict[int, int] = {}  # operators that are prepared for a call of a subgraph
+
+    def prepared(caller: Operator) -> int:
+        for number in called_by(caller):
+            if number not in counts:
+                counts[number] = sum(map(prepared, subgraphs[number].operators))
+        return 1 + sum(counts[number] for number in {*called_by(caller)})
+
+    if (total := prepared(operator)) > MOST_PREPARED:
+        yield f"LiteRT would prepare {total} operators for the calls in it; at most {MOST_PREPARED} are prepared"
 
 
 def _divisors(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
