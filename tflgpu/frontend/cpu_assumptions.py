@@ -9,6 +9,7 @@ from operator import gt
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.checks.subgraph_calls import called_by
 from tflgpu.model.model import Operator, Subgraph
+from tflgpu.model.quantization import LEAST_SCALE, is_quantized
 from tflgpu.ops.image.window import VALID, span
 
 BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
@@ -20,14 +21,27 @@ OPERANDS = {"AVERAGE_POOL_2D": 1, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "L2_POOL
 MOST_PREPARED = 1 << 18
 
 
-def cpu_obstacles(operator: Operator, inputs: Sequence[Tensor | None], subgraphs: Sequence[Subgraph]) -> Iterator[str]:
+def cpu_obstacles(
+    operator: Operator, inputs: Sequence[Tensor | None], subgraph: Subgraph, subgraphs: Sequence[Subgraph]
+) -> Iterator[str]:
     """Why LiteRT must not run an operator that the device cannot run.
 
-    inputs: None where absent or not yet known. subgraphs: those of the file, which the operator may call.
+    inputs: None where absent or not yet known. subgraph: its own. subgraphs: those of the file, which it may call.
     """
-    obstacles = (_divisors(operator, inputs), _window_too_large(operator, inputs), _preparations(operator, subgraphs))
-    for obstacle in chain(*obstacles):
+    of_values = chain(_divisors(operator, inputs), _window_too_large(operator, inputs))
+    for obstacle in chain(of_values, _scales(operator, subgraph, subgraphs), _preparations(operator, subgraphs)):
         yield f"operator {operator.index} {operator.code}: {obstacle}"
+
+
+def _scales(operator: Operator, subgraph: Subgraph, subgraphs: Sequence[Subgraph]) -> Iterator[str]:
+    """LiteRT's kernels divide by the scale, and make indices of the result."""
+    tensors = [subgraph.tensors[t] for t in (*operator.inputs, *operator.outputs) if t >= 0]
+    tensors += [t for called in subgraphs for t in called.tensors] if called_by(operator) else []
+    for tensor in tensors:
+        if tensor.data is None and tensor.quantization is not None and is_quantized(tensor):
+            scale = min(tensor.quantization.scale)
+            if scale < LEAST_SCALE:
+                yield f"LiteRT's kernels would divide by {scale:g}, the scale of {tensor.name!r}"
 
 
 def _preparations(operator: Operator, subgraphs: Sequence[Subgraph]) -> Iterator[str]:

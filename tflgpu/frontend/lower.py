@@ -166,7 +166,7 @@ class _Lowering:
     def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
         """The shapes of its results; None for each that a run decides. UnsupportedError if LiteRT cannot either."""
         known = [None if t in self.open else self.graph.read(t) for t in operator.inputs]
-        if obstacles := [*cpu_obstacles(operator, known, self.model.subgraphs)]:
+        if obstacles := [*cpu_obstacles(operator, known, self.subgraph, self.model.subgraphs)]:
             raise UnsupportedError(obstacles)
         if not self.open.isdisjoint(operator.inputs) or (operator.is_custom and operator.code not in KNOWN_CUSTOM):
             return [None] * len(operator.outputs)
