@@ -98,7 +98,16 @@ VALUES: dict[str, Any] = {
     "size": RIGHT[:, 1:],
 }
 
-INDICES: dict[str, Any] = {"large": 9999, "negative": -1, "float": 0.0, "text": "a", "none": None, "numpy": np.int64(0)}
+INDICES: dict[str, Any] = {
+    "large": 9999,
+    "negative": -1,
+    "float": 0.0,
+    "text": "a",
+    "none": None,
+    "numpy": np.int64(0),
+    "array": np.array(0),
+    "list": np.array([0]),
+}
 
 SHAPES: dict[str, Any] = {
     "same": [1, 8, 8, 1],

@@ -109,11 +109,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "intermediate tensors of operator 2",
     ),
     "other options": (_options(3, "AddOptions"), "operator 3 CONV_2D has options of type AddOptions; Conv2DOptions"),
-    "scale of zero": (
-        _quantized(0.0, 0),
-        "tensor . .* is int8 with the scale 0 and the zero point 0; a positive scale",
-    ),
-    "zero point outside": (_quantized(0.5, 1 << 30), "is int8 with the scale 0.5 and the zero point 1073741824"),
+    "zero point outside": (_quantized(0.5, 1 << 30), "is int8 with the zero point 1073741824"),
     "more parts": (_split(3), "operator 2 SPLIT has 1 outputs, but its option num_splits is 3"),
     "calls itself": (
         lambda g: setattr(g.operators[1].builtinOptions, "bodySubgraphIndex", 0),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import gt
 
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.model import Operator
+from tflgpu.model.checks.subgraph_calls import called_by
+from tflgpu.model.model import Operator, Subgraph
+from tflgpu.model.quantization import LEAST_SCALE, is_quantized
 from tflgpu.ops.image.window import VALID, span
 
 BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
@@ -14,11 +17,44 @@ BLOCKS = ("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND")
 # Inputs whose shapes decide where a window fits: the image, and weights where options do not have the kernel's size.
 OPERANDS = {"AVERAGE_POOL_2D": 1, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "L2_POOL_2D": 1, "MAX_POOL_2D": 1}
 
+# LiteRT prepares a subgraph anew for each operator that calls it: branches within branches double with every level.
+MOST_PREPARED = 1 << 18
 
-def cpu_obstacles(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:
-    """Why LiteRT must not run an operator that the device cannot run. inputs: None where absent or not yet known."""
-    for obstacle in (*_divisors(operator, inputs), *_window_too_large(operator, inputs)):
+
+def cpu_obstacles(
+    operator: Operator, inputs: Sequence[Tensor | None], subgraph: Subgraph, subgraphs: Sequence[Subgraph]
+) -> Iterator[str]:
+    """Why LiteRT must not run an operator that the device cannot run.
+
+    inputs: None where absent or not yet known. subgraph: its own. subgraphs: those of the file, which it may call.
+    """
+    of_values = chain(_divisors(operator, inputs), _window_too_large(operator, inputs))
+    for obstacle in chain(of_values, _scales(operator, subgraph, subgraphs), _preparations(operator, subgraphs)):
         yield f"operator {operator.index} {operator.code}: {obstacle}"
+
+
+def _scales(operator: Operator, subgraph: Subgraph, subgraphs: Sequence[Subgraph]) -> Iterator[str]:
+    """LiteRT's kernels divide by the scale, and make indices of the result."""
+    tensors = [subgraph.tensors[t] for t in (*operator.inputs, *operator.outputs) if t >= 0]
+    tensors += [t for called in subgraphs for t in called.tensors] if called_by(operator) else []
+    for tensor in tensors:
+        if tensor.data is None and tensor.quantization is not None and is_quantized(tensor):
+            scale = min(tensor.quantization.scale)
+            if scale < LEAST_SCALE:
+                yield f"LiteRT's kernels would divide by {scale:g}, the scale of {tensor.name!r}"
+
+
+def _preparations(operator: Operator, subgraphs: Sequence[Subgraph]) -> Iterator[str]:
+    counts: dict[int, int] = {}  # operators that are prepared for a call of a subgraph
+
+    def prepared(caller: Operator) -> int:
+        for number in called_by(caller):
+            if number not in counts:
+                counts[number] = sum(map(prepared, subgraphs[number].operators))
+        return 1 + sum(counts[number] for number in {*called_by(caller)})
+
+    if (total := prepared(operator)) > MOST_PREPARED:
+        yield f"LiteRT would prepare {total} operators for the calls in it; at most {MOST_PREPARED} are prepared"
 
 
 def _divisors(operator: Operator, inputs: Sequence[Tensor | None]) -> Iterator[str]:

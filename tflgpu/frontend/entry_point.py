@@ -35,6 +35,9 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
     chosen = _signature(model, signature)
     index = chosen.subgraph if chosen else 0
     subgraph = model.subgraphs[index]
+    if signature is not None and chosen and (strange := {*chosen.inputs.values()} - {*subgraph.inputs}):
+        names = [name for name, t in chosen.inputs.items() if t in strange]
+        raise ValueError(f"signature {signature!r} has inputs {names}, which are no inputs of its subgraph {index}")
     inputs = _named(subgraph, chosen.inputs if chosen else {}, subgraph.inputs, "input")
     own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
     if outputs is None:
@@ -78,8 +81,12 @@ def _named(
 ) -> tuple[tuple[str, FileTensor], ...]:
     """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number.
 
-    An output has every name that the signature gives it.
+    An output has every name that the signature gives it. Behind the subgraph's outputs come those that the signature
+    alone has: tools put operators behind an output, and leave the signature as it was.
     """
+    if side == "output":
+        indices = [*indices, *dict.fromkeys(t for t in arguments.values() if t not in indices)]
+    arguments = {name: index for name, index in arguments.items() if index in indices}
     names: dict[int, list[str]] = {}
     for name, index in arguments.items():
         names.setdefault(index, []).append(name)
@@ -91,5 +98,6 @@ def _named(
         taken = own[-1:] if side == "input" else own[:1] if left[index] else own
         names[index] = own[len(taken) :]
         for name in taken or [tensor.name or f"{side}_{position}"]:
-            named[name if name not in named else f"{name}_{position}"] = tensor
+            is_taken = name in named or (not taken and name in arguments)
+            named[f"{name}_{position}" if is_taken else name] = tensor
     return tuple(named.items())

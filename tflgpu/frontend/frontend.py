@@ -101,7 +101,7 @@ class Frontend:
 
     def call(self, partition: Partition) -> Call | None:
         """The loop or branch that a piece is; None for other pieces."""
-        return self.lowered.calls.get(partition.operators[0]) if partition.on_device else None
+        return next((self.lowered.calls.get(i) for i in partition.operators if partition.on_device), None)
 
     def pieces(self, partition: Partition) -> tuple[LoweredPiece, ...]:
         """The graphs that the device runs of a piece: one of most, several of a loop or branch."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tflgpu.errors import ModelError, UnsupportedError, internal_faults
+from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
 from tflgpu.frontend.control_flow.pieces import Call
@@ -77,7 +78,7 @@ class _Lowering:
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
         *,
-        is_called: bool = False,
+        called_within: Budget | None = None,
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
@@ -92,7 +93,8 @@ class _Lowering:
         self.infer = infer
         self.whole = whole
         self.graph = GraphBuilder(self.subgraph, outer)
-        self.is_called = is_called  # by an operator of another subgraph
+        self.is_called = called_within is not None  # by an operator of another subgraph
+        self.budget = called_within or Budget(model.subgraphs)
         self.called: dict[int, Callee] = {}  # the subgraphs that operators call
         self.calls: dict[int, Call] = {}  # operators that are pieces of their own
         self.open: set[int] = set()  # tensors whose shape only a run can tell
@@ -164,7 +166,7 @@ class _Lowering:
     def _shapes_on_cpu(self, operator: Operator) -> Sequence[Shape | None]:
         """The shapes of its results; None for each that a run decides. UnsupportedError if LiteRT cannot either."""
         known = [None if t in self.open else self.graph.read(t) for t in operator.inputs]
-        if obstacles := [*cpu_obstacles(operator, known)]:
+        if obstacles := [*cpu_obstacles(operator, known, self.subgraph, self.model.subgraphs)]:
             raise UnsupportedError(obstacles)
         if not self.open.isdisjoint(operator.inputs) or (operator.is_custom and operator.code not in KNOWN_CUSTOM):
             return [None] * len(operator.outputs)
@@ -184,10 +186,9 @@ class _Lowering:
         if operator.code in CONTROL_FLOW:
             return self._call(operator)
         site = self._site(operator)
-        data = evaluated(operator, site)
-        if data is not None:
-            name = self.subgraph.tensors[operator.outputs[0]].name
-            self.graph.bind(operator.outputs[0], Tensor(next(self.graph.ids), name, data.shape, data.dtype.name, data))
+        if (data := evaluated(operator, site)) is not None:
+            target = self.subgraph.tensors[operator.outputs[0]]
+            self.graph.bind(target.index, Tensor(next(self.graph.ids), target.name, data.shape, data.dtype.name, data))
             return []
         op, failures = find_operator(operator.code)
         if op is None:
@@ -211,20 +212,20 @@ class _Lowering:
         """What lowers a subgraph into a graph of its own, or into that of ``outer``."""
         nested = self._nested(subgraph, outer)
         nested._bind_constants()
-        return Callee(subgraph, nested.graph, nested._lower)
+        return Callee(subgraph, nested.graph, nested._lower, self.budget)
 
     def _nested(self, subgraph: Subgraph, outer: GraphBuilder | None = None) -> _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
         model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
-        infer, types, checks = declared_shapes(subgraph), self.missing_types, self.checks
-        return _Lowering(model, entry, self.simulate, {}, {}, types, checks, infer, outer=outer, is_called=True)
+        types, checks, infer, within = self.missing_types, self.checks, declared_shapes(subgraph), self.budget
+        return _Lowering(model, entry, self.simulate, {}, {}, types, checks, infer, outer=outer, called_within=within)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
         first = self._nested(self.model.subgraphs[index])
-        obstacles = first.run().obstacles
-        return first.graph.variables, obstacles
+        refusal = self.budget.take(first.subgraph)
+        return first.graph.variables, (refusal,) if refusal else first.run().obstacles
 
     def _callee(self, index: int) -> Callee:
         """What lowers a subgraph into this graph. Its constants stay the same, however often it is called."""

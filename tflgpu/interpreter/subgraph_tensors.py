@@ -42,9 +42,10 @@ class SubgraphTensors:
 
     def tensor(self, number: int) -> FileTensor:
         """Raises ValueError for an index that the subgraph does not have, TypeError for what is no index."""
-        if not 0 <= whole_number("tensor_index", number, LEAST_INDEX) < len(self._tensors):
-            raise ValueError(f"Invalid tensor index {number} exceeds max tensor index {len(self._tensors)}")
-        return self._tensors[number]
+        index = whole_number("tensor_index", number, LEAST_INDEX)
+        if not 0 <= index < len(self._tensors):
+            raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(self._tensors)}")
+        return self._tensors[index]
 
     def details(self, number: int) -> Details:
         """LiteRT's description of a tensor, with the shape that its value has by now."""
@@ -143,7 +144,7 @@ class SubgraphTensors:
             return tensor.sparse.values
         if tensor.data is not None:
             return tensor.data
-        is_stale = number in self._input_shapes and not self._is_ready
+        is_stale = tensor.index in self._input_shapes and not self._is_ready
         if self._compiled is None or is_stale:
             raise ValueError("Tensor data is null. Run allocate_tensors() first")
         if tensor.index not in self._values:

@@ -44,8 +44,12 @@ class FileTensor:
     sparse: StoredForm | None = field(default=None, compare=False, repr=False)
 
     @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
     def bytes(self) -> int:
-        return prod(self.shape) * itemsize(self.dtype)
+        return self.size * itemsize(self.dtype)
 
 
 @dataclass(frozen=True)

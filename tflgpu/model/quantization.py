@@ -19,6 +19,8 @@ from tflgpu.model.model import FileTensor, Operator
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
+LEAST_SCALE = float(np.finfo(np.float32).tiny)
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -144,9 +146,13 @@ def _along_axis(tensor: FileTensor, numbers: Sequence[float]) -> NDArray[Any]:
 
 
 def grid_of(tensor: FileTensor) -> Grid:
-    """The grid of a quantized activation, which has one scale and zero point."""
+    """The grid of a quantized activation, which has one scale and zero point.
+
+    Quantizers give one that was always zero a scale of 0, or of a denormal float, by which no device divides.
+    """
     assert tensor.quantization is not None
-    return Grid(tensor.dtype, tensor.quantization.scale[0], float(tensor.quantization.zero_point[0]))
+    scale, zero = tensor.quantization.scale[0], tensor.quantization.zero_point[0]
+    return Grid(tensor.dtype, max(scale, LEAST_SCALE), float(zero))
 
 
 # Least and greatest results of fused activations, by their numbers in the schema (ActivationFunctionType).

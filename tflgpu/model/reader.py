@@ -203,14 +203,15 @@ class _Reader:
         key, index = decoded(signature.SignatureKey()), signature.SubgraphIndex()
         if index >= len(subgraphs):
             raise ModelError(f"signature {key!r} refers to subgraph {index} of {len(subgraphs)}")
-        names: list[dict[str, int]] = []
+        subgraph, names = subgraphs[index], list[dict[str, int]]()
+        known = {*subgraph.inputs, *(t for o in subgraph.operators for t in o.outputs)}
+        known |= {t.index for t in subgraph.tensors if t.data is not None or t.is_variable}
         for side in ("Inputs", "Outputs"):
             arguments = {decoded(m.Name()): int(m.TensorIndex()) for m in self.each(signature, side)}
-            own = getattr(subgraphs[index], side.lower())
-            if strange := sorted({*arguments.values()} - {*own}):
+            if strange := sorted({*arguments.values()} - known):
                 raise ModelError(
-                    f"signature {key!r} has tensors {strange} among its {side.lower()}; those of its subgraph are "
-                    f"{list(own)}"
+                    f"signature {key!r} has tensors {strange} among its {side.lower()}, which have no value in "
+                    f"subgraph {index}"
                 )
             names.append(arguments)
         return Signature(key, index, *names)

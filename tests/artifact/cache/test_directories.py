@@ -14,7 +14,7 @@ from tflgpu.artifact.cache import (
     evict,
     pack,
 )
-from tflgpu.errors import CacheDirectoryError
+from tflgpu.errors import CacheDirectoryError, CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
@@ -39,6 +39,23 @@ def test_a_directory_that_others_can_write_is_refused(folder: Path, mode: int) -
         Cache([folder])
     folder.chmod(0o755)
     Cache([folder])
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "/".join(["x" * 200] * 30), "a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_a_warning(name: str, tmp_path: Path) -> None:
+    """The next directory is used."""
+    with pytest.warns(CacheWarning, match=r"the cache .* cannot be used"):
+        cache = Cache([tmp_path / name, tmp_path / "other"])
+    fill(cache, range(1))
+    assert stored(cache) == {0}
+
+
+def test_a_directory_below_a_file_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = Cache([tmp_path / "file" / "below"])
+    with pytest.warns(CacheWarning, match="no directory of the cache can be written"):
+        cache.store(model_key(0), {}, metadata_of(model_key(0)))
+    assert cache.load(model_key(0)) is None
 
 
 def test_a_directory_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

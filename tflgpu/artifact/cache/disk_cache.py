@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from errno import ENAMETOOLONG
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class Cache:
         self.places: list[Directory | Bundle] = []
         self._target: Directory | None = None
         bundles = 0
-        for path in _expanded(locations):
+        for path in filter(_can_exist, _expanded(locations)):
             if path.is_file() or path.suffix == BUNDLE_SUFFIX:
                 bundles += 1
                 self._add_bundle(path, proof)
@@ -146,3 +147,19 @@ def _expanded(locations: Sequence[Path] | None) -> list[Path]:
     except FileNotFoundError as error:
         warn_once("store", f"{error}; nothing is kept")
         return []
+
+
+def _can_exist(path: Path) -> bool:
+    """Whether the file system takes a name, whatever it is of; warns if it does not."""
+    try:
+        path.lstat()
+    except ValueError as error:  # a NUL byte, or characters that names cannot have
+        fault: Exception = error
+    except OSError as error:
+        if error.errno != ENAMETOOLONG:
+            return True
+        fault = error
+    else:
+        return True
+    warn_once("name", f"the cache {path} cannot be used: {fault}")
+    return False

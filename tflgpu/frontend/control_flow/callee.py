@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tflgpu.errors import ModelError
+from tflgpu.frontend.control_flow.budget import Budget
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS
 from tflgpu.graph.ir import Tensor
@@ -15,14 +16,20 @@ from tflgpu.model.quantization import is_quantized
 
 @dataclass(frozen=True)
 class Callee:
-    """A subgraph that is lowered into ``graph``. lower: an operator of it; returns the obstacles."""
+    """A subgraph that is lowered into ``graph``. lower: an operator of it; returns the obstacles.
+
+    budget: what all calls of subgraphs share.
+    """
 
     subgraph: Subgraph
     graph: GraphBuilder
     lower: Callable[[Operator], Sequence[str]]
+    budget: Budget
 
     def call(self, inputs: Sequence[Tensor]) -> list[Tensor] | str:
         """The outputs of the subgraph, lowered for these inputs; or the first obstacle."""
+        if refusal := self.budget.take(self.subgraph):
+            return refusal
         self.graph.bound |= zip(self.subgraph.inputs, inputs, strict=True)
         try:
             for operator in self.subgraph.operators:

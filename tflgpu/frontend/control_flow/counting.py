@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tflgpu.frontend.control_flow.affine import Affine, Elements, affine_elements
 from tflgpu.graph.ir import Tensor
-from tflgpu.model.model import Operator, Subgraph
-from tflgpu.model.trip_count import Bound, Scalar
+from tflgpu.model.model import FileTensor, Operator, Subgraph
+from tflgpu.model.trip_count import Bound, Scalar, trip_count
 
 # The operands of each comparison as upper and lower, and what is added to the upper one: a <= b is a < b + 1.
 COMPARISONS: Mapping[str, tuple[int, int, int]] = {
@@ -17,9 +17,18 @@ COMPARISONS: Mapping[str, tuple[int, int, int]] = {
     "GREATER_EQUAL": (0, 1, 1),
 }
 
+State = Sequence[Tensor] | Sequence[FileTensor]  # the values that a WHILE takes
 
-def bounds_of(operator: Operator, condition: Subgraph, body: Subgraph, state: Sequence[Tensor]) -> tuple[Bound, ...]:
-    """What limits the iterations of a WHILE; empty if more than counting does. state: the values that it takes."""
+
+def known_iterations(operator: Operator, condition: Subgraph, body: Subgraph, state: State) -> int | None:
+    """How often a WHILE goes through, where counting from known numbers to known numbers tells; else None."""
+    bounds = bounds_of(operator, condition, body, state)
+    known = bounds and all(side.tensor is None for bound in bounds for side in (bound.upper, bound.lower))
+    return trip_count(bounds, {}) if known else None
+
+
+def bounds_of(operator: Operator, condition: Subgraph, body: Subgraph, state: State) -> tuple[Bound, ...]:
+    """What limits the iterations of a WHILE; empty if more than counting does."""
     producers = {t: o for o in condition.operators for t in o.outputs}
     tested, counted = affine_elements(condition), affine_elements(body)
     pending, bounds = [condition.outputs[0]], list[Bound]()
@@ -44,9 +53,7 @@ def bounds_of(operator: Operator, condition: Subgraph, body: Subgraph, state: Se
     return tuple(bounds)
 
 
-def _scalar(
-    elements: Elements | None, operator: Operator, condition: Subgraph, state: Sequence[Tensor]
-) -> Scalar | None:
+def _scalar(elements: Elements | None, operator: Operator, condition: Subgraph, state: State) -> Scalar | None:
     """An operand of a comparison when the loop begins, by the tensors that the WHILE takes."""
     if elements is None or len(elements) != 1:
         return None
@@ -57,7 +64,7 @@ def _scalar(
         return None
     position = condition.inputs.index(base)
     value = state[position]
-    if value.size != 1:
+    if value.size != 1 or value.dtype not in ("int32", "int64"):
         return None
     return (
         Scalar(operator.inputs[position], offset)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tflgpu.frontend.control_flow.callee import Callee, subgraphs_of
+from tflgpu.frontend.control_flow.counting import known_iterations
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.graph.ir import Tensor
 from tflgpu.model.model import Model, Operator
 
-# Operators that one loop may become. Each is a kernel or a part of one, which the device's compiler has to read.
+# Operators of its own body that one loop may become. Each is a kernel or a part of one, which the device's compiler has
+# to read.
 MAX_OPERATORS = 1024
 
 # Bytes of constants: every iteration has packed weights of its own.
@@ -53,6 +55,9 @@ def _iterated(
     test, step = map(callee, numbers)
     test.graph.caller = step.graph.caller = graph.source_of(operator)
     constants = sum(t.bytes for t in step.subgraph.tensors if t.data is not None)
+    known = known_iterations(operator, test.subgraph, step.subgraph, state) or 0
+    if refusal := step.budget.refusal(test.subgraph, step.subgraph, times=max(1, known)):
+        return refusal
     iterations = 0
     while True:
         found = test.call(state)
@@ -64,9 +69,9 @@ def _iterated(
         if not again.data.reshape(-1)[0]:
             return state
         iterations += 1
-        operators = iterations * max(1, len(step.subgraph.operators))
-        if operators > MAX_OPERATORS or iterations * constants > MAX_CONSTANT_BYTES:
-            return f"it goes through {iterations} times or more, too often for kernels of its own for each time"
+        times = max(iterations, known)
+        if times * max(1, len(step.subgraph.operators)) > MAX_OPERATORS or times * constants > MAX_CONSTANT_BYTES:
+            return f"it goes through {times} times or more, too often for kernels of its own for each time"
         found = step.call(state)
         if isinstance(found, str):
             return f"in its body, {found}"

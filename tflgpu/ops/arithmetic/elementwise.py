@@ -194,7 +194,12 @@ for _code, _function in BINARY.items():
     )
 
 
-@declare("QUANTIZE", versions=6, inputs=1)
+def _quantize_reasons(site: Site) -> Iterator[str]:
+    if site.output_types[0] != "float32":
+        yield f"it makes {site.output_types[0]} values, and the device those of int8, uint8 and int16"
+
+
+@declare("QUANTIZE", versions=6, inputs=1, reasons=_quantize_reasons)
 @declare("DEQUANTIZE", versions=9, inputs=1, types=FLOATS | {"float16"})
 def requantize(site: Site, emit: Emitter) -> Tensor:
     """The float view has nothing to compute: lowering adds the rounding to the output's grid."""

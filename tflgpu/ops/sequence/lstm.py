@@ -14,6 +14,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import LANES, Shape
+from tflgpu.model.quantization import Grid, simulate_op
 from tflgpu.ops.declaration import Array, Emitter, Site, declare, static
 from tflgpu.ops.epilogue_ops import ACTIVATIONS
 from tflgpu.ops.image.convolution import Convolution
@@ -213,12 +214,19 @@ def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Te
         projection=weights.projection is not None,
         cell_clip=float(site.options.get("cell_clip", 0.0)),
         projection_clip=float(site.options.get("proj_clip", 0.0)),
+        rounding=_rounding(site.input_grids[HIDDEN]),
+        cell_rounding=_rounding(site.input_grids[CELL]),
     )
     hidden, cell = site.input(HIDDEN), site.input(CELL)
     result = _emit_node(emit, x, (hidden, cell), weights, attributes)
     emit.assign(HIDDEN, reshape_node(emit, _last_outputs(emit, result, attributes), hidden.shape))
     emit.assign(CELL, reshape_node(emit, _last_cells(emit, result, attributes), cell.shape))
     return result, attributes
+
+
+def _rounding(grid: Grid | None) -> tuple[float, ...]:
+    """What integer kernels do to a state at each time."""
+    return () if grid is None else simulate_op(grid).parameters
 
 
 def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:

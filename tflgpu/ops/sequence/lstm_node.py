@@ -28,7 +28,8 @@ class Lstm:
 
     time_axis: 0 or 1; the other axis is the batch. gates: 4 (input, forget, cell and output), or 3 without the input
     gate, which is then 1 minus the forget gate. activation: a function of ``tflgpu.ops.epilogue_ops``, or empty for
-    none. A clip of 0 is none.
+    none. A clip of 0 is none. rounding: of the outputs of each time, cell_rounding: of the cells, both before the next
+    time reads them: the parameters of the epilogue op ``simulate``, or nothing.
     """
 
     time_axis: int
@@ -41,6 +42,8 @@ class Lstm:
     projection: bool = False
     cell_clip: float = 0.0
     projection_clip: float = 0.0
+    rounding: tuple[float, ...] = ()
+    cell_rounding: tuple[float, ...] = ()
 
     @property
     def cell_vec4s(self) -> int:
