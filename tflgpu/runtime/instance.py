@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyopencl as cl
@@ -34,7 +35,7 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
-from tflgpu.runtime.opencl.interruptible import interruptible
+from tflgpu.runtime.opencl.interruptible import InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
@@ -87,6 +88,8 @@ class Instance:
         self._engines = [engine for _, engine in started]
         self._built.clear()
         self._whole = self._only_engine()
+        launches = (launch for piece in self.artifact.pieces for launch in piece.executable.launches)
+        self._runs = InterruptibleRuns(sum(launch.work for launch in launches))
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
         self.to_host = Targets({}, self.output_names)
@@ -168,8 +171,9 @@ class Instance:
 
         outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
+        self._runs.settle()
         if self._whole is not None:
-            arrays = self._whole.run(inputs, outputs)
+            arrays = self._runs.make(partial(self._whole.run, inputs, outputs))
             return _checked(self.artifact.partitions[0], arrays)
         return self._run_in_parts(inputs, outputs)
 
@@ -178,6 +182,7 @@ class Instance:
 
         A model of which a part runs on the CPU, or in a loop or a branch, has run when this returns.
         """
+        self._runs.settle()
         if self._whole is not None:
             return self._whole.enqueue(inputs, outputs)
         arrays = self._run_in_parts(inputs, outputs)
@@ -211,18 +216,21 @@ class Instance:
                 for tensor, shape in planned_shapes(partition).items():
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
                 start = time.perf_counter()
-                results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
+                run = partial(engine.run, [values[t] for t in partition.inputs])
+                results = _checked(partition, run() if isinstance(partition, CpuPartition) else self._runs.make(run))
                 seconds.append(time.perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds
 
     def reset_state(self) -> None:
         """Set every variable to its initial value."""
+        self._runs.settle()
         for engine in self._engines:
             engine.reset_state()
 
     def profile(self, inputs: Sequence[Value], runs: int) -> Timed:
         """Times of ``runs`` inferences on the device, and of one on the CPU. The state changes as by one run."""
+        self._runs.settle()
         values, seconds = self._run_partitions(inputs)
         found: list[tuple[DevicePartition, list[Interval] | None]] = []
         for partition, engine in self._partitions():
