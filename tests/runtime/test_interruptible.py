@@ -26,7 +26,7 @@ def test_an_interrupt_does_not_wait_for_the_call() -> None:
     with pytest.raises(KeyboardInterrupt) as interrupt:
         interruptible(call)
     assert "cannot be stopped" in interrupt.value.__notes__[0]
-    assert any(thread.name.startswith("tflgpu-compiler") for thread in threading.enumerate()), "it did wait"
+    assert any(thread.name.startswith("tflgpu-driver") for thread in threading.enumerate()), "it did wait"
     go_on.set()
 
 
