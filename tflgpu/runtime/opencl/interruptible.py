@@ -30,25 +30,32 @@ def interruptible(call: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
-    answer = _started(call)
-    return _awaited(answer, COMPILER)
+    return _awaited(call, _new_answer(), COMPILER)
 
 
-def _started(call: Callable[[], T]) -> Future[T]:
-    from concurrent.futures import ThreadPoolExecutor
+def _new_answer() -> Future[Any]:
+    from concurrent.futures import Future
 
-    pool = ThreadPoolExecutor(1, thread_name_prefix="tflgpu-driver")
-    answer = pool.submit(call)
-    pool.shutdown(wait=False)
-    return answer
+    return Future()
 
 
-def _awaited(answer: Future[T], note: str) -> T:
+def _awaited(call: Callable[[], T], answer: Future[T], note: str) -> T:
+    """What a thread that makes the call answers. note: for who interrupts it."""
     try:
+        threading.Thread(target=_answer, args=(call, answer), name="tflgpu-driver").start()
         return answer.result()
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(note)
         raise
+
+
+def _answer(call: Callable[[], T], answer: Future[T]) -> None:
+    if not answer.set_running_or_notify_cancel():
+        return
+    try:
+        answer.set_result(call())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 class InterruptibleRuns:
@@ -59,25 +66,22 @@ class InterruptibleRuns:
 
     def __init__(self, work: int) -> None:
         self._is_long = work > LITTLE_WORK
-        self._left: Future[Any] | None = None  # a run that goes on although nobody waits for it
+        self._left: Future[Any] | None = None  # of a run that may go on although it was interrupted
 
     def make(self, run: Callable[[], T]) -> T:
         """What ``run`` returns or raises."""
         begun = perf_counter()
-        try:
-            if not self._is_long or threading.current_thread() is not threading.main_thread():
-                return run()
-            answer = _started(run)
-            try:
-                return _awaited(answer, RUN)
-            except KeyboardInterrupt:
-                self._left = answer
-                raise
-        finally:
-            self._is_long = perf_counter() - begun > LONG
+        if self._is_long and threading.current_thread() is threading.main_thread():
+            self._left = _new_answer()
+            result = _awaited(run, self._left, RUN)
+            self._left = None
+        else:
+            result = run()
+        self._is_long = perf_counter() - begun > LONG
+        return result
 
     def settle(self) -> None:
         """Wait for a run that was interrupted: its memory is in use."""
-        if self._left is not None:
+        if self._left is not None and not self._left.cancel():
             self._left.exception()
-            self._left = None
+        self._left = None
