@@ -10,8 +10,9 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
-import tflgpu
 from ai_edge_litert.interpreter import Interpreter
+
+import tflgpu
 from tests.costs.sized_models import MODELS, sized
 
 SIZES = 6_400, 102_400
@@ -30,7 +31,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def measure(name: str, size: int, options: tflgpu.Options) -> tuple[float, float]:
     """Seconds of tflgpu and of LiteRT."""
-    model = sized(name, size)
+    model = sized(size, name)
     data = model.model
     compiled = tflgpu.compile(data, options)
     interpreter = Interpreter(model_content=data, num_threads=1)

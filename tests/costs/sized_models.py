@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 class Sized:
-    """A model of one operator that is being written, and its inputs."""
+    """A model that is being written, its inputs, and its outputs: all results of its operators."""
 
     def __init__(self) -> None:
         self.builder, self.rng = ModelBuilder(), np.random.default_rng(0)
@@ -44,9 +44,10 @@ class Sized:
         version: int = 1,
         **options: Any,
     ) -> None:
-        """The operator; its results are the model's outputs, the first of this element type, others of indices."""
-        self.outputs = [self.builder.tensor(shape, "int32" if i else dtype) for i, shape in enumerate(shapes)]
-        self.builder.op(code, inputs, self.outputs, options or None, version=version)
+        """Its first result is of this element type, others are of indices."""
+        results = [self.builder.tensor(shape, "int32" if i else dtype) for i, shape in enumerate(shapes)]
+        self.builder.op(code, inputs, results, options or None, version=version)
+        self.outputs += results
 
     @property
     def model(self) -> bytes:
@@ -129,9 +130,7 @@ MODELS: dict[str, Callable[[Sized, int], None]] = {
     "SOFTMAX": _along_rows("SOFTMAX", beta=1.0),
     "LOG_SOFTMAX": _along_rows("LOG_SOFTMAX"),
     "L2_NORMALIZATION": _along_rows("L2_NORMALIZATION", fused_activation_function="NONE"),
-    "BROADCAST_TO": lambda m, n: m.op(
-        "BROADCAST_TO", [m.floats(1, 8), m.constant(n // 8, 8)], (n // 8, 8), version=2
-    ),
+    "BROADCAST_TO": lambda m, n: m.op("BROADCAST_TO", [m.floats(1, 8), m.constant(n // 8, 8)], (n // 8, 8), version=2),
     "TILE": lambda m, n: m.op("TILE", [m.floats(8), m.constant(n // 8)], (n,)),
     "MIRROR_PAD": _padded,
     "DYNAMIC_UPDATE_SLICE": _updated,
@@ -148,8 +147,9 @@ MODELS: dict[str, Callable[[Sized, int], None]] = {
 }
 
 
-def sized(name: str, size: int) -> Sized:
-    """The model of this name and size."""
+def sized(size: int, *names: str) -> Sized:
+    """The model of the operators of these names, in order."""
     m = Sized()
-    MODELS[name](m, size)
+    for name in names:
+        MODELS[name](m, size)
     return m

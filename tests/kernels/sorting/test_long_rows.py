@@ -41,7 +41,8 @@ def drawn(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> NDArr
     if dtype != "float32":
         limits = np.iinfo(dtype)
         values = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-        return np.where(rng.random(shape) < 0.5, values, rng.choice(np.array([limits.min, limits.max, 1], dtype), shape))
+        few = np.array([limits.min, limits.max, 1], dtype)
+        return np.where(rng.random(shape) < 0.5, values, rng.choice(few, shape))
     values = rng.normal(size=shape).round(1).astype(np.float32)
     spikes = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32)
     return np.where(rng.random(shape) < 0.3, rng.choice(spikes, shape), values).astype(np.float32)

@@ -30,7 +30,8 @@ def interruptible(call: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
-    return _awaited(call, _new_answer(), COMPILER)
+    answer: Future[T] = _new_answer()
+    return _awaited(call, answer, COMPILER)
 
 
 def _new_answer() -> Future[Any]:
@@ -72,8 +73,9 @@ class InterruptibleRuns:
         """What ``run`` returns or raises."""
         begun = perf_counter()
         if self._is_long and threading.current_thread() is threading.main_thread():
-            self._left = _new_answer()
-            result = _awaited(run, self._left, RUN)
+            answer: Future[T] = _new_answer()
+            self._left = answer
+            result = _awaited(run, answer, RUN)
             self._left = None
         else:
             result = run()
