@@ -98,11 +98,11 @@ def _pool(m: Sized, n: int, code: str) -> None:
     m.op(code, [m.floats(1, 1, n // 8, 8)], (1, 1, 1, 8), fused_activation_function="NONE", **options)
 
 
-def _matrices(m: Sized, n: int, *batch: int) -> None:
+def _matrices(m: Sized, n: int, *batch: int, code: str = "BATCH_MATMUL", **options: Any) -> None:
     """A product of as many multiplications."""
     side = round((64 * n) ** (1 / 3) / 4) * 4
     shape = (*batch, side, side)
-    m.op("BATCH_MATMUL", [m.floats(*shape), m.floats(*shape)], shape, adj_x=False, adj_y=False)
+    m.op(code, [m.floats(*shape), m.floats(*shape)], shape, **options)
 
 
 def _neighbours(m: Sized, n: int) -> None:
@@ -142,8 +142,11 @@ MODELS: dict[str, Callable[[Sized, int], None]] = {
     "AVERAGE_POOL_2D": lambda m, n: _pool(m, n, "AVERAGE_POOL_2D"),
     "MAX_POOL_2D": lambda m, n: _pool(m, n, "MAX_POOL_2D"),
     "LOCAL_RESPONSE_NORMALIZATION": _neighbours,
-    "BATCH_MATMUL": lambda m, n: _matrices(m, n, 1),
-    "BATCH_MATMUL of matrices": _matrices,
+    "BATCH_MATMUL": lambda m, n: _matrices(m, n, 1, adj_x=False, adj_y=False),
+    "BATCH_MATMUL of a right adjoint": lambda m, n: _matrices(m, n, 1, adj_x=False, adj_y=True),
+    "BATCH_MATMUL of a left adjoint": lambda m, n: _matrices(m, n, 1, adj_x=True, adj_y=False),
+    "BATCH_MATMUL of matrices": lambda m, n: _matrices(m, n, adj_x=False, adj_y=False),
+    "FULLY_CONNECTED": lambda m, n: _matrices(m, n, code="FULLY_CONNECTED", fused_activation_function="NONE"),
 }
 
 

@@ -11,6 +11,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
+from tflgpu.kernels.cpu.matmul_sides import lay_rows_side_by_side
 from tflgpu.kernels.divided.classifiers import divide_classifiers
 from tflgpu.kernels.divided.few_channels import divide_convolutions
 from tflgpu.kernels.divided.shared_sums import share_sums
@@ -64,6 +65,7 @@ def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[Te
     graph = make_dense(make_numbers_whole(graph, storage, target), storage, target)
     graph, storage = divide_convolutions(graph, storage, target)
     graph, storage = divide_sorts(graph, storage, target)
+    graph, storage = lay_rows_side_by_side(graph, storage, target)
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
 
     def target_of(tensor: TensorId) -> Target:
