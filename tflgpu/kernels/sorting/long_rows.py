@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId
-from tflgpu.graph.layout import LANES, Geometry, Shape
+from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.scan import TopK
@@ -25,9 +25,12 @@ FEW = 2048
 # Channels of a run that are compared each with each: for fewer, merging is as fast.
 BLOCK = 32
 
-# On CPUs: by how much a block is longer than what is selected of it, at least, and its least length.
-SELECTED = 8
+# On CPUs: by how much a block is longer than what is selected of it, at least; from which length on a core selects or
+# sorts; the least length of the blocks that cores share; and the turns of loops for a channel.
+SELECTED = 16
+LEAST_SORTED = 128
 LEAST_BLOCK = 4096
+LOOPS = 16
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,10 @@ def _sort(
 ) -> Iterator[tuple[Node, Tensor]]:
     """The nodes that give the indices of the greatest channels, a tensor of ``shape``, and what each computes."""
     count, kept, rows = source.shape[-1], shape[-1], Geometry(source.shape).pixels
-    block = _selected_block(count, kept, rows, target)
-    kind, block = ("selected_runs", block) if block else ("ranked_runs", BLOCK)
+    kind, block = _first_kernel(count, kept, rows, target)
     runs = tile_count(count, block)
-    found = Tensor(next(fresh), "", (rows * runs, min(kept, block)), "int32")
+    # Who sorts a whole block needs room for it twice.
+    found = Tensor(next(fresh), "", (rows * runs, 2 * block if kind == "sorted_runs" else min(kept, block)), "int32")
     yield Node(kind, (source.id,), found.id, Runs(block), sources=node.sources), found
     last = False
     while not last:
@@ -88,13 +91,19 @@ def _sort(
         found, block = result, 2 * block
 
 
-def _selected_block(count: int, kept: int, rows: int, target: Target) -> int:
-    """The channels of a block of which a core selects the greatest, one after another; 0 where blocks are ranked."""
-    most = target.limits.loop_turns // LANES
-    if target.family != "cpu" or SELECTED * kept > min(count, most):
-        return 0
-    shares = max(1, min(tile_count(target.compute_units, rows), count // max(LEAST_BLOCK, SELECTED * kept)))
-    return min(16 * tile_count(tile_count(count, shares), 16), most // 16 * 16)
+def _first_kernel(count: int, kept: int, rows: int, target: Target) -> tuple[str, int]:
+    """The kind of the node that gives the first runs, and the channels of a block.
+
+    On CPUs a core selects the greatest of a long block, or sorts it, one channel after another.
+    """
+    most = target.limits.loop_turns // LOOPS
+    if target.family != "cpu" or min(count, most) < LEAST_SORTED:
+        return "ranked_runs", BLOCK
+    selects = SELECTED * kept <= min(count, most)
+    longest = count // max(LEAST_BLOCK, SELECTED * kept if selects else 0)
+    shares = max(1, min(tile_count(target.compute_units, rows), longest))
+    block = min(16 * tile_count(tile_count(count, shares), 16), most // 16 * 16)
+    return "selected_runs" if selects else "sorted_runs", block
 
 
 def _result(node: Node, order: TensorId, rank: int) -> Node:

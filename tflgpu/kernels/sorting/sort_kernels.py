@@ -24,6 +24,11 @@ def ranked_runs_kernel(request: Request) -> Kernel:
     return _kernel_of_runs(request, "sorting/ranked_runs", source.pixels * source.channels, COMPARING * block)
 
 
+@PORTABLE.lowering("sorted_runs")
+def sorted_runs_kernel(request: Request) -> Kernel:
+    return _kernel_of_runs(request, "sorting/sorted_runs", request.output.pixels, MERGING * _block(request))
+
+
 @PORTABLE.lowering("selected_runs")
 def selected_runs_kernel(request: Request) -> Kernel:
     return _kernel_of_runs(request, "sorting/selected_runs", request.output.pixels, _block(request))
@@ -58,6 +63,7 @@ def merged_runs_kernel(request: Request) -> Kernel:
         "sorting/merged_runs",
         {
             "block": attributes.block,
+            "kept": min(attributes.block, request.input(1).channels),
             "order": request.input(1),
             "runs_before": before,
             "runs": tile_count(before, 2),
