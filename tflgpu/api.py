@@ -129,6 +129,7 @@ class CompiledModel:
         output, in which to leave it on the device; it is not in the result then. When this returns, all is done.
 
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
+        Ctrl-C ends the wait for a long run. The device goes on with it, and the next run begins behind it.
         Raises TypeError or ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the
         device fails.
         """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.kernels.portable import crops
+from tests.kernels.sorting import sorted_rows
 from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor, largest
 from tests.ops.rows import recurrent
@@ -94,15 +95,6 @@ def neighbours(net: Net) -> Tensor:
         value = np.cumsum(x.value, axis)
         x = net.op("CUMSUM", [x, net.integers(axis)], value, {"exclusive": False, "reverse": False})
     return x
-
-
-def greatest(net: Net) -> Tensor:
-    x = _image(net, 3, 5, 10)
-    order = np.argsort(-x.value, axis=-1, kind="stable")[..., :3]
-    values = np.take_along_axis(x.value, order, -1)
-    values, indices = net.ops("TOPK_V2", [x, net.integers(3)], [values, order.astype(np.int32)])
-    net.output(net.op("CAST", [indices], indices.value.astype(np.float64)))
-    return values
 
 
 def unpooled(net: Net) -> Tensor:
@@ -271,7 +263,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     products,
     arg_extremes,
     neighbours,
-    greatest,
+    sorted_rows.greatest,
     unpooled,
     wide_convolution,
     convolution_of_one_pixel,

@@ -11,6 +11,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.chosen_fusions import fuse_nodes
+from tflgpu.kernels.cpu.matmul_sides import lay_rows_side_by_side
 from tflgpu.kernels.divided.classifiers import divide_classifiers
 from tflgpu.kernels.divided.few_channels import divide_convolutions
 from tflgpu.kernels.divided.shared_sums import share_sums
@@ -19,6 +20,7 @@ from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
 from tflgpu.kernels.mma.excited_pointwise import sum_hidden_layers
 from tflgpu.kernels.mma.products.dense_depthwise import make_dense
 from tflgpu.kernels.request import Chooser, Request, first_ranked
+from tflgpu.kernels.sorting.long_rows import divide_sorts
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.boundary import add_conversions, storages
 from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations
@@ -62,6 +64,8 @@ def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[Te
     graph, fusions = fuse_nodes(graph, storage, fusing, chooser) if fuse else (graph, {})
     graph = make_dense(make_numbers_whole(graph, storage, target), storage, target)
     graph, storage = divide_convolutions(graph, storage, target)
+    graph, storage = divide_sorts(graph, storage, target)
+    graph, storage = lay_rows_side_by_side(graph, storage, target)
     narrow = {tensor: target.with_groups(size) for tensor, size in sizes.items()}
 
     def target_of(tensor: TensorId) -> Target:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyopencl as cl
@@ -34,7 +35,7 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
-from tflgpu.runtime.opencl.interruptible import interruptible
+from tflgpu.runtime.opencl.interruptible import InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
@@ -87,6 +88,7 @@ class Instance:
         self._engines = [engine for _, engine in started]
         self._built.clear()
         self._whole = self._only_engine()
+        self._runs = [InterruptibleRuns(_work(partition)) for partition in self.artifact.partitions]
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
         self.to_host = Targets({}, self.output_names)
@@ -168,8 +170,9 @@ class Instance:
 
         outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
+        self._settle()
         if self._whole is not None:
-            arrays = self._whole.run(inputs, outputs)
+            arrays = self._runs[0].make(partial(self._whole.run, inputs, outputs))
             return _checked(self.artifact.partitions[0], arrays)
         return self._run_in_parts(inputs, outputs)
 
@@ -178,6 +181,7 @@ class Instance:
 
         A model of which a part runs on the CPU, or in a loop or a branch, has run when this returns.
         """
+        self._settle()
         if self._whole is not None:
             return self._whole.enqueue(inputs, outputs)
         arrays = self._run_in_parts(inputs, outputs)
@@ -207,22 +211,25 @@ class Instance:
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
         seconds: list[float] = []
         with self._trial or nullcontext():
-            for partition, engine in self._partitions():
+            for (partition, engine), runs in zip(self._partitions(), self._runs, strict=True):
                 for tensor, shape in planned_shapes(partition).items():
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
                 start = time.perf_counter()
-                results = _checked(partition, engine.run([values[t] for t in partition.inputs]))
+                run = partial(engine.run, [values[t] for t in partition.inputs])
+                results = _checked(partition, run() if isinstance(partition, CpuPartition) else runs.make(run))
                 seconds.append(time.perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds
 
     def reset_state(self) -> None:
         """Set every variable to its initial value."""
+        self._settle()
         for engine in self._engines:
             engine.reset_state()
 
     def profile(self, inputs: Sequence[Value], runs: int) -> Timed:
         """Times of ``runs`` inferences on the device, and of one on the CPU. The state changes as by one run."""
+        self._settle()
         values, seconds = self._run_partitions(inputs)
         found: list[tuple[DevicePartition, list[Interval] | None]] = []
         for partition, engine in self._partitions():
@@ -234,11 +241,19 @@ class Instance:
         on_cpu = [isinstance(partition, CpuPartition) for partition in self.artifact.partitions]
         return found, [each for each, is_cpu in zip(seconds, on_cpu, strict=True) if is_cpu]
 
+    def _settle(self) -> None:
+        for runs in self._runs:
+            runs.settle()
+
     def _executors(self) -> list[Executor]:
         return [executor for engine in self._engines for executor in _executors_of(engine)]
 
     def _partitions(self) -> Iterator[tuple[CompiledPartition, Engine]]:
         return zip(self.artifact.partitions, self._engines, strict=True)
+
+
+def _work(partition: CompiledPartition) -> int:
+    return sum(launch.work for piece in pieces_of(partition) for launch in piece.executable.launches)
 
 
 def _executors_of(engine: Engine) -> tuple[Executor, ...]:

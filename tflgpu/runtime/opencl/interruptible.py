@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:  # a warm start does without
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
-NOTE = "The device's compiler cannot be stopped: it goes on in the background, and the process ends after it."
+COMPILER = "The device's compiler cannot be stopped: it goes on in the background, and the process ends after it."
+RUN = "The device cannot be stopped: it goes on with the run in the background, and the process ends after it."
+
+# Seconds of a run from which on the next one is to be interruptible. To start a thread takes some 0.1 ms.
+LONG = 0.1
+
+# As much work (``cpu_work``) takes any device less than a second.
+LITTLE_WORK = 1_000_000_000
 
 
 def interruptible(call: Callable[[], T]) -> T:
@@ -17,15 +28,62 @@ def interruptible(call: Callable[[], T]) -> T:
     Python answers signals in the main thread and between two of its own instructions. So the main thread waits here for
     another one, which makes the call; Ctrl-C raises KeyboardInterrupt at once.
     """
-    from concurrent.futures import ThreadPoolExecutor  # a warm start does without
-
     if threading.current_thread() is not threading.main_thread():
         return call()
-    pool = ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compiler")
+    answer: Future[T] = _new_answer()
+    return _awaited(call, answer, COMPILER)
+
+
+def _new_answer() -> Future[Any]:
+    from concurrent.futures import Future
+
+    return Future()
+
+
+def _awaited(call: Callable[[], T], answer: Future[T], note: str) -> T:
+    """What a thread that makes the call answers. note: for who interrupts it."""
     try:
-        answer = pool.submit(call)
-        pool.shutdown(wait=False)
+        threading.Thread(target=_answer, args=(call, answer), name="tflgpu-driver").start()
         return answer.result()
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(NOTE)
+        interrupt.add_note(note)
         raise
+
+
+def _answer(call: Callable[[], T], answer: Future[T]) -> None:
+    if not answer.set_running_or_notify_cancel():
+        return
+    try:
+        answer.set_result(call())
+    except BaseException as error:
+        answer.set_exception(error)
+
+
+class InterruptibleRuns:
+    """Makes the runs of one model: long ones so that Ctrl-C ends the wait for them. Not thread-safe.
+
+    A run is expected to be long if the last one was, the first one by its work.
+    """
+
+    def __init__(self, work: int) -> None:
+        self._is_long = work > LITTLE_WORK
+        self._left: Future[Any] | None = None  # of a run that may go on although it was interrupted
+
+    def make(self, run: Callable[[], T]) -> T:
+        """What ``run`` returns or raises."""
+        begun = perf_counter()
+        if self._is_long and threading.current_thread() is threading.main_thread():
+            answer: Future[T] = _new_answer()
+            self._left = answer
+            result = _awaited(run, answer, RUN)
+            self._left = None
+        else:
+            result = run()
+        self._is_long = perf_counter() - begun > LONG
+        return result
+
+    def settle(self) -> None:
+        """Wait for a run that was interrupted: its memory is in use."""
+        if self._left is not None and not self._left.cancel():
+            self._left.exception()
+        self._left = None

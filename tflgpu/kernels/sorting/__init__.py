@@ -1,0 +1,1 @@
+"""Long rows in order, by several kernels."""

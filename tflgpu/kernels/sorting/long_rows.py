@@ -1,0 +1,125 @@
+"""TOPK_V2 of long rows, in several kernels: runs in order, which are merged two by two.
+
+One kernel that looks for each result among all channels takes quadratic time where all of them are wanted. The nodes
+between work on indices, a run of them in each row; what is not among the first of a run is dropped. So an order is the
+same for all element types, and equal elements keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId
+from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.arithmetic.scan import TopK
+from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap
+from tflgpu.target import Target
+
+# Comparisons of a row up to which one kernel finds all results.
+FEW = 2048
+
+# Channels of a run that are compared each with each: for fewer, merging is as fast.
+BLOCK = 32
+
+# On CPUs: by how much a block is longer than what is selected of it, at least; from which length on a core selects or
+# sorts; the least length of the blocks that cores share; and the turns of loops for a channel.
+SELECTED = 16
+LEAST_SORTED = 128
+LEAST_BLOCK = 4096
+LOOPS = 16
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Indices of the greatest of each block of ``block`` channels, in order: [rows * blocks, kept]."""
+
+    block: int
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two neighbouring runs of ``block`` channels each as one. Inputs: what is sorted, and the runs."""
+
+    block: int
+
+
+def divide_sorts(
+    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
+) -> tuple[Graph, dict[TensorId, Storage]]:
+    """The graph with several nodes for each ``top_k`` of long rows, and the storage of its activations.
+
+    The values and the indices of one operator share all but the last.
+    """
+    nodes: list[Node] = []
+    tensors: list[Tensor] = []
+    fresh, orders = graph.fresh_ids(), dict[tuple[TensorId, int], TensorId]()
+    for node in graph.nodes:
+        source, shape = graph[node.inputs[0]] if node.inputs else None, graph[node.output].shape
+        if node.kind != "top_k" or source is None or source.shape[-1] * shape[-1] <= FEW or 0 in shape:
+            nodes.append(node)
+            continue
+        if (source.id, shape[-1]) not in orders:
+            for sorting, result in _sort(node, source, shape, fresh, target):
+                nodes.append(sorting)
+                tensors.append(result)
+            orders[source.id, shape[-1]] = tensors[-1].id
+        nodes.append(_result(node, orders[source.id, shape[-1]], len(shape)))
+    known = dict(storage) | {t.id: Storage(Geometry(t.shape), "int") for t in tensors}
+    return graph.with_nodes(nodes, tensors), known
+
+
+def _sort(
+    node: Node, source: Tensor, shape: Shape, fresh: Iterator[TensorId], target: Target
+) -> Iterator[tuple[Node, Tensor]]:
+    """The nodes that give the indices of the greatest channels, a tensor of ``shape``, and what each computes."""
+    count, kept, rows = source.shape[-1], shape[-1], Geometry(source.shape).pixels
+    kind, block = _first_kernel(count, kept, rows, target)
+    runs = tile_count(count, block)
+    # Who sorts a whole block needs room for it twice.
+    found = Tensor(next(fresh), "", (rows * runs, 2 * block if kind == "sorted_runs" else min(kept, block)), "int32")
+    yield Node(kind, (source.id,), found.id, Runs(block), sources=node.sources), found
+    last = False
+    while not last:
+        runs, last = tile_count(runs, 2), runs <= 2
+        merged = shape if last else (rows * runs, min(kept, 2 * block))
+        result = Tensor(next(fresh), "", merged, "int32")
+        yield Node("merged_runs", (source.id, found.id), result.id, Merge(block), sources=node.sources), result
+        found, block = result, 2 * block
+
+
+def _first_kernel(count: int, kept: int, rows: int, target: Target) -> tuple[str, int]:
+    """The kind of the node that gives the first runs, and the channels of a block.
+
+    On CPUs a core selects the greatest of a long block, or sorts it, one channel after another.
+    """
+    most = target.limits.loop_turns // LOOPS
+    if target.family != "cpu" or min(count, most) < LEAST_SORTED:
+        return "ranked_runs", BLOCK
+    selects = SELECTED * kept <= min(count, most)
+    longest = count // max(LEAST_BLOCK, SELECTED * kept if selects else 0)
+    shares = max(1, min(tile_count(target.compute_units, rows), longest))
+    block = min(16 * tile_count(tile_count(count, shares), 16), most // 16 * 16)
+    return "selected_runs" if selects else "sorted_runs", block
+
+
+def _result(node: Node, order: TensorId, rank: int) -> Node:
+    """The node for a ``top_k`` whose ``order`` is known: a copy of that, or the elements of its input in it."""
+    attributes = node.attributes
+    assert isinstance(attributes, TopK)
+    kernel = (order,) if attributes.result == "indices" else (node.inputs[0], order)
+    operands = sorted(node.epilogue_inputs)
+
+    def place(operand: Operand) -> Operand:
+        return Input(len(kernel) + operands.index(operand.index)) if isinstance(operand, Input) else operand
+
+    inputs = *kernel, *(node.inputs[i] for i in operands)
+    epilogue: tuple[EpilogueOp, ...] = tuple(op.moved(place) for op in node.epilogue)
+    if attributes.result == "indices":
+        return Node("map", inputs, node.output, None, epilogue, node.sources)
+    lookup = Lookup(1, tuple(AxisMap(axis) for axis in range(rank)), limit=None)
+    positions = *map(follow, range(rank - 1)), Position((lookup,))
+    return Node("gather", inputs, node.output, Gather(positions), epilogue, node.sources)

@@ -1,0 +1,79 @@
+"""Kernels of the nodes that sort long rows."""
+
+from __future__ import annotations
+
+from math import log2
+
+from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import item_kernel
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.sorting.long_rows import Merge, Runs
+from tflgpu.kernels.tiling import tile_count
+
+# vec4s that an item merges behind its bisection: on CPUs so many that this takes little of the time.
+LENGTHS = {"cpu": 64, "gpu": 2}
+
+# Rough operations: of merging an element, and of comparing one.
+MERGING, COMPARING = 8, 4
+
+
+@PORTABLE.lowering("ranked_runs")
+def ranked_runs_kernel(request: Request) -> Kernel:
+    source, block = request.input(0), _block(request)
+    return _kernel_of_runs(request, "sorting/ranked_runs", source.pixels * source.channels, COMPARING * block)
+
+
+@PORTABLE.lowering("sorted_runs")
+def sorted_runs_kernel(request: Request) -> Kernel:
+    return _kernel_of_runs(request, "sorting/sorted_runs", request.output.pixels, MERGING * _block(request))
+
+
+@PORTABLE.lowering("selected_runs")
+def selected_runs_kernel(request: Request) -> Kernel:
+    return _kernel_of_runs(request, "sorting/selected_runs", request.output.pixels, _block(request))
+
+
+def _block(request: Request) -> int:
+    assert isinstance(request.node.attributes, Runs)
+    return request.node.attributes.block
+
+
+def _kernel_of_runs(request: Request, template: str, items: int, cost: int) -> Kernel:
+    source, block = request.input(0), _block(request)
+    parameters = {
+        "block": block,
+        "runs": tile_count(source.channels, block),
+        # PoCL's compiler fails at comparisons of 16.
+        "lanes": 4,
+        "src": source,
+    }
+    arguments = [request.activation("src", 0)]
+    return item_kernel(request, template, parameters, arguments, cost, items=items, value_type="int")
+
+
+@PORTABLE.lowering("merged_runs")
+def merged_runs_kernel(request: Request) -> Kernel:
+    attributes, source, output = request.node.attributes, request.input(0), request.output
+    assert isinstance(attributes, Merge)
+    length = min(LENGTHS[request.target.family], output.slices)
+    pieces, before = tile_count(output.slices, length), tile_count(source.channels, attributes.block)
+    return item_kernel(
+        request,
+        "sorting/merged_runs",
+        {
+            "block": attributes.block,
+            "kept": min(attributes.block, request.input(1).channels),
+            "order": request.input(1),
+            "runs_before": before,
+            "runs": tile_count(before, 2),
+            "length": length,
+            "pieces": pieces,
+            "src": source,
+            "dirty": True,
+        },
+        [request.activation("src", 0), request.activation("order", 1)],
+        int(MERGING * (4 * length + log2(4 * output.slices))),
+        items=output.pixels * pieces,
+        value_type="int",
+    )
