@@ -30,6 +30,7 @@ from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.process import Using
 from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
 from tflgpu.runtime.rival_instances import open_fastest
 from tflgpu.runtime.runner import Runner
@@ -50,7 +51,7 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
     does not, CacheDirectoryError if other users can write to the cache.
     """
     content = ModelContent(model)
-    with content.naming_file():
+    with content.naming_file(), Using():
         return CompiledModel(content, check_options(options), queue)
 
 
@@ -86,8 +87,6 @@ class CompiledModel:
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
-        if not self._artifact.has_free_axes:
-            model.release()
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
@@ -194,9 +193,13 @@ class CompiledModel:
         self._runner.close()
 
     def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
-        """The instance for inputs of these shapes."""
-        names = (info.name for info in self.inputs)
-        options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
+        """The instance for inputs of these shapes. Raises ModelError if the model's file is needed and has changed."""
+        if not self._model.is_read:
+            _check_unchanged(self._model, self._content_hash)
+        options = self.options
+        if shapes != tuple(info.shape for info in self.inputs):
+            names = (info.name for info in self.inputs)
+            options = replace(options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
         return self._instantiate(options, Stopwatch())
 
     def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
@@ -233,6 +236,8 @@ class CompiledModel:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
         instance.release_constants()
+        if not instance.artifact.has_free_axes:
+            self._model.release()
         return instance
 
     def _opened(self, clock: Stopwatch) -> Session:
@@ -294,6 +299,13 @@ def _compile_again(model: ModelSource, expected: str, options: Options) -> Compi
     Raises ModelError if the file has changed since, OSError if it cannot be read.
     """
     content = ModelContent(model)
+    _check_unchanged(content, expected)
+    with Using():
+        return CompiledModel(content, options)
+
+
+def _check_unchanged(content: ModelContent, expected: str) -> None:
+    """Raises ModelError if the content hash of a model's file is another one now."""
     if content_hash(content.bytes) != expected:
-        raise ModelError(f"{content.path} has changed since the model was compiled that this is a copy of")
-    return CompiledModel(content, options)
+        content.release()
+        raise ModelError(f"{content.path} has changed since the model was compiled")
