@@ -25,7 +25,7 @@ _in_use = False
 
 _is_orphan = False  # forked from a process in which OpenCL was in use
 
-_inside: list[int] = []  # the threads that use OpenCL, once for each ``with``
+inside: list[int] = []  # the threads that use OpenCL, once for each ``with``
 
 _ending: int | None = None  # the thread that ends Python
 
@@ -53,14 +53,14 @@ def enter() -> None:
             'by multiprocessing\'s method "spawn" or "forkserver", or use tflgpu first in the child'
         )
     _in_use = True
-    _inside.append(get_ident())
+    inside.append(get_ident())
     if _ending is not None:
         _check_end(get_ident())
 
 
 def leave() -> None:
     """To be called by the thread that entered."""
-    _inside.remove(get_ident())
+    inside.remove(get_ident())
 
 
 class Using:
@@ -79,12 +79,12 @@ class Helping(Using):
     """The same in a thread that helps one inside, which the end of Python waits for."""
 
     def __enter__(self) -> None:
-        _inside.append(get_ident())
+        inside.append(get_ident())
 
 
 def _check_end(thread: int) -> None:
     """Leave again with a SystemExit, unless this goes on with what the end waits for."""
-    if thread != _ending and _inside.count(thread) == 1:
+    if thread != _ending and inside.count(thread) == 1:
         leave()
         raise SystemExit
 
@@ -96,7 +96,7 @@ def _end() -> None:
         return
     _ending = get_ident()
     late = monotonic() + PATIENCE
-    while set(_inside) - {_ending} and monotonic() < late:
+    while set(inside) - {_ending} and monotonic() < late:
         sleep(1e-3)
 
 

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from dataclasses import dataclass
 from functools import cache
+from threading import get_ident
 from types import TracebackType
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ import pyopencl as cl
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
-from tflgpu.runtime.opencl.process import Helping, enter, leave, starts_threads
+from tflgpu.runtime.opencl.process import Helping, enter, inside, starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
 
 _INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
@@ -52,7 +53,7 @@ class DeviceFailures:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        leave()
+        inside.remove(get_ident())  # leave(), without a call
         if isinstance(error, cl.Error):
             device = self._device
             message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
