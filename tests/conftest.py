@@ -108,7 +108,7 @@ def half_device() -> tflgpu.Device:
 @pytest.fixture
 def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cause of trouble with the cache is reported once in a process; each test is as good as a process of its own."""
-    monkeypatch.setattr(faults, "_reported", set())
+    monkeypatch.setattr(faults, "_reported", {})
 
 
 @pytest.fixture(scope="session")

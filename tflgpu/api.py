@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.checking.option_fields import whole_number
-from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, ModelError, warn_caller
+from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, warn_caller
 from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
@@ -30,6 +29,7 @@ from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.process import Using
 from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
 from tflgpu.runtime.rival_instances import open_fastest
 from tflgpu.runtime.runner import Runner
@@ -50,7 +50,7 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
     does not, CacheDirectoryError if other users can write to the cache.
     """
     content = ModelContent(model)
-    with content.naming_file():
+    with content.naming_file(), Using():
         return CompiledModel(content, check_options(options), queue)
 
 
@@ -131,7 +131,7 @@ class CompiledModel:
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
         Ctrl-C ends the wait for a long run. The device goes on with it, and the next run begins behind it.
         Raises TypeError or ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the
-        device fails.
+        device fails. In a signal handler, in the middle of another call, a run has variables of its own.
         """
         return self._runner.run(inputs, outputs)
 
@@ -170,7 +170,8 @@ class CompiledModel:
 
         Models keep state in resource variables and in variable tensors, such as those of an LSTM. It belongs to this
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
-        Raises ValueError if the model is closed.
+        In a signal handler, it is done when the call that the handler interrupts is over. Raises ValueError if the
+        model is closed.
         """
         self._runner.reset_state()
 
@@ -188,14 +189,18 @@ class CompiledModel:
     def close(self) -> None:
         """Release the device memory; running afterwards is an error, closing again is not.
 
-        What was enqueued before runs to its end.
+        What was enqueued before runs to its end, as does a call that is interrupted by a signal handler that closes it.
+        In a process that was forked this does nothing.
         """
         self._runner.close()
 
     def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
-        """The instance for inputs of these shapes."""
-        names = (info.name for info in self.inputs)
-        options = replace(self.options, batch=None, input_shapes=dict(zip(names, shapes, strict=True)))
+        """The instance for inputs of these shapes. Raises ModelError if the model's file is needed and has changed."""
+        if not self._model.is_read:
+            serializer.check_unchanged(self._model, self._content_hash)
+        wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
+        is_first = shapes == tuple(info.shape for info in self.inputs)
+        options = self.options if is_first else replace(self.options, batch=None, input_shapes=wanted)
         return self._instantiate(options, Stopwatch())
 
     def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
@@ -232,6 +237,8 @@ class CompiledModel:
                 serializer.store(cache, key, instance.artifact, self._model.name)
                 clock.lap("store")
         instance.release_constants()
+        if not instance.artifact.has_free_axes:
+            self._model.release()
         return instance
 
     def _opened(self, clock: Stopwatch) -> Session:
@@ -276,9 +283,7 @@ class CompiledModel:
     def __enter__(self) -> CompiledModel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., CompiledModel], tuple[ModelSource, str, Options]]:
@@ -291,11 +296,8 @@ class CompiledModel:
 
 
 def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:
-    """The model of a pickle, which has a file's path and content hash, or the bytes.
-
-    Raises ModelError if the file has changed since, OSError if it cannot be read.
-    """
+    """The model of a pickle, which has a file's path and content hash, or the bytes. Raises ModelError, OSError."""
     content = ModelContent(model)
-    if content_hash(content.bytes) != expected:
-        raise ModelError(f"{content.path} has changed since the model was compiled that this is a copy of")
-    return CompiledModel(content, options)
+    serializer.check_unchanged(content, expected)
+    with Using():
+        return CompiledModel(content, options)

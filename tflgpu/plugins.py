@@ -10,14 +10,14 @@ import warnings
 from collections.abc import MutableMapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from tflgpu.errors import PluginWarning
 
 GROUP = "tflgpu.operators"
 
-_lock = Lock()
+_lock = RLock()
 _loaded = False
 _failures: list[str] = []
 

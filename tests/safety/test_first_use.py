@@ -132,7 +132,7 @@ assert not cl._PYOPENCL_NO_CACHE
 
 
 FORK = """
-import os, signal, sys, warnings
+import os, signal, sys, threading
 import numpy as np, tflgpu
 x, options = np.ones((1, 2, 2, 4), np.float32), tflgpu.Options(device=sys.argv[2], cache="off")
 
@@ -149,7 +149,8 @@ def first_use():
 
 def late_use():
     uses = (lambda: model.run(x), lambda: model.enqueue(x), lambda: model.profile(x), model.reset_state,
-            lambda: model.pinned_array("x"), tflgpu.devices, lambda: tflgpu.compile(sys.argv[1], options))
+            lambda: model.pinned_array("x"), tflgpu.devices, lambda: tflgpu.compile(sys.argv[1], options),
+            submission.wait, lambda: submission.done)
     for use in uses:
         try:
             use()
@@ -158,20 +159,23 @@ def late_use():
         else:
             raise AssertionError("no DeviceError")
     model.close()
+    with model:
+        pass
 
 in_child(first_use)
 model = tflgpu.compile(sys.argv[1], options)
-with model._runner._lock:  # as if another thread were in the middle of a run
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)
-        try:
-            model.run(x)
-        except tflgpu.DeviceError:
-            os._exit(0)
-        os._exit(1)
-    assert os.waitpid(pid, 0)[1] == 0
+busy, free = threading.Event(), threading.Event()
+
+def run_for_long():
+    with model._runner._lock:
+        busy.set()
+        free.wait()
+
+submission = model.enqueue(x)
+threading.Thread(target=run_for_long).start()
+busy.wait()
 in_child(late_use)
+free.set()
 assert (model.run(x)["y"] == 2).all()
 """
 

@@ -31,6 +31,7 @@ from tflgpu.artifact.cache import (
     warn_once,
 )
 from tflgpu.artifact.records import Blob, decode, encode
+from tflgpu.errors import ModelError
 from tflgpu.model.model_source import ModelContent
 from tflgpu.options import Options
 from tflgpu.report.stopwatch import Stopwatch
@@ -113,6 +114,13 @@ def find(
         model.release()
     clock.lap("load")
     return key, found
+
+
+def check_unchanged(model: ModelContent, expected: str) -> None:
+    """Raises ModelError if a model's file does not have this content hash any more, OSError if it cannot be read."""
+    if content_hash(model.bytes) != expected:
+        model.release()
+        raise ModelError(f"{model.path} has changed since the model was compiled")
 
 
 def load(cache: Cache, key: ModelKey) -> Artifact | None:

@@ -1,10 +1,16 @@
-"""Runs a model for callers in any thread: its instances by input shapes, one lock, and the checks of arguments."""
+"""Runs a model for callers in any thread: its instances by input shapes, one lock, and the checks of arguments.
+
+A signal handler, or a ``__del__`` that the garbage collector calls, may call the model in the middle of another call by
+the same thread, between any two instructions of Python. It cannot wait for that call. So it has instances of its own,
+and leaves those alone that the other call is in the middle of.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
@@ -13,6 +19,7 @@ from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.last_call import LastCall, Targets
+from tflgpu.runtime.opencl.process import is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.runtime.submission import Submission
 from tflgpu.runtime.transfer.pinned_memory import pinned_array
@@ -25,6 +32,8 @@ AHEAD = 3
 
 Shapes = tuple[Shape, ...]
 
+Instances = OrderedDict[Shapes, Instance]
+
 
 class Runner:
     """Runs the instances of one model."""
@@ -36,28 +45,43 @@ class Runner:
         self._infos, self._session, self._make = infos, session, make
         self._inputs, self._last = InputCheck(infos, session), LastCall(session.queue)
         self._failures = DeviceFailures(session.device, "running the model")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._depth = 0  # calls that the thread with the lock is in the middle of
+        self._late_resets: set[int] = set()  # depths of calls behind which the state is to be reset
+        self._shapes = tuple(info.shape for info in infos)
         self._is_fixed = not any(info.free_axes for info in infos)
         # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
         self.ahead = 1 if session.device.type == "cpu" else AHEAD
-        self.instances = OrderedDict([(tuple(info.shape for info in infos), first)])
+        self._instances: dict[int, Instances] = {0: OrderedDict([(self._shapes, first)])}  # by depth; none if closed
+
+    @property
+    def instances(self) -> Instances:
+        """Those for calls that interrupt no other, the one unused for longest first."""
+        return self._instances.get(0, OrderedDict())
 
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
         with self._failures:
             known = self._last.again(inputs, outputs)
             values = self._inputs.values(inputs) if known is None else known.values
-            with self._lock:
-                instance = self._instance(values)
-                targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
-                arrays = instance.run(values, targets.places)
+            with self._lock:  # as in _turn, in as few operations as possible
+                depth = self._depth
+                self._depth = depth + 1
+                try:
+                    instance = self._instance(values, depth)
+                    targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
+                    arrays = instance.run(values, targets.places)
+                finally:
+                    self._depth = depth
+                    if self._late_resets:
+                        self._reset_late(depth)
             return dict(zip(targets.names, arrays)) if arrays else {}  # noqa: B905
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
         with self._failures:
             known = self._last.again(inputs, outputs)
             values = self._inputs.values(inputs) if known is None else known.values
-            with self._lock:
-                instance = self._instance(values)
+            with self._turn() as depth:
+                instance = self._instance(values, depth)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                 flight = instance.enqueue(values, targets.places)
             return Submission(instance, flight, targets.names, self._lock, self._failures)
@@ -85,8 +109,8 @@ class Runner:
     def profile(self, inputs: Inputs, runs: int) -> Timed:
         with self._failures:
             values = self._inputs.values(inputs)
-            with self._lock:
-                return self._instance(values).profile(values, runs)
+            with self._turn() as depth:
+                return self._instance(values, depth).profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
         for info in self._infos:
@@ -96,14 +120,43 @@ class Runner:
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self._infos]}")
 
     def reset_state(self) -> None:
-        with self._failures, self._lock:
-            for instance in self._open_instances().values():
-                instance.reset_state()
+        """Of the instances that a call of this thread is in the middle of, when that is over."""
+        with self._failures, self._turn() as depth:
+            self._check_open()
+            self._late_resets.update(range(depth))
+            for number in list(self._instances):
+                if number >= depth:
+                    self._reset(number)
 
     def close(self) -> None:
+        """A call of this thread that is in the middle goes on, and its instance is free when it is over."""
+        if is_orphan():  # what there is, the lock included, is the parent's
+            return
         with self._lock:
-            self.instances.clear()
+            self._instances.clear()
             self._last.forget()
+
+    @contextmanager
+    def _turn(self) -> Iterator[int]:
+        """With the lock. Gives the number of calls that this thread is in the middle of."""
+        with self._lock:
+            depth = self._depth
+            self._depth = depth + 1
+            try:
+                yield depth
+            finally:
+                self._depth = depth
+                if self._late_resets:
+                    self._reset_late(depth)
+
+    def _reset_late(self, depth: int) -> None:
+        if depth in self._late_resets:
+            self._late_resets.discard(depth)
+            self._reset(depth)
+
+    def _reset(self, depth: int) -> None:
+        for instance in self._instances.get(depth, OrderedDict()).values():
+            instance.reset_state()
 
     def _targets(
         self, instance: Instance, values: Sequence[Value], inputs: Inputs, outputs: Mapping[str, DeviceArray] | None
@@ -114,14 +167,17 @@ class Runner:
         places = check_outputs(outputs or {}, instance.outputs, self._session)
         targets = Targets(places, [n for number, n in enumerate(instance.output_names) if number not in places])
         self._last.keep(values, targets, inputs, outputs)
+        if not self._instances:  # closed by a signal handler
+            self._last.forget()
         return targets
 
-    def _instance(self, values: Sequence[Value]) -> Instance:
+    def _instance(self, values: Sequence[Value], depth: int) -> Instance:
         """The plan for inputs of these shapes: one that is there, or a new one in place of the longest unused."""
-        instances = self._open_instances()
-        if self._is_fixed:  # values were found to have these shapes
-            return next(iter(instances.values()))
-        shapes = tuple([v.shape for v in values])
+        instances = self._instances.get(depth)
+        if instances is None:
+            self._check_open()
+            instances = self._instances[depth] = OrderedDict()
+        shapes = self._shapes if self._is_fixed else tuple([v.shape for v in values])
         instance = instances.get(shapes)
         if instance is None:
             instance = instances[shapes] = self._make(shapes)
@@ -131,11 +187,10 @@ class Runner:
             instances.move_to_end(shapes)
         return instance
 
-    def _open_instances(self) -> OrderedDict[Shapes, Instance]:
+    def _check_open(self) -> None:
         """Raises ValueError if the model is closed."""
-        if not self.instances:
+        if not self._instances:
             raise ValueError("this model is closed; compile it again")
-        return self.instances
 
 
 def _result(submission: Submission | Exception) -> dict[str, Array]:

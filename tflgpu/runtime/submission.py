@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 import pyopencl as cl
@@ -27,7 +27,7 @@ class Submission:
         instance: Instance,
         flight: Flight,
         names: Sequence[str],
-        lock: threading.Lock,
+        lock: AbstractContextManager[object],
         failures: DeviceFailures,
     ) -> None:
         self.event: Event = flight.event
@@ -39,7 +39,10 @@ class Submission:
     def done(self) -> bool:
         """Whether :meth:`wait` returns, or raises, at once."""
         flight = self._flight
-        return flight is None or flight.is_over
+        if flight is None:
+            return True
+        with self._failures:
+            return flight.is_over
 
     def wait(self) -> dict[str, Array]:
         """Wait for the inference. Returns the outputs that are not on the device, by name, each time the same arrays.
@@ -48,10 +51,11 @@ class Submission:
         """
         with self._failures:
             self.event.wait()  # without the lock, so that other threads can enqueue
-        with self._lock:
-            if self._flight is not None:
-                self._outcome = self._landed(self._flight)
-                self._flight = None
+            with self._lock:
+                if self._flight is not None:
+                    outcome = self._landed(self._flight)
+                    if self._flight is not None:  # a signal handler may have been here meanwhile
+                        self._outcome, self._flight = outcome, None
         if isinstance(self._outcome, Exception):
             raise self._outcome
         assert self._outcome is not None

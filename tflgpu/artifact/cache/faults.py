@@ -6,22 +6,18 @@ missing.
 
 from __future__ import annotations
 
-import threading
 import warnings
 
 from tflgpu.errors import CacheWarning
 from tflgpu.model.text import printable
 
-_reported: set[str] = set()
-
-_lock = threading.Lock()
+_reported: dict[str, object] = {}
 
 
 def warn_once(cause: str, message: str) -> None:
     """Give a CacheWarning, unless this process has already given one for the same ``cause``."""
-    with _lock:
-        if cause in _reported:
-            return
-        _reported.add(cause)
+    this = object()
+    if _reported.setdefault(cause, this) is not this:  # one step: no lock, for which a signal handler could wait
+        return
     shown = printable(message)  # it may quote names in a cache or bundle
     warnings.warn(f"{shown} (further faults of this kind are not reported)", CacheWarning, stacklevel=3)

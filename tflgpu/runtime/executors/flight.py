@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakMethod
 
@@ -37,7 +38,10 @@ class Flight:
 
 
 class Flights:
-    """Those of one executor that are not known to be over, in order."""
+    """Those of one executor that are not known to be over, in order.
+
+    A signal handler may wait for some of them in the middle of any method.
+    """
 
     def __init__(self, check: Callable[[float], None]) -> None:
         """check: called when the inferences since a time are over; raises DeviceError if kernels report a failure.
@@ -53,38 +57,43 @@ class Flights:
 
     def make_room(self) -> None:
         """Forget those that are over. Wait for the first one if there are as many as may be."""
-        waiting = self._waiting
-        while waiting and (len(waiting) >= AT_MOST or waiting[0].is_over):
-            self._land(waiting[0])
+        for flight in tuple(self._waiting):
+            if len(self._waiting) < AT_MOST and not flight.is_over:
+                break
+            self._land(flight)
 
     def land(self, flight: Flight) -> None:
         """Wait for one, and for those before it. Raises DeviceError if its kernels have reported a failure."""
-        if flight in self._waiting:
-            self._land(flight)
+        self._land(flight)
         if flight.error is not None:
             raise flight.error
 
     def land_all(self) -> None:
-        if self._waiting:
-            self._land(self._waiting[-1])
+        if self._waiting and (waiting := tuple(self._waiting)):
+            self._land(waiting[-1])
 
     def _land(self, last: Flight) -> None:
         """Where a failure is reported, all that are on their way have failed: which was the first is not known."""
-        waiting = self._waiting
-        for flight in waiting:
+        waiting = tuple(self._waiting)
+        if last not in waiting:
+            return
+        landing = waiting[: waiting.index(last) + 1]
+        for flight in landing:
             flight.event.wait()
-            if flight is last:
-                break
         try:
             if check := self._check():
-                check(waiting[0].begun)
+                check(landing[0].begun)
         except DeviceError as error:
             for flight in waiting:
                 flight.error = error
-            waiting.clear()
+            self._forget(waiting)
             raise
-        while waiting.popleft() is not last:
-            pass
+        self._forget(landing)
+
+    def _forget(self, flights: Iterable[Flight]) -> None:
+        for flight in flights:
+            with suppress(ValueError):  # a signal handler has waited for it meanwhile
+                self._waiting.remove(flight)
 
 
 class Arrived(Passage):

@@ -12,6 +12,8 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
+from tflgpu.runtime.opencl.process import Using
+
 # Seconds that a thread looks for the end of a run before it sleeps: a few times what it takes to wake it.
 LOOKING = 100e-6
 
@@ -219,5 +221,5 @@ def _end(launched: list[cl.Event], words: memoryview | NDArray[np.uint32], owner
         return
     words[LEAVE] = True
     for run in launched:
-        with suppress(cl.Error):  # whoever asked for the run has heard of it
+        with suppress(cl.Error, SystemExit), Using():  # whoever asked for the run has heard of it; Python may end
             run.wait()

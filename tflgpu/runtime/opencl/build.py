@@ -16,6 +16,7 @@ from tflgpu.artifact.executable import Executable
 from tflgpu.errors import BuildError, DeviceError
 from tflgpu.runtime.opencl.compiling.compiler_process import compiled_apart, start_compiler
 from tflgpu.runtime.opencl.interruptible import interruptible
+from tflgpu.runtime.opencl.process import Helping, starts_threads
 from tflgpu.runtime.opencl.program import (
     Program,
     binaries_of,
@@ -63,13 +64,13 @@ def load_compiler(device: cl.Device, opening: Opening) -> None:
 
     Drivers load it with the first program, and take longer for that than for a small kernel.
     """
-    if not start_compiler(device) and device not in _loading:
+    if not start_compiler(device) and device not in _loading and starts_threads():
         thread = _loading[device] = threading.Thread(target=_compile_nothing, args=(opening,), name="tflgpu-compiler")
         thread.start()
 
 
 def _compile_nothing(opening: Opening) -> None:
-    with suppress(BuildError, DeviceError, cl.Error):  # the model's own program will tell
+    with Helping(), suppress(BuildError, DeviceError, cl.Error):  # the model's own program will tell
         compile_program(opening.session().context, "__kernel void nothing() {}")
 
 

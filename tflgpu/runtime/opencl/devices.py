@@ -15,9 +15,9 @@ import pyopencl as cl
 from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
 from tflgpu.options import Options
-from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
+from tflgpu.runtime.opencl.process import Using
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family
 from tflgpu.target import Limits, Target
 
@@ -33,8 +33,9 @@ MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.mma describes it
 # Among CPUs the compiler that vectorizes better comes first, and what nobody has tried last.
 PLATFORM_ORDER = (INTEL, POCL)
 
-# The environment is changed for the loader while it looks for drivers: one thread at a time.
-_first_use = threading.Lock()
+# The environment is changed for the loader while it looks for drivers: one thread at a time. A signal handler that
+# interrupts it does not wait for itself.
+_first_use = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,7 @@ def devices() -> tuple[Device, ...]:
 
     Raises DeviceError in a process that was forked from one in which OpenCL was in use.
     """
-    use_opencl()
-    with _first_use:
+    with Using(), _first_use:
         return _devices()
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tflgpu.runtime.opencl.process import starts_threads
+
 if TYPE_CHECKING:  # a warm start does without
     from concurrent.futures import Future
 
@@ -28,10 +30,15 @@ def interruptible(call: Callable[[], T]) -> T:
     Python answers signals in the main thread and between two of its own instructions. So the main thread waits here for
     another one, which makes the call; Ctrl-C raises KeyboardInterrupt at once.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _may_wait():
         return call()
     answer: Future[T] = _new_answer()
     return _awaited(call, answer, COMPILER)
+
+
+def _may_wait() -> bool:
+    """Whether this is the thread that answers signals, and another thread can be started."""
+    return threading.current_thread() is threading.main_thread() and starts_threads()
 
 
 def _new_answer() -> Future[Any]:
@@ -41,7 +48,7 @@ def _new_answer() -> Future[Any]:
 
 
 def _awaited(call: Callable[[], T], answer: Future[T], note: str) -> T:
-    """What a thread that makes the call answers. note: for who interrupts it."""
+    """What a thread that makes the call answers. note: for the KeyboardInterrupt of a user who interrupts it."""
     try:
         threading.Thread(target=_answer, args=(call, answer), name="tflgpu-driver").start()
         return answer.result()
@@ -72,7 +79,7 @@ class InterruptibleRuns:
     def make(self, run: Callable[[], T]) -> T:
         """What ``run`` returns or raises."""
         begun = perf_counter()
-        if self._is_long and threading.current_thread() is threading.main_thread():
+        if self._is_long and _may_wait():
             answer: Future[T] = _new_answer()
             self._left = answer
             result = _awaited(run, answer, RUN)

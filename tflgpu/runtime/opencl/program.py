@@ -16,12 +16,13 @@ import pyopencl as cl
 from tflgpu.errors import BuildError
 from tflgpu.runtime.opencl.cubin import link_ptx
 from tflgpu.runtime.opencl.limit_queries import language_of, language_of_atomics
+from tflgpu.runtime.opencl.process import starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, compiler_options, prelude, with_advice
 
 OPENCL_C = "-cl-std=CL1.2"
 NEWEST = 3  # major version of OpenCL C, for programs with sub-groups, which OpenCL C 1.2 has not
 
-_import_lock = threading.Lock()
+_import_lock = threading.RLock()
 
 
 class Parts:
@@ -46,6 +47,8 @@ def compile_parts(context: cl.Context, text: str, parts: int) -> Parts:
 
     Raises what :func:`compile_program` does.
     """
+    if not starts_threads():
+        return Parts(tuple(compile_program(context, text, draft=True, part=part) for part in range(parts)))
     from concurrent.futures import ThreadPoolExecutor  # a warm start does without
 
     with ThreadPoolExecutor(parts, thread_name_prefix="tflgpu-part") as pool:

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from dataclasses import dataclass
 from functools import cache
+from threading import get_ident
 from types import TracebackType
 from typing import Any, cast
 
@@ -13,8 +14,8 @@ import pyopencl as cl
 
 from tflgpu.errors import DeviceError
 from tflgpu.runtime.opencl.devices import Device, devices
-from tflgpu.runtime.opencl.fork import use_opencl
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
+from tflgpu.runtime.opencl.process import Helping, enter, inside, starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
 
 _INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
@@ -39,18 +40,20 @@ class Session:
 class DeviceFailures:
     """Entered with ``with``: an error of OpenCL there becomes a DeviceError. As cheap as a run needs it.
 
-    Entering raises DeviceError in a process that was forked from one in which OpenCL was in use.
+    Entering raises what :func:`enter` does: DeviceError in a process that was forked from one in which OpenCL was in
+    use, SystemExit while another thread ends Python.
     """
 
     def __init__(self, device: Device, doing: str) -> None:
         self._device, self._doing = device, doing
 
     def __enter__(self) -> None:
-        use_opencl()
+        enter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        inside.remove(get_ident())  # leave(), without a call
         if isinstance(error, cl.Error):
             device = self._device
             message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
@@ -78,19 +81,23 @@ class Opening:
         self._device, self._opened = device, session
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._open, name="tflgpu-session")
-        if session is None:
+        if session is None and starts_threads():
             self._thread.start()
+        elif session is None:
+            self._open()
 
     def _open(self) -> None:
         try:
-            self._opened = open_session(self._device)
+            with Helping():
+                self._opened = open_session(self._device)
         except BaseException as error:  # for whoever asks for the session
             self._error = error
 
     def session(self) -> Session:
         """Waits for it. Raises what :func:`open_session` does."""
         if self._opened is None:
-            self._thread.join()
+            if self._thread.is_alive():
+                self._thread.join()
             if self._error is not None:
                 raise self._error
         assert self._opened is not None

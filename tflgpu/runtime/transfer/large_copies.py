@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tflgpu.artifact.executable import Array
+from tflgpu.runtime.opencl.process import starts_threads
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ EACH, THREADS = 1 << 22, min(8, os.cpu_count() or 1)
 def fill(target: Array, source: Array) -> None:
     """Copy an array to one of the same shape, in the type of that."""
     parts = min(target.nbytes // EACH, THREADS)
-    if parts < 2:
+    if parts < 2 or not starts_threads():
         target[...] = source
         return
     from concurrent.futures import wait  # small models do without

@@ -124,5 +124,5 @@ def _started(device: cl.Device) -> CompilerProcess | None:
     driver = source_of(device.platform)
     try:
         return CompilerProcess(device, driver.library) if driver else None
-    except OSError:
+    except (OSError, RuntimeError):  # Python ends: from 3.12 on it starts no process then
         return None

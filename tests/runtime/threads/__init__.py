@@ -1,0 +1,1 @@
+"""Threads, signal handlers and the end of a process."""

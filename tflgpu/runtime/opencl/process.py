@@ -1,0 +1,113 @@
+"""Whether a thread may use OpenCL: not in a process that was forked, and not beside the end of Python.
+
+Drivers do not survive a fork: their threads are missing in the child, and PoCL, for one, waits for them for ever. So a
+process that was forked from one in which OpenCL was in use may not use it. One that was forked before may.
+
+Python ends daemon threads where they come back from C, which ends the process by SIGABRT if they come back through C++,
+as pyopencl and LiteRT are. So the end waits for threads that are inside, and lets no other thread in.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from threading import get_ident, main_thread
+from time import monotonic, sleep
+from types import TracebackType
+
+from tflgpu.errors import DeviceError
+
+# Seconds that the end of Python waits for other threads.
+PATIENCE = 30.0
+
+_in_use = False
+
+_is_orphan = False  # forked from a process in which OpenCL was in use
+
+inside: list[int] = []  # the threads that use OpenCL, once for each ``with``
+
+_ending: int | None = None  # the thread that ends Python
+
+
+def is_orphan() -> bool:
+    """Whether this process was forked from one in which OpenCL was in use, so that what it has is the parent's."""
+    return _is_orphan
+
+
+def starts_threads() -> bool:
+    """Whether Python still starts threads: not while it ends, from when it has waited for all but daemons."""
+    return main_thread().is_alive()
+
+
+def enter() -> None:
+    """Begin to use OpenCL, until :func:`leave`.
+
+    Raises DeviceError if it was in use when this process was forked. While another thread ends Python it raises
+    SystemExit, which ends this one without a word.
+    """
+    global _in_use
+    if _is_orphan:
+        raise DeviceError(
+            "this process was forked from one that had used OpenCL, whose drivers do not survive that; start processes "
+            'by multiprocessing\'s method "spawn" or "forkserver", or use tflgpu first in the child'
+        )
+    _in_use = True
+    inside.append(get_ident())
+    if _ending is not None:
+        _check_end(get_ident())
+
+
+def leave() -> None:
+    """To be called by the thread that entered."""
+    inside.remove(get_ident())
+
+
+class Using:
+    """From :func:`enter` to :func:`leave`, with ``with``."""
+
+    def __enter__(self) -> None:
+        enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        leave()
+
+
+class Helping(Using):
+    """The same in a thread that helps one inside, which the end of Python waits for."""
+
+    def __enter__(self) -> None:
+        inside.append(get_ident())
+
+
+def _check_end(thread: int) -> None:
+    """Leave again with a SystemExit, unless this goes on with what the end waits for."""
+    if thread != _ending and inside.count(thread) == 1:
+        leave()
+        raise SystemExit
+
+
+def _end() -> None:
+    """Wait for the other threads inside."""
+    global _ending
+    if _is_orphan:
+        return
+    _ending = get_ident()
+    late = monotonic() + PATIENCE
+    while set(inside) - {_ending} and monotonic() < late:
+        sleep(1e-3)
+
+
+def _forked() -> None:
+    global _is_orphan
+    _is_orphan = _in_use
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_forked)
+
+# The last one is called first: the end of what finalizers end, such as compilers' processes, which threads still need.
+weakref.finalize(_end, int)
+atexit.register(_end)
