@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tests.drawn.networks import Network, Setting
 from tests.ops.case import Case
 from tests.ops.tolerance import check
+from tests.safety.drawn.networks import Network, Setting
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
 from tests.safety.sandbox import Fate, Sandbox
 from tests.support.poison import NANS, poison

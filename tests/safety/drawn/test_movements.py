@@ -11,9 +11,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.drawn.drawing import Drawing, Shape
 from tests.ops.case import Tensor
 from tests.ops.tolerance import EXACT, check
+from tests.safety.drawn.drawing import Drawing, Shape
 from tests.support.poison import NANS, poison
 from tflgpu import Options, compile
 from tflgpu.frontend.lower import lower

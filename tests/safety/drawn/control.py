@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tests.drawn.drawing import Drawing, Shape
-from tests.drawn.movements import Step
 from tests.ops.case import Tensor
 from tests.ops.reference import Array
+from tests.safety.drawn.drawing import Drawing, Shape
+from tests.safety.drawn.movements import Step
 from tflgpu.model.writer import ModelBuilder
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {"TANH": np.tanh, "NEG": np.negative, "ABS": np.abs, "SIN": np.sin}

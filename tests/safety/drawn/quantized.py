@@ -14,9 +14,9 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.drawn.drawing import LARGEST, Shape
 from tests.ops.case import Case
 from tests.ops.tolerance import Tolerance
+from tests.safety.drawn.drawing import LARGEST, Shape
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.drawn.arithmetic import ARITHMETIC
-from tests.drawn.control import CONTROL
-from tests.drawn.drawing import Drawing
-from tests.drawn.movements import MOVEMENTS, Step
-from tests.drawn.quantized import quantized_network
 from tests.ops.case import Case
 from tests.ops.tolerance import EXACT, Tolerance
+from tests.safety.drawn.arithmetic import ARITHMETIC
+from tests.safety.drawn.control import CONTROL
+from tests.safety.drawn.drawing import Drawing
+from tests.safety.drawn.movements import MOVEMENTS, Step
+from tests.safety.drawn.quantized import quantized_network
 from tflgpu.options import ExecutorChoice, KernelFamily, Precision
 
 MANY_STEPS = Tolerance(fp32=4e-5, fp16=6e-2)

@@ -1,6 +1,6 @@
 """Times of operators against LiteRT's with one thread, at two sizes: a cost that grows faster shows in the ratio.
 
-``python -m tests.costs.measure [--family cpu|gpu] [--device NAME] [OPERATOR ...]``
+``python -m tests.plan.costs.measure [--family cpu|gpu] [--device NAME] [OPERATOR ...]``
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import perf_counter
 from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
-from tests.costs.sized_models import MODELS, sized
+from tests.plan.costs.sized_models import MODELS, sized
 
 SIZES = 6_400, 102_400
 RUNS, SECONDS = 15, 0.5

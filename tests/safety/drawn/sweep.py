@@ -1,4 +1,4 @@
-"""Judge drawn networks by the thousand: ``python -m tests.drawn.sweep --cases 20000``.
+"""Judge drawn networks by the thousand: ``python -m tests.safety.drawn.sweep --cases 20000``.
 
 Each seed is a network. What is not right is printed with its seed; ``--seed N --cases 1`` draws it again.
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
-from tests.drawn.judge import Judge
-from tests.drawn.networks import EXECUTORS, ON_GPUS, network
+from tests.safety.drawn.judge import Judge
+from tests.safety.drawn.networks import EXECUTORS, ON_GPUS, network
 from tests.safety.sandbox import share_out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 if no answer is wrong and nothing fails inside, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m tests.drawn.sweep", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.safety.drawn.sweep", description=main.__doc__)
     parser.add_argument("--cases", type=int, default=20_000, help="networks (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first network; the next has the next seed")
     parser.add_argument("--jobs", type=int, default=2, help="pairs of processes (default: %(default)s)")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from tests.drawn.judge import Job, Judge, difference, run
-from tests.drawn.networks import network
+from tests.safety.drawn.judge import Job, Judge, difference, run
+from tests.safety.drawn.networks import network
 
 NETWORKS = 20  # of a chunk
 

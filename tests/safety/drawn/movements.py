@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tests.drawn.drawing import LARGEST, Drawing, Shape
 from tests.ops import reference
 from tests.ops.case import Tensor
+from tests.safety.drawn.drawing import LARGEST, Drawing, Shape
 
 Step = Callable[[Drawing], Iterable[Tensor]]
 

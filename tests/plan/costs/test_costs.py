@@ -12,7 +12,7 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
-from tests.costs.sized_models import MODELS, sized
+from tests.plan.costs.sized_models import MODELS, sized
 from tests.quick import RUNTIMES
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import Function, render

@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from tests.drawn.drawing import LARGEST, Drawing, broadcast
-from tests.drawn.movements import Step
 from tests.ops import reference, windows
 from tests.ops.case import Tensor, largest
 from tests.ops.reference import Array
 from tests.ops.windows import Window
+from tests.safety.drawn.drawing import LARGEST, Drawing, broadcast
+from tests.safety.drawn.movements import Step
 
 UNARY: Mapping[str, Callable[[Array], Array]] = {
     "ABS": np.abs,
