@@ -170,8 +170,7 @@ class CompiledModel:
 
         Models keep state in resource variables and in variable tensors, such as those of an LSTM. It belongs to this
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
-        In a signal handler, it is done when the call that the handler interrupts is over. Raises ValueError if the
-        model is closed.
+        In a signal handler, it is done when the interrupted call is over. Raises ValueError if the model is closed.
         """
         self._runner.reset_state()
 
@@ -196,8 +195,6 @@ class CompiledModel:
 
     def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
         """The instance for inputs of these shapes. Raises ModelError if the model's file is needed and has changed."""
-        if not self._model.is_read:
-            serializer.check_unchanged(self._model, self._content_hash)
         wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
         is_first = shapes == tuple(info.shape for info in self.inputs)
         options = self.options if is_first else replace(self.options, batch=None, input_shapes=wanted)

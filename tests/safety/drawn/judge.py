@@ -18,9 +18,9 @@ import tflgpu
 from tests.ops.case import Case
 from tests.ops.tolerance import check
 from tests.safety.drawn.networks import Network, Setting
+from tests.safety.drawn.poison import NANS, poison
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
 from tests.safety.sandbox import Fate, Sandbox
-from tests.support.poison import NANS, poison
 from tflgpu.errors import DeviceWarning, FallbackWarning
 
 Array = NDArray[Any]

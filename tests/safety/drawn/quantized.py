@@ -22,6 +22,9 @@ from tflgpu.model.writer import ModelBuilder
 
 Reals = NDArray[np.float64]
 
+# Of operators whose version for int8 is not 2.
+VERSIONS = {"CONV_2D": 3, "FULLY_CONNECTED": 4, "QUANTIZE": 1, "RESHAPE": 1}
+
 
 @dataclass(frozen=True)
 class Quantized:
@@ -65,7 +68,9 @@ class Grid:
     ) -> Quantized:
         inputs = [x if isinstance(x, int) else x.index for x in inputs]
         output = self.builder.tensor(value.shape, self.dtype, quantization=self.quantization)
-        self.builder.op(code, inputs, [output], options or None, version=2 if self.dtype == "int8" else 1)
+        self.builder.op(
+            code, inputs, [output], options or None, version=VERSIONS.get(code, 2) if self.dtype == "int8" else 1
+        )
         self.log.append(f"{code}{inputs} {options} -> {output} {value.shape}")
         result = Quantized(output, self.rounded(value), steps)
         self.tensors.append(result)

@@ -14,7 +14,7 @@ import pytest
 from tests.ops.case import Tensor
 from tests.ops.tolerance import EXACT, check
 from tests.safety.drawn.drawing import Drawing, Shape
-from tests.support.poison import NANS, poison
+from tests.safety.drawn.poison import NANS, poison
 from tflgpu import Options, compile
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
