@@ -29,12 +29,14 @@ def poison(model: tflgpu.CompiledModel, word: int = NANS) -> None:
 
 
 def _fill(executor: Executor, word: np.ndarray) -> None:
-    queue = executor.session.queue
-    states = {state.buffer for state in executor.executable.states}
-    for number, buffer in enumerate(executor.executable.buffers):
-        if buffer.data is None and number not in states:
-            for begin, stop in _ranges(executor.executable, number):
-                cl.enqueue_fill(queue, executor._buffers[number], word, stop - begin, offset=begin)
+    queue, executable = executor.session.queue, executor.executable
+    states = {state.buffer for state in executable.states}
+    # Not constants: the first argument of a kernel is what it writes.
+    written = {launch.arguments[0].buffer for launch in executable.launches}
+    bound = {binding.buffer for binding in executable.bindings}
+    for number in (written | bound) - states:
+        for begin, stop in _ranges(executable, number):
+            cl.enqueue_fill(queue, executor._buffers[number], word, stop - begin, offset=begin)
     queue.finish()
 
 
