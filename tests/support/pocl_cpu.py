@@ -2,10 +2,12 @@
 
 PoCL 3.0, the newest on PyPI, asks its LLVM for the CPU's name and passes it on to clang. Its LLVM calls every CPU that
 it does not know (AMD's Zen 4 and 5, for instance) "generic", and clang refuses that: "unknown target CPU 'generic'". No
-option sets the name. This script changes the function ``pocl_get_llvm_cpu_name`` of the library in the current
-environment: it then returns the name of an older CPU with the same vector registers, for which PoCL's own functions
-were compiled too. Nothing is changed where PoCL knows the CPU, where the CPU has no AVX2, or where the library is not
-the one expected.
+option sets the name. Where a hypervisor hides the model of a Zen 4, LLVM calls it "znver3", a CPU without AVX-512, but
+PoCL passes on that it has AVX-512: such programs cannot be read from PoCL's cache, and some crash the compiler.
+
+This script changes the function ``pocl_get_llvm_cpu_name`` of the library in the current environment: it then returns
+the name of an older CPU with the same vector registers, for which PoCL's own functions were compiled too. Nothing is
+changed where PoCL knows the CPU, where the CPU has no AVX2, or where the library is not the one expected.
 
 See https://github.com/pocl/pocl/issues/1049.
 """
@@ -30,10 +32,10 @@ LAST = bytes.fromhex("488d7a01")
 # Offsets in the function: its call of LLVM, its call of malloc, a branch that becomes unreachable.
 BEGIN, JOINED, UNUSED = 6, 26, 64
 SIZE = 96
-IS_UNKNOWN = """
+NAMES_OF_DEVICES = """
 import pyopencl
-devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
-raise SystemExit(any(device.version.endswith("-generic") for device in devices))
+for platform in pyopencl.get_platforms():
+    print(*(device.version.rpartition("-")[2] for device in platform.get_devices()))
 """
 
 
@@ -42,9 +44,11 @@ def pocl_library() -> Path | None:
     return next((Path(pyopencl.__file__).parent / ".libs").glob("libpocl-*.so"), None)
 
 
-def is_unknown_cpu() -> bool:
-    """Whether a PoCL device is of a CPU whose name its compiler does not know."""
-    return subprocess.run([sys.executable, "-c", IS_UNKNOWN], check=False).returncode == 1
+def is_unusable_name(name: str | None) -> bool:
+    """Whether a PoCL device has a CPU's name that its compiler does not take, or one without the CPU's registers."""
+    run = subprocess.run([sys.executable, "-c", NAMES_OF_DEVICES], capture_output=True, text=True, check=True)
+    found = set(run.stdout.split())
+    return "generic" in found or ("znver3" in found and name == "skylake-avx512")
 
 
 def function_offset(library: Path) -> int:
@@ -77,7 +81,7 @@ def patched(code: bytes, name: str) -> bytes | None:
 
 def main() -> None:
     library, name = pocl_library(), name_of_cpu()
-    if library is None or name is None or not is_unknown_cpu():
+    if library is None or name is None or not is_unusable_name(name):
         return
     data = bytearray(library.read_bytes())
     offset = function_offset(library)
