@@ -37,10 +37,15 @@ class File:
 ROUNDED = 2e-2
 
 FILES = (
+    File("faults", "R1_first_rows_const"),
+    File("faults", "R1b_yolov8_dist2bbox"),
+    File("faults", "R1c_pos_embed_first_tokens"),
     File("faults", "R2_blockwise_int4"),
     File("faults", "R2_blockwise_int4_zero_rows"),
     File("faults", "R3_external_buffers"),
+    File("faults", "R4_no_operators"),
     File("faults", "R7_int4_fc"),
+    File("faults", "R8_denormal_scale"),
     File("faults", "R9_sum_fp16"),
     File("faults", "composite_group_norm"),
     File("faults", "composite_l2_norm"),

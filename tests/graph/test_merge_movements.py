@@ -153,3 +153,22 @@ def test_the_whole_pipeline_keeps_results(seed: int) -> None:
     graph = m.graph(random_chain(m, y, rng), m.op("ADD", [z, m.op("ABS", [z])]))
     for expected, got in zip(run(graph), run(optimize(graph)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_rows_of_a_tensor_are_no_reshape_of_it() -> None:
+    """They begin where it begins, in its order: lanes behind their channels would be those of the next row."""
+    m = Chain()
+    x = m.op("EXP", [m.input(4, 3)])
+    y = m.reshape(m.cut(x, (0, 0), (2, 3), (1, 1)), 1, 2, 3, 1)
+    graph = apply(merge_movements, m.graph(m.op("SUB", [y, m.constant(1, 2, 3, 1)])))
+    for node in graph.nodes:
+        if node.kind in ("view", "reshape"):
+            assert graph[node.inputs[0]].size == graph[node.output].size
+
+
+def test_an_image_resized_to_its_own_size_is_that_image() -> None:
+    """Also a constant, which a reshape behind it needs no kernel for."""
+    m = Chain()
+    x = m.op("RESIZE_BILINEAR", [m.constant(1, 4, 4, 8), m.integers([4, 4])], (1, 4, 4, 8), half_pixel_centers=True)
+    graph = optimize(m.graph(m.op("MUL", [m.reshape(x, 16, 8), m.input(16, 8)])))
+    assert kinds(graph) == {"map": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.graph.model import Model, apply, kinds
+from tflgpu.passes import optimize
 from tflgpu.passes.slice_concatenations import MAX_INPUTS, slice_concatenations
 
 
@@ -57,3 +58,12 @@ def test_an_output_is_no_alias() -> None:
     x, y = m.input(2, 3, 5), m.input(4, 3, 5)
     graph = apply(slice_concatenations, m.graph(rows(m, concatenate(m, x, y), 0, 2)))
     assert len(graph.outputs) == 1 and graph.outputs[0] in graph.producer
+
+
+def test_a_slice_of_constant_parts_is_folded_behind() -> None:
+    """Else a view of it would be of a constant, which has no place in memory."""
+    m = Model()
+    table = concatenate(m, m.constant(2, 3, 5), m.input(1, 3, 5))
+    part = m.op("RESHAPE", [rows(m, table, 0, 2)], (1, 2, 3, 5), new_shape=[1, 2, 3, 5])
+    graph = optimize(m.graph(m.op("TANH", [m.op("ADD", [part, m.input(1, 2, 3, 5)])])))
+    assert kinds(graph) == {"map": 1}

@@ -26,8 +26,8 @@ Pass = Callable[[Graph], Graph]
 
 # By the names that `tflgpu show --after` takes.
 PASSES: Mapping[str, Pass] = {
-    "fold_constants": fold_constants,
     "slice_concatenations": slice_concatenations,
+    "fold_constants": fold_constants,
     "shorten_lookups": shorten_lookups,
     "simplify": simplify,
     "sink_transposes": sink_transposes,
