@@ -170,10 +170,13 @@ class Instance:
 
         outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
-        self._settle()
         if self._whole is not None:
-            arrays = self._runs[0].make(partial(self._whole.run, inputs, outputs))
+            runs = self._runs[0]
+            if runs.is_waiting:
+                runs.settle()
+            arrays = runs.make(self._whole.run, inputs, outputs)
             return _checked(self.artifact.partitions[0], arrays)
+        self._settle()
         return self._run_in_parts(inputs, outputs)
 
     def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> Flight:

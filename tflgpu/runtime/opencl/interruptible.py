@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tflgpu.runtime.opencl.process import starts_threads
 
 if TYPE_CHECKING:  # a warm start does without
     from concurrent.futures import Future
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 COMPILER = "The device's compiler cannot be stopped: it goes on in the background, and the process ends after it."
@@ -70,22 +72,24 @@ class InterruptibleRuns:
     """Makes the runs of one model: long ones so that Ctrl-C ends the wait for them. Not thread-safe.
 
     A run is expected to be long if the last one was, the first one by its work.
+    is_waiting: whether a run that was interrupted may go on.
     """
 
     def __init__(self, work: int) -> None:
         self._is_long = work > LITTLE_WORK
-        self._left: Future[Any] | None = None  # of a run that may go on although it was interrupted
+        self._left: Future[Any] | None = None
+        self.is_waiting = False
 
-    def make(self, run: Callable[[], T]) -> T:
+    def make(self, run: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What ``run`` returns or raises."""
         begun = perf_counter()
         if self._is_long and _may_wait():
             answer: Future[T] = _new_answer()
-            self._left = answer
-            result = _awaited(run, answer, RUN)
-            self._left = None
+            self._left, self.is_waiting = answer, True
+            result = _awaited(partial(run, *arguments, **named), answer, RUN)
+            self._left, self.is_waiting = None, False
         else:
-            result = run()
+            result = run(*arguments, **named)
         self._is_long = perf_counter() - begun > LONG
         return result
 
@@ -93,4 +97,4 @@ class InterruptibleRuns:
         """Wait for a run that was interrupted: its memory is in use."""
         if self._left is not None and not self._left.cancel():
             self._left.exception()
-        self._left = None
+        self._left, self.is_waiting = None, False
