@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
@@ -44,8 +45,7 @@ def _kernel_of_runs(request: Request, template: str, items: int, cost: int) -> K
     parameters = {
         "block": block,
         "runs": tile_count(source.channels, block),
-        # PoCL's compiler fails at comparisons of 16.
-        "lanes": 4,
+        "lanes": LANES,  # PoCL's compiler fails at comparisons of 16, and Oclgrind at sums of any
         "src": source,
     }
     arguments = [request.activation("src", 0)]
