@@ -172,9 +172,12 @@ class Instance:
         """
         if self._whole is not None:
             runs = self._runs[0]
-            if runs.is_waiting:
-                runs.settle()
-            arrays = runs.make(self._whole.run, inputs, outputs)
+            if runs.is_brief:
+                arrays = self._whole.run(inputs, outputs)
+            else:
+                if runs.is_waiting:
+                    runs.settle()
+                arrays = runs.make(self._whole.run, inputs, outputs)
             return _checked(self.artifact.partitions[0], arrays)
         self._settle()
         return self._run_in_parts(inputs, outputs)

@@ -25,6 +25,9 @@ LONG = 0.1
 # As much work (``cpu_work``) takes any device less than a second.
 LITTLE_WORK = 1_000_000_000
 
+# And as much less than ``LONG``, whatever its kernels do beside what is counted: nothing is measured.
+LEAST_WORK = 1_000_000
+
 
 def interruptible(call: Callable[[], T]) -> T:
     """What ``call`` returns or raises.
@@ -72,10 +75,11 @@ class InterruptibleRuns:
     """Makes the runs of one model: long ones so that Ctrl-C ends the wait for them. Not thread-safe.
 
     A run is expected to be long if the last one was, the first one by its work.
-    is_waiting: whether a run that was interrupted may go on.
+    is_brief: whether no run is ever long. is_waiting: whether a run that was interrupted may go on.
     """
 
     def __init__(self, work: int) -> None:
+        self.is_brief = work < LEAST_WORK
         self._is_long = work > LITTLE_WORK
         self._left: Future[Any] | None = None
         self.is_waiting = False
