@@ -54,7 +54,7 @@ class Budget:
         return refusal
 
     def refusal(self, *subgraphs: Subgraph, times: int = 1) -> str | None:
-        """Why subgraphs, with all that they call, cannot be inlined so many times; None if they can."""
+        """Why subgraphs, with all that they call, cannot be inlined this number of times; None if they can."""
         cost = sum(map(self._cost, subgraphs), Cost(0, 0)).times(times)
         operators = ("operators", cost.operators, self._left.operators, self._most.operators)
         constants = ("bytes of constants", cost.constant_bytes, self._left.constant_bytes, self._most.constant_bytes)

@@ -12,7 +12,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.sorting.long_rows import Merge, Runs
 from tflgpu.kernels.tiling import tile_count
 
-# vec4s that an item merges behind its bisection: on CPUs so many that this takes little of the time.
+# vec4s that an item merges after its bisection. On CPUs the bisection is a small part of the time.
 LENGTHS = {"cpu": 64, "gpu": 2}
 
 # Rough operations: of merging an element, and of comparing one.

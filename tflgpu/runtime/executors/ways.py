@@ -221,5 +221,5 @@ def _end(launched: list[cl.Event], words: memoryview | NDArray[np.uint32], owner
         return
     words[LEAVE] = True
     for run in launched:
-        with suppress(cl.Error, SystemExit), Using():  # whoever asked for the run has heard of it; Python may end
+        with suppress(cl.Error, SystemExit), Using():  # the call that waits for the run reports it; Python may end
             run.wait()
