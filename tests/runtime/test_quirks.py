@@ -177,6 +177,21 @@ def test_functions_that_a_driver_lacks_are_computed_by_others(device_name: str) 
         np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
 
 
+def test_sixteen_halves_may_lie_at_any_multiple_of_8_bytes(device_name: str) -> None:
+    text = "" if device_name == POCL else prelude(Driver(POCL, SKYLAKE, "3.0"))  # every program for PoCL has it
+    text += "__kernel void apply(__global half *x, __global half *y) {"
+    text += " for (int i = 0; i < 4; i++) vstore_half16(2 * vload_half16(0, x + 4 + 20 * i), 0, y + 4 + 20 * i); }"
+    handle = next(d.handle for d in tflgpu.devices() if d.platform == device_name)
+    context = cl.Context([handle])
+    queue = cl.CommandQueue(context)
+    given, got = np.arange(84).astype(np.float16), np.zeros(84, np.float16)
+    x, y = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=a) for a in (given, got))
+    program.make_kernel(program.compile_program(context, text), "apply")(queue, (1,), (1,), x, y)
+    cl.enqueue_copy(queue, got, y)
+    written = np.arange(84) % 20 >= 4
+    assert (got == np.where(written, 2 * given, 0)).all()
+
+
 def test_without_a_clock_of_the_device_the_hosts_counts(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = tflgpu.compile(network(), tflgpu.Options(device=device_name, cache="off"))
     assert all(kernel.seconds > 0 for kernel in compiled.profile([np.ones((1, 8), np.float32)]).kernels)

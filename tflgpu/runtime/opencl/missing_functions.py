@@ -1,4 +1,4 @@
-"""OpenCL C for drivers whose compilers lack some of its functions."""
+"""OpenCL C for drivers whose compilers lack some of its functions, or have them wrong."""
 
 from __future__ import annotations
 
@@ -27,4 +27,19 @@ DEFINE_CIRCULAR(cos, 4)
 DEFINE_CIRCULAR(cos, 16)
 #define sin sin_of_radians
 #define cos cos_of_radians
+"""
+
+# Sixteen halves at any multiple of 8 bytes, as four times four.
+UNALIGNED_HALVES = """
+float16 load_unaligned_halves(__global const half *p) {
+  return (float16)(vloada_half4(0, p), vloada_half4(1, p), vloada_half4(2, p), vloada_half4(3, p));
+}
+void store_unaligned_halves(float16 v, __global half *p) {
+  vstorea_half4(v.s0123, 0, p);
+  vstorea_half4(v.s4567, 1, p);
+  vstorea_half4(v.s89ab, 2, p);
+  vstorea_half4(v.scdef, 3, p);
+}
+#define vload_half16(offset, p) load_unaligned_halves((p) + 16 * (offset))
+#define vstore_half16(v, offset, p) store_unaligned_halves((v), (p) + 16 * (offset))
 """

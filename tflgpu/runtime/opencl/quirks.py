@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyopencl as cl
 
-from tflgpu.runtime.opencl.missing_functions import MISSING_FUNCTIONS
+from tflgpu.runtime.opencl.missing_functions import MISSING_FUNCTIONS, UNALIGNED_HALVES
 from tflgpu.target import Limits
 
 INTEL = "Intel(R) OpenCL"
@@ -163,6 +163,15 @@ QUIRKS: tuple[Quirk, ...] = (
         fault="time stamps of kernels are a few nanoseconds, whatever they take",
         remedy="runtime/opencl/clock.py takes the host's time where a device says that its timer has no resolution",
         source="Mesa 22.3.6, not 25.0.7",
+    ),
+    Quirk(
+        "aligned halves",
+        lambda driver: driver.platform == POCL and "x86_64" in driver.device_version,
+        fault="vload_half16 and vstore_half16 may use instructions that fail at an address that is no multiple of 16, "
+        "where OpenCL asks for a multiple of 2",
+        remedy="functions in front of every program access four times four halves",
+        source="PoCL 3.0 and 5.0 on CPUs with AVX-512: vmovaps in the machine code, a segmentation fault",
+        prelude=UNALIGNED_HALVES,
     ),
     Quirk(
         "loads repeated",
