@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyopencl as cl
@@ -35,7 +35,7 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
-from tflgpu.runtime.opencl.interruptible import InterruptibleRuns, interruptible
+from tflgpu.runtime.opencl.interruptible import LONG, InterruptibleRuns, interruptible
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
@@ -170,14 +170,17 @@ class Instance:
 
         outputs: device memory for some of the outputs, by number. Returns new arrays of the others.
         """
-        if self._whole is not None:
+        whole = self._whole
+        if whole is not None:
             runs = self._runs[0]
-            if runs.is_brief:
-                arrays = self._whole.run(inputs, outputs)
+            if runs.are_short:  # as make, in as few operations as possible
+                begun = perf_counter()
+                arrays = whole.run(inputs, outputs)
+                if perf_counter() - begun > LONG:
+                    runs.are_short = False
             else:
-                if runs.is_waiting:
-                    runs.settle()
-                arrays = runs.make(self._whole.run, inputs, outputs)
+                runs.settle()
+                arrays = runs.make(whole.run, inputs, outputs)
             return _checked(self.artifact.partitions[0], arrays)
         self._settle()
         return self._run_in_parts(inputs, outputs)
@@ -191,7 +194,7 @@ class Instance:
         if self._whole is not None:
             return self._whole.enqueue(inputs, outputs)
         arrays = self._run_in_parts(inputs, outputs)
-        return Flight(time.perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
+        return Flight(perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
 
     def collect(self, flight: Flight) -> list[Array]:
         """Wait for an inference that was enqueued. To be called once."""
@@ -220,10 +223,10 @@ class Instance:
             for (partition, engine), runs in zip(self._partitions(), self._runs, strict=True):
                 for tensor, shape in planned_shapes(partition).items():
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)
-                start = time.perf_counter()
+                start = perf_counter()
                 run = partial(engine.run, [values[t] for t in partition.inputs])
                 results = _checked(partition, run() if isinstance(partition, CpuPartition) else runs.make(run))
-                seconds.append(time.perf_counter() - start)
+                seconds.append(perf_counter() - start)
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds
 

@@ -53,6 +53,7 @@ class Runner:
         # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
         self.ahead = 1 if session.device.type == "cpu" else AHEAD
         self._instances: dict[int, Instances] = {0: OrderedDict([(self._shapes, first)])}  # by depth; none if closed
+        self._only = first if self._is_fixed else None  # for every call that interrupts no other; None if closed
 
     @property
     def instances(self) -> Instances:
@@ -67,7 +68,7 @@ class Runner:
                 depth = self._depth
                 self._depth = depth + 1
                 try:
-                    instance = self._instance(values, depth)
+                    instance = (None if depth else self._only) or self._instance(values, depth)
                     targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                     arrays = instance.run(values, targets.places)
                 finally:
@@ -134,6 +135,7 @@ class Runner:
             return
         with self._lock:
             self._instances.clear()
+            self._only = None
             self._last.forget()
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,4 +66,6 @@ def test_the_end_beside_daemon_threads(device_name: str, tmp_path: Path) -> None
         timeout=100,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0 2.0\njoined\n2.0\n", "")
+    # PoCL's compiler counts its warnings there, on CPUs without AVX-512.
+    complaints = [line for line in done.stderr.splitlines() if not re.fullmatch(r"\d+ warnings? generated\.", line)]
+    assert (done.returncode, done.stdout, complaints) == (0, "2.0 2.0\njoined\n2.0\n", [])

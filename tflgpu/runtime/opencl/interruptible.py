@@ -25,9 +25,6 @@ LONG = 0.1
 # As much work (``cpu_work``) takes any device less than a second.
 LITTLE_WORK = 1_000_000_000
 
-# And as much less than ``LONG``, whatever its kernels do beside what is counted: nothing is measured.
-LEAST_WORK = 1_000_000
-
 
 def interruptible(call: Callable[[], T]) -> T:
     """What ``call`` returns or raises.
@@ -75,30 +72,29 @@ class InterruptibleRuns:
     """Makes the runs of one model: long ones so that Ctrl-C ends the wait for them. Not thread-safe.
 
     A run is expected to be long if the last one was, the first one by its work.
-    is_brief: whether no run is ever long. is_waiting: whether a run that was interrupted may go on.
+    are_short: whether the next one needs no thread and no :meth:`settle`. Who makes it without :meth:`make` sets this
+    to False if it took longer than ``LONG``.
     """
 
     def __init__(self, work: int) -> None:
-        self.is_brief = work < LEAST_WORK
-        self._is_long = work > LITTLE_WORK
-        self._left: Future[Any] | None = None
-        self.is_waiting = False
+        self.are_short = work <= LITTLE_WORK
+        self._left: Future[Any] | None = None  # the run that was interrupted, which may go on
 
     def make(self, run: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What ``run`` returns or raises."""
         begun = perf_counter()
-        if self._is_long and _may_wait():
+        if not self.are_short and _may_wait():
             answer: Future[T] = _new_answer()
-            self._left, self.is_waiting = answer, True
+            self._left = answer
             result = _awaited(partial(run, *arguments, **named), answer, RUN)
-            self._left, self.is_waiting = None, False
+            self._left = None
         else:
             result = run(*arguments, **named)
-        self._is_long = perf_counter() - begun > LONG
+        self.are_short = perf_counter() - begun <= LONG
         return result
 
     def settle(self) -> None:
         """Wait for a run that was interrupted: its memory is in use."""
         if self._left is not None and not self._left.cancel():
             self._left.exception()
-        self._left, self.is_waiting = None, False
+        self._left = None

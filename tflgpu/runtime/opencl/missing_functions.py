@@ -40,6 +40,8 @@ void store_unaligned_halves(float16 v, __global half *p) {
   vstorea_half4(v.s89ab, 2, p);
   vstorea_half4(v.scdef, 3, p);
 }
+#undef vload_half16
+#undef vstore_half16
 #define vload_half16(offset, p) load_unaligned_halves((p) + 16 * (offset))
 #define vstore_half16(v, offset, p) store_unaligned_halves((v), (p) + 16 * (offset))
 """

@@ -21,11 +21,13 @@ from tflgpu.errors import DeviceError
 # Seconds that the end of Python waits for other threads.
 PATIENCE = 30.0
 
+inside: list[int] = []  # the threads that use OpenCL, once for each ``with``
+
+is_restricted = False  # whether :func:`check` may raise
+
 _in_use = False
 
 _is_orphan = False  # forked from a process in which OpenCL was in use
-
-inside: list[int] = []  # the threads that use OpenCL, once for each ``with``
 
 _ending: int | None = None  # the thread that ends Python
 
@@ -47,15 +49,24 @@ def enter() -> None:
     SystemExit, which ends this one without a word.
     """
     global _in_use
+    _in_use = True
+    inside.append(get_ident())
+    if is_restricted:
+        check()
+
+
+def check() -> None:
+    """The check of :func:`enter`, which leaves again before it raises."""
     if _is_orphan:
+        leave()
         raise DeviceError(
             "this process was forked from one that had used OpenCL, whose drivers do not survive that; start processes "
             'by multiprocessing\'s method "spawn" or "forkserver", or use tflgpu first in the child'
         )
-    _in_use = True
-    inside.append(get_ident())
-    if _ending is not None:
-        _check_end(get_ident())
+    thread = get_ident()
+    if thread != _ending and inside.count(thread) == 1:  # else this goes on with what the end waits for
+        leave()
+        raise SystemExit
 
 
 def leave() -> None:
@@ -82,27 +93,22 @@ class Helping(Using):
         inside.append(get_ident())
 
 
-def _check_end(thread: int) -> None:
-    """Leave again with a SystemExit, unless this goes on with what the end waits for."""
-    if thread != _ending and inside.count(thread) == 1:
-        leave()
-        raise SystemExit
-
-
 def _end() -> None:
     """Wait for the other threads inside."""
-    global _ending
+    global _ending, is_restricted
     if _is_orphan:
         return
     _ending = get_ident()
+    is_restricted = True
     late = monotonic() + PATIENCE
     while set(inside) - {_ending} and monotonic() < late:
         sleep(1e-3)
 
 
 def _forked() -> None:
-    global _is_orphan
+    global _is_orphan, is_restricted
     _is_orphan = _in_use
+    is_restricted = is_restricted or _in_use
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

@@ -13,9 +13,10 @@ from typing import Any, cast
 import pyopencl as cl
 
 from tflgpu.errors import DeviceError
+from tflgpu.runtime.opencl import process
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.opencl.limit_queries import OLDEST_LANGUAGE
-from tflgpu.runtime.opencl.process import Helping, enter, inside, starts_threads
+from tflgpu.runtime.opencl.process import Helping, inside, starts_threads
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of, with_advice
 
 _INLINE = cast(cl.command_queue_properties, 1 << 31)  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL, unknown to pyopencl
@@ -40,20 +41,22 @@ class Session:
 class DeviceFailures:
     """Entered with ``with``: an error of OpenCL there becomes a DeviceError. As cheap as a run needs it.
 
-    Entering raises what :func:`enter` does: DeviceError in a process that was forked from one in which OpenCL was in
-    use, SystemExit while another thread ends Python.
+    Entering raises what :func:`process.enter` does: DeviceError in a process that was forked from one in which OpenCL
+    was in use, SystemExit while another thread ends Python.
     """
 
     def __init__(self, device: Device, doing: str) -> None:
         self._device, self._doing = device, doing
 
     def __enter__(self) -> None:
-        enter()
+        inside.append(get_ident())  # enter(), without a call: a session has used OpenCL
+        if process.is_restricted:
+            process.check()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        inside.remove(get_ident())  # leave(), without a call
+        inside.remove(get_ident())  # leave()
         if isinstance(error, cl.Error):
             device = self._device
             message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"
