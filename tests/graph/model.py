@@ -75,7 +75,7 @@ class Model:
 
 
 def kinds(graph: Graph) -> Counter[str]:
-    return Counter(node.kind for node in graph.nodes)
+    return Counter("view" if node.is_view else node.kind for node in graph.nodes)
 
 
 def functions(node: Node) -> list[str]:

@@ -18,7 +18,7 @@ MOST_LAUNCHES = 20_000
 
 def check_graph_size(graphs: Iterable[Graph]) -> None:
     """Raises UnsupportedError if a model has more nodes than are planned in a minute."""
-    launches = sum(node.kind != "view" for graph in graphs for node in graph.nodes)
+    launches = sum(not node.in_place for graph in graphs for node in graph.nodes)
     if launches > MOST_LAUNCHES:
         raise UnsupportedError((f"it takes {launches} launches of kernels, and at most {MOST_LAUNCHES} are planned",))
 

@@ -84,9 +84,12 @@ class EpilogueOp:
 
 @dataclass(frozen=True)
 class Node:
-    """What one kernel computes; a node of kind ``view`` has no kernel.
+    """What one kernel computes.
 
-    attributes: a frozen dataclass of the kind. sources: indices of the model's operators that the node computes.
+    output: where the epilogue's last value is stored. attributes: a frozen dataclass of the kind. sources: indices of
+    the model's operators that the node computes. side_outputs: what its kernel writes besides. in_place: inputs and
+    output share their memory, so that the node needs no kernel: a ``reshape`` whose elements keep their order there,
+    or a ``concatenate`` whose inputs are computed inside its result.
     """
 
     kind: str
@@ -95,6 +98,18 @@ class Node:
     attributes: object = None
     epilogue: tuple[EpilogueOp, ...] = ()
     sources: tuple[int, ...] = ()
+    side_outputs: tuple[TensorId, ...] = ()
+    in_place: bool = False
+
+    @property
+    def outputs(self) -> tuple[TensorId, ...]:
+        """All that the node writes."""
+        return self.output, *self.side_outputs
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the output is the memory of the only input, in another shape."""
+        return self.in_place and self.kind == "reshape"
 
     @property
     def title(self) -> str:
@@ -153,7 +168,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> Mapping[TensorId, Node]:
-        return {node.output: node for node in self.nodes}
+        return {tensor: node for node in self.nodes for tensor in node.outputs}
 
     @cached_property
     def consumers(self) -> Mapping[TensorId, tuple[Node, ...]]:
@@ -176,7 +191,7 @@ class Graph:
         """The same graph with other nodes, without the tensors that are no longer used."""
         nodes = tuple(nodes)
         known = dict(self.tensors) | {t.id: t for t in new_tensors}
-        alive = {*self.given, *self.wanted, *(n.output for n in nodes), *(i for n in nodes for i in n.inputs)}
+        alive = {*self.given, *self.wanted, *(t for n in nodes for t in (*n.outputs, *n.inputs))}
         return replace(self, tensors={i: t for i, t in known.items() if i in alive}, nodes=nodes)
 
     def fresh_ids(self) -> Iterator[TensorId]:
@@ -188,7 +203,7 @@ def remove_dead(graph: Graph) -> Graph:
     """Drop the nodes whose result reaches no output and no state."""
     wanted, kept = set(graph.wanted), []
     for node in reversed(graph.nodes):
-        if node.output in wanted:
+        if not wanted.isdisjoint(node.outputs):
             kept.append(node)
             wanted.update(node.inputs)
     return graph if len(kept) == len(graph.nodes) else graph.with_nodes(reversed(kept))
@@ -232,19 +247,28 @@ def _broken_rules(graph: Graph) -> Iterator[str]:
         missing = [i for i in node.inputs if i not in defined]
         if missing:
             yield f"{node.kind} reads tensors {missing} before anything writes them"
-        if node.output in defined:
-            yield f"tensor {node.output} is written twice"
-        if node.kind == "view" and graph[node.inputs[0]].is_constant:
-            yield f"view {node.output} is of a constant, which has no place in memory"
-        if node.kind in ("reshape", "view") and graph[node.inputs[0]].size != graph[node.output].size:
+        if written := defined.intersection(node.outputs):
+            yield f"tensors {sorted(written)} are written twice"
+        if node.in_place:
+            yield from _in_place_faults(graph, node)
+        if node.kind == "reshape" and graph[node.inputs[0]].size != graph[node.output].size:
             yield f"{node.kind} makes {graph[node.output].shape} of {graph[node.inputs[0]].shape}"
         for k, op in enumerate(node.epilogue):
             yield from (f"epilogue op {k} of {node.kind} {fault}" for fault in _operand_faults(graph, node, k, op))
-        defined.add(node.output)
+        defined.update(node.outputs)
     if not all(t in defined for t in graph.outputs):
         yield "an output of the graph is never written"
     for state in graph.states:
         yield from _state_faults(graph, state)
+
+
+def _in_place_faults(graph: Graph, node: Node) -> Iterator[str]:
+    if node.kind not in ("reshape", "concatenate"):
+        yield f"{node.kind} {node.output} cannot be in place"
+    if node.epilogue:
+        yield f"{node.kind} {node.output} is in place and has an epilogue, which needs a kernel"
+    if any(graph[i].is_constant for i in node.inputs):
+        yield f"{node.kind} {node.output} is in place of a constant, which has no place in memory"
 
 
 def _operand_faults(graph: Graph, node: Node, position: int, op: EpilogueOp) -> Iterator[str]:

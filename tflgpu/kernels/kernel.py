@@ -10,8 +10,6 @@ from tflgpu.graph.ir import Array, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.target import ITEM_BYTES, ElementType, VectorType, vector_type
 
-WRITTEN_BESIDE = "written_beside"  # the kind of a node whose result the kernel of its first input writes as well
-
 
 @dataclass(frozen=True)
 class Storage:

@@ -10,14 +10,13 @@ from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop
 from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import TensorId
-from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument
+from tflgpu.kernels.kernel import Argument
 from tflgpu.litert.trial import Trial
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.page.contents import ArenaTensor, KernelFacts, Operand, OperatorFacts, Piece, Section
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, PlannedKernel, make_plan
-from tflgpu.plan.concatenation import ELIMINATED
 from tflgpu.plan.traffic import traffic
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import Report
@@ -133,13 +132,11 @@ def _group(codes: Sequence[str], multiplies: bool) -> str:
 def _computed(plan: Plan, tensor: TensorId) -> Iterator[TensorId]:
     """The tensors that a kernel computes, or that are given, of which one without a kernel is made."""
     node = plan.graph.producer.get(tensor)
-    if node is not None and node.kind in ("view", WRITTEN_BESIDE):
-        yield from _computed(plan, node.inputs[0])
-    elif node is not None and node.kind == ELIMINATED:
+    if node is not None and node.in_place:
         for source in node.inputs:
             yield from _computed(plan, source)
     else:
-        yield tensor
+        yield tensor if node is None else node.output
 
 
 def _operand(argument: Argument, plan: Plan) -> Operand:

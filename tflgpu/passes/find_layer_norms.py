@@ -96,7 +96,7 @@ def _known(graph: Graph, node: Node, known: Mapping[TensorId, Known]) -> Known |
     """What the result of ``node`` holds, by what its inputs hold."""
     if isinstance(node.attributes, Reduce) and not node.epilogue:
         return _mean(graph, node, known.get(node.inputs[0]))
-    if node.kind in ("reshape", "view") and not node.epilogue:
+    if node.kind == "reshape" and not node.epilogue:
         # The only number of a row stays that of the same row.
         found = known.get(node.inputs[0])
         return found if found and graph[node.output].size * graph[found.x].shape[-1] == graph[found.x].size else None

@@ -77,7 +77,7 @@ def fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -
     """Whether ``producer``, which computes ``tensor``, can have the epilogue of ``node``, which reads it."""
     return (
         producer is not None
-        and producer.kind not in ("view",)
+        and not producer.in_place
         and graph.sole_consumer(tensor) is not None
         and graph[tensor].shape == graph[node.output].shape
         and len(producer.inputs) + len(node.inputs) - 1 <= MAX_INPUTS

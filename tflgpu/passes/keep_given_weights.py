@@ -28,7 +28,7 @@ def keep_given_weights(graph: Graph) -> Graph:
 
 
 def _reorders(node: Node) -> bool:
-    return not node.epilogue and (isinstance(node.attributes, Rearrange) or node.kind in ("reshape", "view"))
+    return not node.epilogue and (isinstance(node.attributes, Rearrange) or node.kind == "reshape")
 
 
 def _takes_weights(node: Node, tensor: TensorId) -> bool:

@@ -39,7 +39,7 @@ def merge_movements(graph: Graph) -> Graph:
 
 def _movements(graph: Graph) -> int:
     """How many nodes move elements and compute nothing."""
-    return sum(node.kind in ("rearrange", "reshape", "strided") for node in graph.nodes)
+    return sum(node.kind in ("rearrange", "reshape", "strided") and not node.in_place for node in graph.nodes)
 
 
 class _Merging:
@@ -67,7 +67,7 @@ class _Merging:
 
     def _view(self, node: Node) -> View | None:
         """What a node that only moves elements makes of a tensor that is no view; None if it does more."""
-        movement = node.kind in ("rearrange", "reshape", "view") and not node.epilogue
+        movement = node.kind in ("rearrange", "reshape") and not node.epilogue
         if not movement or not self._tensors[node.output].size:
             return None
         tensor = node.inputs[0]
@@ -102,7 +102,7 @@ class _Merging:
             return Node("strided", (view.source,), tensor, view.strided, sources=sources)
         old, new = self._tensors[view.source].shape, self._tensors[tensor].shape
         in_place = keeps_bytes(old, new) or self._stays_in_hosts_order(view.source, tensor)
-        return Node("view" if in_place else "reshape", (view.source,), tensor, sources=sources)
+        return Node("reshape", (view.source,), tensor, sources=sources, in_place=in_place)
 
     def _stays_in_hosts_order(self, source: TensorId, tensor: TensorId) -> bool:
         """Whether a reshape leaves the bytes in place because the host's order is that of the other shape."""
@@ -202,7 +202,7 @@ class _Merging:
 
 
 def _folds(node: Node) -> bool:
-    return node.kind in ("reshape", "view") and not node.epilogue
+    return node.kind == "reshape" and not node.epilogue
 
 
 def _is_of_channels(tensor: Tensor) -> bool:

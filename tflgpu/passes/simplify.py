@@ -11,7 +11,7 @@ from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
 
 def simplify(graph: Graph) -> Graph:
-    """Remove identities, and turn reshapes that leave every byte in place into views."""
+    """Remove identities, and mark reshapes that leave every byte in place."""
     alias: dict[TensorId, TensorId] = {}
     kept: list[Node] = []
     for original in graph.nodes:
@@ -20,7 +20,7 @@ def simplify(graph: Graph) -> Graph:
         if source is not None and _is_identity(graph, node) and node.output not in graph.wanted:
             alias[node.output] = source
         elif node.kind == "reshape" and keeps_bytes(graph[node.inputs[0]].shape, graph[node.output].shape):
-            kept.append(replace(node, kind="view"))
+            kept.append(replace(node, in_place=True))
         else:
             kept.append(node)
     return graph.with_nodes(kept)

@@ -88,7 +88,7 @@ class _Sinking:
         if len(orders) != 1:
             return None
         (order,) = orders
-        if node.kind in ("reshape", "view"):
+        if node.kind == "reshape":
             return self._past_reshape(node, order)
         output, reordered = self._tensors[node.output], _reordered(node, order)
         if reordered is None or len(output.shape) != len(order):
@@ -117,7 +117,7 @@ class _Sinking:
         inner = replace(output, id=next(self._fresh), name="", shape=shape)
         self._tensors[inner.id] = inner
         source = self._transposed[node.inputs[0]].source
-        return replace(node, kind="reshape", inputs=(source,), output=inner.id), new
+        return replace(node, inputs=(source,), output=inner.id, in_place=False), new
 
     def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
         """The tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""

@@ -22,7 +22,7 @@ CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
 
 # Kinds of nodes that move elements, or give what lies between neighbours.
 TAKE_ELEMENTS = frozenset(
-    ("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool", "view")
+    ("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool")
 )
 
 
@@ -65,7 +65,7 @@ def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
         return False
     if node.kind == "map":
         return graph[tensor].shape == graph[node.output].shape
-    if node.kind in ("reshape", "strided") or _takes_hosts_order(graph, node):
+    if (node.kind in ("reshape", "strided") and not node.in_place) or _takes_hosts_order(graph, node):
         return True
     if node.kind != "convolution" or not graph[node.inputs[1]].is_constant:  # else weights are packed for PHWC4
         return False
@@ -75,7 +75,7 @@ def _reads_linear(graph: Graph, node: Node, tensor: TensorId) -> bool:
 def _takes_hosts_order(graph: Graph, node: Node) -> bool:
     """Whether a view of a graph input has in PHWC4 the bytes that the input has in the host's order."""
     shapes = [graph[t].shape for t in (*node.inputs, node.output)]
-    return node.kind == "view" and node.inputs[0] in graph.inputs and not keeps_bytes(*shapes)
+    return node.is_view and node.inputs[0] in graph.inputs and not keeps_bytes(*shapes)
 
 
 def _writable(graph: Graph, tensor: TensorId) -> bool:
@@ -83,7 +83,7 @@ def _writable(graph: Graph, tensor: TensorId) -> bool:
     producer = graph.producer.get(tensor)
     if producer is None or graph.outputs.count(tensor) > 1:
         return False
-    if producer.kind == "view":
+    if producer.is_view:
         source = producer.inputs[0]
         return Geometry(graph[source].shape).is_linear and source not in graph.outputs and _writable(graph, source)
     return Geometry(graph[tensor].shape).is_linear or tensor not in graph.consumers
@@ -93,7 +93,7 @@ def roots(graph: Graph) -> dict[TensorId, TensorId]:
     """Every activation -> the tensor whose memory it has; a view has its source's."""
     root = {t: t for t in graph.given}
     for node in graph.nodes:
-        root[node.output] = root[node.inputs[0]] if node.kind == "view" else node.output
+        root |= {t: root[node.inputs[0]] if node.is_view else t for t in node.outputs}
     return root
 
 
@@ -143,7 +143,7 @@ def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[Tenso
     these outputs.
     """
     kept = {root[t] for state in graph.states for t in (state.read, state.written)} | set(graph.inputs)
-    read = {root.get(i) for n in graph.nodes if n.kind != "view" for i in n.inputs}
+    read = {root.get(i) for n in graph.nodes if not n.is_view for i in n.inputs}
     joined = {root[n.output] for n in graph.nodes if n.kind == "concatenate"}  # which need not be kernels
     odd = {root[t] for t in graph.outputs if graph[t].size % LANES}
     return odd - kept - read - joined

@@ -14,8 +14,6 @@ from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.movement.shaping import Concatenate
 
-ELIMINATED = "eliminated_concatenation"  # the kind of a concatenation without a kernel
-
 
 @dataclass(frozen=True)
 class Place:
@@ -26,7 +24,7 @@ class Place:
 
 
 def eliminate_concatenations(graph: Graph, storage: Mapping[TensorId, Storage]) -> Graph:
-    """Change the kind of each concatenation whose inputs can be computed inside its result to :data:`ELIMINATED`."""
+    """Mark each concatenation as in place whose inputs can be computed inside its result."""
     inputs_inside: set[TensorId] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -34,7 +32,7 @@ def eliminate_concatenations(graph: Graph, storage: Mapping[TensorId, Storage]) 
             _can_eliminate(graph, storage, inputs_inside, node, t) for t in node.inputs
         ):
             inputs_inside.update(node.inputs)
-            node = replace(node, kind=ELIMINATED)
+            node = replace(node, in_place=True)
         nodes.append(node)
     return graph.with_nodes(nodes)
 
@@ -43,7 +41,7 @@ def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
     """Where the inputs of every eliminated concatenation lie."""
     places: dict[TensorId, Place] = {}
     for node in reversed(graph.nodes):  # a result that is itself an input has its place by then
-        if node.kind == ELIMINATED:
+        if node.in_place and node.kind == "concatenate":
             whole, offset = places.get(node.output, Place(node.output)), 0
             for tensor in node.inputs:
                 places[tensor] = replace(whole, offset=whole.offset + offset)
@@ -74,7 +72,7 @@ def _can_eliminate(
     producer, output = graph.producer.get(tensor), node.output
     return (
         producer is not None
-        and producer.kind != "view"
+        and not producer.is_view
         and tensor not in inputs_inside
         and node.inputs.count(tensor) == 1
         and not {tensor, output} & graph.wanted

@@ -16,14 +16,14 @@ from tflgpu.kernels.divided.classifiers import divide_classifiers
 from tflgpu.kernels.divided.few_channels import divide_convolutions
 from tflgpu.kernels.divided.shared_sums import share_sums
 from tflgpu.kernels.gpu.lstm_steps import step_lstms
-from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.excited_pointwise import sum_hidden_layers
 from tflgpu.kernels.mma.products.dense_depthwise import make_dense
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.kernels.sorting.long_rows import divide_sorts
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.boundary import add_conversions, storages
-from tflgpu.plan.concatenation import ELIMINATED, eliminate_concatenations
+from tflgpu.plan.concatenation import eliminate_concatenations
 from tflgpu.plan.placement import placement
 from tflgpu.plan.plan import Destination, EpilogueOperand, Plan, PlannedEpilogueOp, PlannedKernel
 from tflgpu.plan.states import overwriting, with_short_states
@@ -77,7 +77,7 @@ def _make_plan(graph: Graph, target: Target, chooser: Chooser, sizes: Mapping[Te
     graph, storage = share_sums(graph, storage, target)
     graph = overwriting(eliminate_concatenations(graph, storage))
     # A tensor without elements needs no kernel.
-    computed = (n for n in graph.nodes if n.kind not in ("view", ELIMINATED, WRITTEN_BESIDE) and graph[n.output].size)
+    computed = (n for n in graph.nodes if not n.in_place and graph[n.output].size)
     kernels = tuple(_plan_node(n, graph, storage, target_of(n.output), chooser) for n in computed)
     places = placement(graph, kernels, storage, target)
     return Plan(**vars(places), graph=graph, target=target, kernels=kernels, storage=storage, fusions=fusions)

@@ -26,7 +26,7 @@ def _without_copies(graph: Graph) -> Graph:
         node = graph.producer[state.written]
         source = node.inputs[0]
         producer = graph.producer.get(source)
-        is_computed = producer is not None and producer.kind != "view" and source not in taken
+        is_computed = producer is not None and not producer.is_view and source not in taken
         alike = replace(graph[source], id=0, name="") == replace(graph[state.written], id=0, name="")
         if node.kind == "map" and not node.epilogue and alike and is_computed:
             copies[state.written] = source

@@ -114,7 +114,7 @@ def _movement(graphs: Sequence[Graph], codes: Mapping[int, str]) -> Iterator[Adv
     for graph in graphs:
         for node in graph.nodes:
             mover = next((i for i in node.sources if codes[i] in MOVERS), None)
-            if node.kind in ("reshape", "rearrange", "strided") and mover is not None:
+            if node.kind in ("reshape", "rearrange", "strided") and not node.in_place and mover is not None:
                 moved[codes[mover]] += _traffic(graph, node)
                 kernels[mover] = codes[mover]
     share = moved.total() / max(1, sum(_traffic(g, n) for g in graphs for n in g.nodes))
@@ -225,7 +225,7 @@ def _neighbours(subgraph: Subgraph) -> tuple[dict[int, list[int]], dict[int, lis
 
 def _touched(graph: Graph, node: Node) -> list[TensorId]:
     """The activations that a node's kernel reads and writes; a view has no kernel."""
-    if node.kind == "view":
+    if node.in_place:
         return []
     return [*dict.fromkeys(t for t in node.inputs if not graph[t].is_constant), node.output]
 

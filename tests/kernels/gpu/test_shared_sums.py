@@ -33,7 +33,7 @@ def in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five of every sum that can be, which divide nothing evenly."""
 
     def five(request: Request) -> int:
-        if request.node.kind == "view" or lowering_of(request).best is None:
+        if request.node.in_place or lowering_of(request).best is None:
             return 1
         sharing = sharing_lowering(shared := replace(request, shares=5))
         return 5 if sharing is not None and sharing.best is not None and sharing.best(shared) is not None else 1

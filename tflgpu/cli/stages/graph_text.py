@@ -41,6 +41,8 @@ def node_as_dict(node: Node) -> dict[str, Any]:
         "kind": node.kind,
         "inputs": node.inputs,
         "output": node.output,
+        "side_outputs": node.side_outputs,
+        "in_place": node.in_place,
         "attributes": _attributes_as_dict(node.attributes),
         "steps": [
             {
@@ -80,7 +82,9 @@ def _boundary(side: str, tensor: Tensor) -> str:
 
 def _node_lines(number: int, node: Node, graph: Graph) -> Iterator[str]:
     own = ", ".join(typed(graph[t]) for i, t in enumerate(node.inputs) if i not in node.epilogue_inputs)
-    yield f"[dim]{number:>4}[/]   [bold]{typed(graph[node.output])}[/] = [cyan]{node.kind}[/]({own})"
+    results = ", ".join(typed(graph[t]) for t in node.outputs)
+    how = ", in place" if node.in_place else ""
+    yield f"[dim]{number:>4}[/]   [bold]{results}[/] = [cyan]{node.kind}[/]({own}){how}"
     if node.attributes is not None:
         yield f"       {escape(_attributes(node.attributes))}"
     for k, step in enumerate(node.epilogue):

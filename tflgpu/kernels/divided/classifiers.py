@@ -87,7 +87,7 @@ def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> H
 def _source(graph: Graph, tensor: TensorId) -> tuple[Node | None, frozenset[TensorId]]:
     """The node that computes a tensor, and what it and views of it write; no node if anything else reads these."""
     node, written = graph.producer.get(tensor), frozenset((tensor,))
-    while node is not None and node.kind == "view":
+    while node is not None and node.is_view:
         written |= {node.inputs[0]}
         node = graph.producer.get(node.inputs[0])
     return node if all(graph.sole_consumer(t) for t in written) else None, written

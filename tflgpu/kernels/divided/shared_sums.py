@@ -16,7 +16,7 @@ from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.divided.division import Division, divide_nodes
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
-from tflgpu.kernels.kernel import WRITTEN_BESIDE, Storage
+from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.scan import CumulativeSum
@@ -81,7 +81,7 @@ def best_count(request: Request) -> int:
 def cycles_by_count(request: Request) -> dict[int, float]:
     """The cycles of a node by the number of shares, as far as they may pay; none for what cannot be shared."""
     node, target = request.node, request.target
-    if node.kind in ("view", WRITTEN_BESIDE) or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
+    if node.in_place or node.side_outputs or len(request.output.geometry.shape) < 2 or 0 in node.epilogue_inputs:
         return {}
     best = lowering_of(request).best
     if best is None or request.input(0).vector != "float":

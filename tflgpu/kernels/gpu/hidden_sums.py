@@ -12,29 +12,30 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Node
+from tflgpu.graph.ir import TensorId
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate
-from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import power_of_two
 
 
-def hidden_sums_beside(request: Request) -> Node | None:
-    """The node whose result the kernel of a node writes beside its own: [1, 1, tiles, hidden channels] in float.
+def hidden_sums_beside(request: Request) -> TensorId | None:
+    """What the kernel of a node writes beside its result: [1, 1, tiles, hidden channels] in float.
 
-    Its inputs are that result, one image, and the layer's weights [hidden, 1, 1, channels].
+    Its reader multiplies by the layer's weights: [hidden, 1, 1, channels], its third input.
     """
-    readers = request.graph.consumers.get(request.node.output, ())
-    return next((reader for reader in readers if reader.kind == WRITTEN_BESIDE), None)
+    return next(iter(request.node.side_outputs), None)
 
 
 def with_room_for_sums(
     request: Request, candidates: Sequence[Candidate[AnyTile, AnyWork]]
 ) -> Sequence[Candidate[AnyTile, AnyWork]]:
     """The candidates that have as many tiles as there are sums; all for a kernel that writes none."""
-    node = hidden_sums_beside(request)
-    return [c for c in candidates if c.work.tiles == request.storage[node.output].plane] if node else candidates
+    sums = hidden_sums_beside(request)
+    if sums is None:
+        return candidates
+    return [c for c in candidates if c.work.tiles == request.storage[sums].plane]
 
 
 def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int) -> Kernel:
@@ -42,12 +43,13 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int)
 
     entries, lanes: see templates/gpu/hidden_sums.cl.j2.
     """
-    node, image, target = hidden_sums_beside(request), request.output, request.target
-    if node is None:
+    written, image, target = hidden_sums_beside(request), request.output, request.target
+    if written is None:
         return kernel
-    weights = request.graph[node.inputs[1]].data
+    (reader,) = request.graph.consumers[written]
+    weights = request.graph[reader.inputs[2]].data
     assert weights is not None
-    channels = LANES * request.storage[node.output].slices
+    channels = LANES * request.storage[written].slices
     padded = np.zeros((channels, LANES * image.slices), np.float32)
     padded[: len(weights), : image.channels] = weights.reshape(len(weights), -1) / image.plane
     parts = min(power_of_two(target.local_size // channels), power_of_two(entries), target.cost_model.lockstep)
@@ -59,7 +61,7 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int)
         arguments=(
             *kernel.arguments,
             Argument("hidden_weights", "float", None, padded),
-            Argument("hidden_sums_of_tiles", "float", node.output, None, written=True),
+            Argument("hidden_sums_of_tiles", "float", written, None, written=True),
         ),
         workspace=kernel.workspace + target.local_size // lanes,
     )

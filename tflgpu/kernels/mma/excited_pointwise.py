@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.fusing import inner_epilogue, is_pointwise, joined_node, weights_and_bias
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work, hidden_sharers
-from tflgpu.kernels.kernel import WRITTEN_BESIDE, Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA, implicit_gemm
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.costs import GemmWork, gating_cycles
@@ -125,20 +125,20 @@ def sum_hidden_layers(
     In place of a mean, the kernel of its image writes sums of the hidden layer beside the image. target_of: for the
     kernel of a tensor.
     """
-    known, fresh, nodes, tensors = dict(storage), graph.fresh_ids(), list[Node](), list[Tensor]()
+    known, fresh, nodes, tensors = dict(storage), graph.fresh_ids(), dict[TensorId, Node](), list[Tensor]()
     sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
-    excited = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
+    hidden = {node.inputs[1]: node.inputs[2] for node in graph.nodes if node.kind == EXCITED_POINTWISE}
     for node in graph.nodes:
-        reader = excited.get(node.output)
-        if reader is not None:
-            image, weights = node.inputs[0], reader.inputs[2]
-            tiles = _tiles_of(graph.producer[image], storage, target_of(image))
-            tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[weights].shape[0])))
-            sums[node.output] = tensors[-1].id
-            known[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
-            node = Node(WRITTEN_BESIDE, (image, weights), tensors[-1].id, sources=node.sources)
-        nodes.append(replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs)))
-    return graph.with_nodes(nodes, tensors), known
+        if node.output not in hidden:
+            nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs))
+            continue
+        image = nodes[node.inputs[0]]
+        tiles = _tiles_of(image, storage, target_of(image.output))
+        tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[hidden[node.output]].shape[0])))
+        sums[node.output] = tensors[-1].id
+        known[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
+        nodes[image.output] = replace(image, side_outputs=(tensors[-1].id,), sources=joint_sources(image, node))
+    return graph.with_nodes(nodes.values(), tensors), known
 
 
 def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> int:

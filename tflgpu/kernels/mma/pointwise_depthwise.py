@@ -128,7 +128,7 @@ def pointwise_depthwise(request: Request) -> Kernel:
     chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     sharers = target.local_size // _slices(tile)
-    if hidden_sums_beside(request):
+    if hidden_sums_beside(request) is not None:
         sharers = power_of_two(sharers)
     packed, taps = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks), pack(request.constant(3))
     operands = operands_of_image(src, type_of_constant(request, packed))

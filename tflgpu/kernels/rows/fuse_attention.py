@@ -19,7 +19,7 @@ from tflgpu.ops.arithmetic.matmul import MatMul
 from tflgpu.ops.arithmetic.reduction import Softmax
 from tflgpu.ops.movement.strided import Strided, composed, inverse, whole
 
-MOVEMENTS = ("reshape", "strided", "view")
+MOVEMENTS = ("reshape", "strided")
 
 
 def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], fits: Callable[[Attention], bool]) -> Graph:
@@ -69,7 +69,7 @@ def _attention(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node)
 def _weighted(graph: Graph, softmax: Node) -> Node | None:
     """The product of a softmax and the values, if nothing else reads it."""
     tensor, reader = softmax.output, graph.sole_consumer(softmax.output)
-    while reader is not None and reader.kind in ("reshape", "view") and not reader.epilogue:
+    while reader is not None and reader.kind == "reshape" and not reader.epilogue:
         tensor, reader = reader.output, graph.sole_consumer(reader.output)
     if reader is None or not isinstance(reader.attributes, MatMul) or reader.inputs[0] != tensor:
         return None
@@ -93,7 +93,7 @@ def _scores(graph: Graph, softmax: Node) -> Scores | None:
     tensor, nodes = softmax.inputs[0], list[Node]()
     while not nodes or not isinstance(nodes[0].attributes, MatMul):
         node = graph.producer.get(tensor)
-        if node is None or graph.sole_consumer(tensor) is None or node.kind not in ("map", "reshape", "view", "matmul"):
+        if node is None or graph.sole_consumer(tensor) is None or node.kind not in ("map", "reshape", "matmul"):
             return None
         nodes.insert(0, node)
         tensor = node.inputs[0]

@@ -16,7 +16,6 @@ from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.request import first_ranked
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.boundary import add_conversions, storages
-from tflgpu.plan.concatenation import ELIMINATED
 from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.executors.rounding_executor import Halves, RoundingExecutor
@@ -103,7 +102,7 @@ class Probe:
             if a.data is not None and a.type == "half" and not is_exact_in_half(a.data)
         }
         piece, found = len(self._plans), list[Halves]()
-        eliminated = (n for n in in_half.graph.nodes if n.kind == ELIMINATED)
+        eliminated = (n for n in in_half.graph.nodes if n.in_place and n.kind == "concatenate")
         self._joined += (frozenset(Place(piece, t) for t in (*n.inputs, n.output)) for n in eliminated)
         for k in plan.kernels:
             output = k.node.output
