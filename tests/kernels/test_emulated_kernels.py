@@ -18,7 +18,7 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.divided import shared_sums
+from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.mma import (
     depthwise_pointwise,
     implicit_gemm,

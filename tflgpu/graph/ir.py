@@ -209,6 +209,14 @@ def remove_dead(graph: Graph) -> Graph:
     return graph if len(kept) == len(graph.nodes) else graph.with_nodes(reversed(kept))
 
 
+def roots(graph: Graph) -> dict[TensorId, TensorId]:
+    """Every activation -> the tensor whose memory it has; a view has its source's."""
+    root = {t: t for t in graph.given}
+    for node in graph.nodes:
+        root |= {t: root[node.inputs[0]] if node.is_view else t for t in node.outputs}
+    return root
+
+
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
     """Whether numpy would broadcast ``shape`` to ``target``."""
     tail = target[len(target) - len(shape) :] if len(shape) <= len(target) else None

@@ -1,4 +1,4 @@
-"""Architectures of devices, and the lowerings, fusions and preludes that each of them registers.
+"""Architectures of devices, and the lowerings, rewrites and preludes that each of them registers.
 
 An architecture is a folder beside this module. It may refine another: its lowerings come first, and the other's serve
 where it has none. Importing :mod:`tflgpu.kernels` imports every folder, so that a new one needs no edit elsewhere.
@@ -7,18 +7,23 @@ where it has none. Importing :mod:`tflgpu.kernels` imports every folder, so that
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
-from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.candidates import Candidate, Tile, Work
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.chosen_fusions import Fuse, fuse_nodes
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
 from tflgpu.target import VEC4_BYTES, Target
 
 Lower = Callable[[Request], Kernel]
 Best = Callable[[Request], Candidate[Tile, Work] | None]
-Fuse = Callable[[Graph, Mapping[TensorId, Storage], Target], Graph]
+Rewrite = Callable[[Planning], Planning]
+
+Phase = Literal["fuse", "replace", "divide", "share"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +67,21 @@ class Architecture:
 
         return register
 
+    def rewrite(self, phase: Phase, *, fuses: bool = False) -> Callable[[Rewrite], Rewrite]:
+        """Register the decorated function as a pass of a phase, see :class:`RegisteredRewrite`."""
+
+        def register(rewrite: Rewrite) -> Rewrite:
+            _add(RegisteredRewrite(rewrite.__name__, self, phase, rewrite, fuses))
+            return rewrite
+
+        return register
+
     def fusion(self, fuse: Fuse) -> Fuse:
-        """Register the decorated function, which makes one node of several that one kernel computes faster.
+        """Register the decorated function as a pass that makes one node of several that one kernel computes faster.
 
         The one writes what the last of them wrote; what the others wrote nothing else reads.
         """
-        insort(FUSIONS, (self, fuse), key=lambda entry: entry[0].depth)
+        _add(RegisteredRewrite(fuse.__name__, self, "fuse", partial(fuse_nodes, fuse), fuses=True))
         return fuse
 
 
@@ -94,11 +108,40 @@ class Lowering:
         return fits and (self.when is None or self.when(request))
 
 
+@dataclass(frozen=True)
+class RegisteredRewrite:
+    """A pass over the graph for the devices of an architecture.
+
+    Passes run by phase: "fuse" makes one node of several, "replace" another node of one, "divide" several of one,
+    because of what it computes, and "share" divides the sums of nodes among kernels. Within a phase, passes of refined
+    architectures come before those of refining ones, and then the names decide; they must not depend on each other.
+    fuses: whether tensors are left out that no kernel stores any more.
+    """
+
+    name: str
+    architecture: Architecture
+    phase: Phase
+    run: Rewrite
+    fuses: bool = False
+
+    def precedence(self) -> tuple[int, str]:
+        return self.architecture.depth, self.name
+
+
+def _add(rewrite: RegisteredRewrite) -> None:
+    insort(REWRITES, rewrite, key=RegisteredRewrite.precedence)
+
+
 ARCHITECTURES: list[Architecture] = []
 LOWERINGS: list[Lowering] = []  # the first that applies is taken
-FUSIONS: list[tuple[Architecture, Fuse]] = []  # in the order in which they run
+REWRITES: list[RegisteredRewrite] = []  # of all phases
 
 PORTABLE = Architecture("portable", lambda _: True).register()
+
+
+def rewrites(phase: Phase) -> list[RegisteredRewrite]:
+    """The passes of a phase, in order, for all devices."""
+    return [rewrite for rewrite in REWRITES if rewrite.phase == phase]
 
 
 def lowering_of(request: Request) -> Lowering:

@@ -1,44 +1,37 @@
-"""Which nodes become one: what the fusions of a target's architectures propose, and what a chooser says of that."""
+"""Which nodes become one: what a fusion proposes, and what a chooser says of that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
-from tflgpu.kernels.architecture import FUSIONS
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.target import Target
 
 ENDLESS = 1e9  # cycles between two kernels, so that one is faster than any two
 
-Decisions = dict[tuple[int, ...], bool]
-"""By the model's operators of a group of nodes, whether one kernel computes them."""
+Fuse = Callable[[Graph, Mapping[TensorId, Storage], Target], Graph]
 
 
-def fuse_nodes(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target, chooser: Chooser = first_ranked
-) -> tuple[Graph, Decisions]:
-    """The graph with one node for several wherever an architecture of ``target`` computes them faster so.
+def fuse_nodes(fuse: Fuse, planning: Planning) -> Planning:
+    """With one node for several wherever a kernel computes them faster so; it keeps the tensor that it writes.
 
-    storage: of every activation; nodes that are made keep the tensors that they write. chooser: decides on the fusions
-    that the cost model proposes; one that measures is also asked about those that seem to be slower. The second result
-    is what it has decided against the cost model.
+    The chooser decides on the fusions that the cost model proposes; one that measures is also asked about those that
+    seem to be slower.
     """
-    against: Decisions = {}
-    for architecture, fuse in FUSIONS:
-        if not architecture.includes(target):
-            continue
-        proposed = fuse(graph, storage, target)
-        if chooser is first_ranked:
-            graph = proposed
-            continue
-        graph = _chosen(graph, proposed, storage, target, chooser, against, seems_faster=True)
-        costs = replace(target.cost_model, launch_latency=ENDLESS, interval_latency=ENDLESS)
-        possible = fuse(graph, storage, replace(target, cost_model=costs))
-        graph = _chosen(graph, possible, storage, target, chooser, against, seems_faster=False)
-    return graph, against
+    graph, storage, target, chooser = planning.graph, planning.storage, planning.narrowest, planning.chooser
+    proposed = fuse(graph, storage, target)
+    if chooser is first_ranked:
+        return replace(planning, graph=proposed)
+    against = dict(planning.decisions)
+    graph = _chosen(graph, proposed, storage, target, chooser, against, seems_faster=True)
+    costs = replace(target.cost_model, launch_latency=ENDLESS, interval_latency=ENDLESS)
+    possible = fuse(graph, storage, replace(target, cost_model=costs))
+    graph = _chosen(graph, possible, storage, target, chooser, against, seems_faster=False)
+    return replace(planning, graph=graph, decisions=against)
 
 
 def _chosen(
@@ -47,7 +40,7 @@ def _chosen(
     storage: Mapping[TensorId, Storage],
     target: Target,
     chooser: Chooser,
-    against: Decisions,
+    against: dict[tuple[int, ...], bool],
     *,
     seems_faster: bool,
 ) -> Graph:

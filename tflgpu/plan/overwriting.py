@@ -1,10 +1,10 @@
-"""Which of its inputs a kernel may write its result over."""
+"""Which of its inputs a kernel may write its result over, and states that are so written in place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from tflgpu.graph.ir import TensorId
+from tflgpu.graph.ir import Graph, State, TensorId
 from tflgpu.kernels.access import Access
 from tflgpu.kernels.kernel import Argument
 from tflgpu.plan.plan import PlannedKernel
@@ -29,3 +29,25 @@ def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> I
         alone = sum(root[argument.tensor] == root[o.tensor] for o in readers if o.tensor is not None) == 1
         if argument.name in elementwise and alone:
             yield argument.tensor
+
+
+def written_in_place(
+    graph: Graph, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]
+) -> dict[TensorId, TensorId]:
+    """The states' next values that a kernel may store over the last ones, which it then has for its root."""
+    found = {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
+    if not all(k.node.output in found for k in kernels if k.node.kind == "overwrite"):
+        raise ValueError("a state would lose its elements")
+    return found
+
+
+def _can_overwrite(state: State, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]) -> bool:
+    """Whether the kernel that computes a state's next value may store it over the last one."""
+    written = next(time for time, k in enumerate(kernels) if k.node.output == state.written)
+
+    def used(k: PlannedKernel) -> set[TensorId]:
+        return {root[a.tensor] for a in k.arguments if a.tensor is not None}
+
+    if any(state.read in used(later) for later in kernels[written + 1 :]):
+        return False
+    return state.read not in used(kernels[written]) or state.read in overwritable(kernels[written], root)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.kernels.kernel import Storage
+from tflgpu.passes.device.concatenations import input_places
 from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
-from tflgpu.plan.boundary import roots
-from tflgpu.plan.concatenation import input_places
-from tflgpu.plan.overwriting import overwritable
+from tflgpu.plan.overwriting import overwritable, written_in_place
 from tflgpu.plan.plan import Placement, PlannedKernel
-from tflgpu.plan.states import written_in_place
 from tflgpu.target import Target
 
 Uses = Mapping[TensorId, tuple[int, int]]  # of tensors in the arena: the first and the last kernel that uses each

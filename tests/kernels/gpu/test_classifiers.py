@@ -18,7 +18,7 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.divided import classifiers
+from tflgpu.kernels.gpu.divided import classifiers
 from tflgpu.passes.pipeline import optimize
 from tflgpu.plan.plan import Plan
 from tflgpu.plan.planning import make_plan

@@ -16,7 +16,7 @@ from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.runtime.persistent.test_persistent import H200
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.divided import pixels_as_channels
+from tflgpu.kernels.gpu.divided import pixels_as_channels
 from tflgpu.model.writer import ModelBuilder
 
 

@@ -21,7 +21,7 @@ from tests.support import emulated_matrix_units as emulated
 from tests.support.template_cases import transpose_convolution
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
-from tflgpu.kernels.divided import shared_sums
+from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.request import Request
 from tflgpu.model.writer import ModelBuilder
 

@@ -11,7 +11,7 @@ import pytest
 import tflgpu
 from tests.ops.case import Case
 from tests.ops.tolerance import check
-from tflgpu.kernels.divided import few_channels
+from tflgpu.kernels.gpu.divided import few_channels
 
 Precision = Literal["fp32", "fp16"]
 Way = Literal["PIXELS", "TAPS", "PATCHES"]

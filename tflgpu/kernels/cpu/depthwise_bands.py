@@ -10,9 +10,9 @@ from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, bands, is_possible, pixels_by_vectors
 from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
 from tflgpu.kernels.cpu.costs import BandWork, band_cycles, depthwise_rate
+from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count

@@ -13,9 +13,9 @@ from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.band_kernels import Band, ConvolutionDepthwise, band_candidates, band_work
 from tflgpu.kernels.cpu.costs import depthwise_rate, pair_cycles
 from tflgpu.kernels.cpu.depthwise_bands import depthwise_pointwise_bands, depthwise_pointwise_work
+from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, joined_node, weights_and_bias
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.target import Target
 

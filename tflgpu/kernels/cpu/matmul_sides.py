@@ -13,29 +13,29 @@ import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.fusing import epilogue_behind
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
-from tflgpu.target import ElementType, Target
+from tflgpu.target import ElementType
 
 # Multiplications for each element that is moved, from which on blocks are faster.
 WORTHWHILE = 8
 
 
-def lay_rows_side_by_side(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
-) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with movements around such products, and the storage of its activations."""
-    if target.family != "cpu":
-        return graph, dict(storage)
-    moving = _Moving(graph, storage)
+@CPU.rewrite("divide")
+def lay_rows_side_by_side(planning: Planning) -> Planning:
+    """With movements around such products."""
+    graph, target = planning.graph, planning.target
+    moving = _Moving(graph, planning.storage)
     for node in graph.nodes:
         if _is_worthwhile(graph, node):
             moving.add_product(node, "float" if graph[node.output].precise else target.storage)
         else:
             moving.nodes.append(node)
-    return graph.with_nodes(moving.nodes, moving.tensors), moving.storage
+    return planning.with_nodes(moving.nodes, moving.tensors, moving.storage)
 
 
 def _is_worthwhile(graph: Graph, node: Node) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
@@ -20,7 +20,6 @@ from tflgpu.kernels.mma.operands import HALVES, Operands, operands_of_image, typ
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
-from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
 # Blocks of 16 pixels of a work-group, and of 16 channels of a warp; how many warp tiles lie side by side in a group.
@@ -31,21 +30,6 @@ COLUMN_TILES = (1, 2, 4, 8, 16)
 # others (MobileNetV1 on an H200, whose first pairs have four: 72.7 us one by one, 69.3 two by two).
 TAP_REGISTERS = 112
 PADDING_VEC4S = 4  # of local memory between slices, so that lanes of a warp read other banks
-
-
-@dataclass(frozen=True)
-class DepthwisePointwise:
-    """A depthwise convolution with an ``epilogue`` of its own, and the pointwise one that alone reads it.
-
-    Inputs: image NHWC, weights [1, kh, kw, channels] and bias of the depthwise convolution, weights
-    [out, 1, 1, channels] and bias of the pointwise one; all but the image are constants. Made by
-    :mod:`tflgpu.kernels.mma.fuse_pairs`.
-
-    window: of the depthwise convolution. epilogue: ops that read no inputs.
-    """
-
-    window: Window
-    epilogue: tuple[EpilogueOp, ...]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.convolutions import unrolls
+from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import (
     epilogue_without_inputs,
     is_pointwise,
@@ -25,7 +26,7 @@ from tflgpu.kernels.gpu.depthwise_kernels import depthwise_candidates
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
-from tflgpu.kernels.mma.depthwise_pointwise import DepthwisePointwise, depthwise_pointwise_candidates
+from tflgpu.kernels.mma.depthwise_pointwise import depthwise_pointwise_candidates
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
 from tflgpu.kernels.mma.operands import operands_of_image
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates

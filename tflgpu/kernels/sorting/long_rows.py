@@ -7,12 +7,14 @@ same for all element types, and equal elements keep theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId
+from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.scan import TopK
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
@@ -47,13 +49,10 @@ class Merge:
     block: int
 
 
-def divide_sorts(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
-) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with several nodes for each ``top_k`` of long rows, and the storage of its activations.
-
-    The values and the indices of one operator share all but the last.
-    """
+@PORTABLE.rewrite("divide")
+def divide_sorts(planning: Planning) -> Planning:
+    """With several nodes for each ``top_k`` of long rows; values and indices of one operator share all but the last."""
+    graph, target = planning.graph, planning.target
     nodes: list[Node] = []
     tensors: list[Tensor] = []
     fresh, orders = graph.fresh_ids(), dict[tuple[TensorId, int], TensorId]()
@@ -68,8 +67,7 @@ def divide_sorts(
                 tensors.append(result)
             orders[source.id, shape[-1]] = tensors[-1].id
         nodes.append(_result(node, orders[source.id, shape[-1]], len(shape)))
-    known = dict(storage) | {t.id: Storage(Geometry(t.shape), "int") for t in tensors}
-    return graph.with_nodes(nodes, tensors), known
+    return planning.with_nodes(nodes, tensors, {t.id: Storage(Geometry(t.shape), "int") for t in tensors})
 
 
 def _sort(

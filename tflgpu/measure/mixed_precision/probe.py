@@ -13,10 +13,12 @@ from tflgpu.artifact.artifact import DevicePartition
 from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.compiler import Parts
 from tflgpu.graph.ir import Graph, TensorId
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import first_ranked
+from tflgpu.passes.device.layouts import convert_layouts
+from tflgpu.passes.device.storage import assign_storage
+from tflgpu.passes.device.whole_numbers import keep_whole_numbers
 from tflgpu.plan import Plan, make_plan
-from tflgpu.plan.boundary import add_conversions, storages
-from tflgpu.plan.whole_numbers import make_numbers_whole
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.executors.rounding_executor import Halves, RoundingExecutor
 from tflgpu.runtime.instance import Instance
@@ -91,9 +93,9 @@ class Probe:
 
         Nothing is fused: what is within a kernel of a plan in half is stored once a tensor beside it is kept.
         """
-        converted = add_conversions(graph)
-        storage = storages(converted, halves)
-        plan = plan_within(make_numbers_whole(converted, storage, halves), floats, first_ranked, fuse=False)
+        planning = keep_whole_numbers(assign_storage(convert_layouts(Planning(graph, halves))))
+        storage = planning.storage
+        plan = plan_within(planning.graph, floats, first_ranked, fuse=False)
         in_half = make_plan(graph, halves, fuse=False)
         constants = {
             (k.node.output, a.name)

@@ -6,31 +6,31 @@ output channel sees all of them, most through zeros.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
-from tflgpu.kernels.divided.few_channels import fastest
-from tflgpu.kernels.divided.shared_sums import least_cycles
-from tflgpu.kernels.kernel import Storage
+from tflgpu.graph.ir import Array, Node, Tensor
+from tflgpu.kernels.gpu.divided.few_channels import fastest
+from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, Depthwise
-from tflgpu.target import Target
 
 GAIN = 0.6  # of the cycles of a depthwise convolution, what a dense one may take by the cost model
 
 
-def make_dense(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
-    """The graph with dense convolutions for depthwise ones wherever that is faster."""
+@MMA.rewrite("replace")
+def make_dense(planning: Planning) -> Planning:
+    """With dense convolutions for depthwise ones wherever that is faster."""
     nodes: list[Node] = []
     tensors: list[Tensor] = []
-    fresh = graph.fresh_ids()
+    graph, fresh = planning.graph, planning.graph.fresh_ids()
     for node in graph.nodes:
-        request = Request(node, graph, storage, target)
-        if target.matrix_unit is None or not _is_of_one_slice(request):
+        request = planning.request(node)
+        if not _is_of_one_slice(request):
             nodes.append(node)
             continue
         weights = dense_weights(request)
@@ -41,7 +41,7 @@ def make_dense(graph: Graph, storage: Mapping[TensorId, Storage], target: Target
             tensors.append(tensor)
         else:
             nodes.append(node)
-    return graph.with_nodes(nodes, tensors)
+    return planning.with_nodes(nodes, tensors)
 
 
 def _is_of_one_slice(request: Request) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tflgpu.kernels.divided.patches_as_channels import Patches
 from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.divided.patches_as_channels import Patches
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.movement.rearrange import copy_kernel
 from tflgpu.kernels.request import Request

@@ -22,7 +22,7 @@ from tflgpu.ops.movement.strided import Strided, composed, inverse, whole
 MOVEMENTS = ("reshape", "strided")
 
 
-def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], fits: Callable[[Attention], bool]) -> Graph:
+def with_attention(graph: Graph, storage: Mapping[TensorId, Storage], fits: Callable[[Attention], bool]) -> Graph:
     """One node for each attention whose operands kernels can read where they are."""
     found = {}
     for node in graph.nodes:

@@ -7,15 +7,17 @@ few loads at once are hardly more than one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.divided.shared_sums import COUNTS, Shares, least_cycles, waiting_cycles
 from tflgpu.kernels.fusing import is_pointwise
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.divided.shared_sums import COUNTS, Shares, least_cycles, waiting_cycles
 from tflgpu.kernels.gpu.layer_of_mean import LAYER_OF_MEAN, layer_candidates
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
@@ -35,14 +37,11 @@ class Head:
     between: frozenset[TensorId]
 
 
-def divide_classifiers(
-    graph: Graph, storage: Mapping[TensorId, Storage], target_of: Callable[[TensorId], Target]
-) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with two nodes for the ends of classifiers that run faster so, and the storage of its activations.
-
-    target_of: for the kernel of a tensor.
-    """
-    known, fresh = dict(storage), graph.fresh_ids()
+@GPU.rewrite("share", fuses=True)
+def divide_classifiers(planning: Planning) -> Planning:
+    """With two nodes for the ends of classifiers that run faster so."""
+    graph, storage = planning.graph, planning.storage
+    known, fresh = dict[TensorId, Storage](), graph.fresh_ids()
     divided: dict[TensorId, tuple[Node, Node]] = {}  # by what the softmax writes
     dropped, tensors = set[TensorId](), list[Tensor]()
     for node in graph.nodes:
@@ -50,7 +49,7 @@ def divide_classifiers(
         if head is None:
             continue
         tensor = next(fresh)
-        count = _best_count(head, graph, storage, target_of(tensor))
+        count = _best_count(head, graph, storage, planning.target_of(tensor))
         if not count:
             continue
         layer = graph[head.layer.output]
@@ -60,11 +59,9 @@ def divide_classifiers(
         known[shares.id] = Storage(Geometry(shares.shape), "float")
         divided[node.output] = _divided(head, shares.id, count)
         dropped |= head.between
-    if not divided:
-        return graph, known
     kept = (node for node in graph.nodes if node.output not in dropped)
     nodes = [new for node in kept for new in divided.get(node.output, (node,))]
-    return graph.with_nodes(nodes, tensors), known
+    return planning.with_nodes(nodes, tensors, known)
 
 
 def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> Head | None:
@@ -100,9 +97,7 @@ def _is_layer(graph: Graph, node: Node) -> bool:
 
 
 def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:
-    """The number of shares that takes the least time by the cost model; 0 if three kernels take less, and on CPUs."""
-    if target.family != "gpu":
-        return 0
+    """The number of shares that takes the least time by the cost model; 0 if three kernels take less."""
     apart = (least_cycles(Request(node, graph, storage, target)) for node in (head.mean, head.layer))
     cycles = {0: sum(apart) + waiting_cycles(target)}
     image, result = storage[head.mean.inputs[0]], storage[head.layer.output]

@@ -13,8 +13,8 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.ops.image.convolution import output_channel_axis
-from tflgpu.target import Target
 
 # Powers of two of which half precision holds every multiple by the difference of two 8-bit integers.
 LEAST_EXPONENT, GREATEST_EXPONENT = -24, 8
@@ -23,12 +23,14 @@ ROUNDING = ("dequantize", "requantize", "simulate")  # epilogue ops whose result
 ACTIVATIONS = {"relu": (0.0, None), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}  # their ranges
 
 
-def make_numbers_whole(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+def keep_whole_numbers(planning: Planning) -> Planning:
     """Where weights are stored in half: ``conv(x, scale * q, bias)`` becomes ``conv(x, q, bias / scale) * scale``.
 
-    storage: of every activation. One that is stored without its scale has that as its ``factor``.
+    An activation that is stored without its scale has that as its ``factor``.
     """
-    return _WholeNumbers(graph, storage).run() if target.storage == "half" else graph
+    if planning.target.storage != "half":
+        return planning
+    return replace(planning, graph=_WholeNumbers(planning.graph, planning.storage).run())
 
 
 def _factor_of(scale: Array) -> Array:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, operands_of
-from tflgpu.kernels.rows.fuse_attention import fuse_attention
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, split_workspace, tile_count, waves
 from tflgpu.target import Limits, Target
 
@@ -22,18 +18,12 @@ ROWS_HELD = (4, 2, 1)
 LOADING = 0.2
 
 
-@GPU.fusion
-def fuse_attention_of_rows(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
-    """Scores go from memory to memory three times where they are not computed in one kernel."""
-    return fuse_attention(graph, storage, lambda attention: bool(_rows_held(attention, target)))
-
-
 def _vec4s(attention: Attention) -> int:
     """Of a key and a value, or of a row's query and sums."""
     return (attention.depth + attention.value_depth) // LANES
 
 
-def _rows_held(attention: Attention, target: Target) -> list[int]:
+def rows_held(attention: Attention, target: Target) -> list[int]:
     """How many rows of queries and sums a work-item can have in registers, the most first."""
     most = HELD_VEC4S * target.limits.registers // Limits.registers
     return [rows for rows in ROWS_HELD if rows * _vec4s(attention) <= most]
@@ -43,7 +33,7 @@ def divide(attention: Attention, target: Target) -> tuple[int, int]:
     """Rows of a work-item, and the work-items that share them."""
     size, sums = target.local_size, attention.value_depth // LANES + 1
     sharing = [n for n in SPLIT_K if n == 1 or (n <= size and fits_local(target, size * sums))]
-    ways = [(rows, sharers) for rows in _rows_held(attention, target) for sharers in sharing]
+    ways = [(rows, sharers) for rows in rows_held(attention, target) for sharers in sharing]
     return min(ways, key=lambda way: waves(_tiles(attention, target, *way), target) * (way[0] / way[1] + LOADING))
 
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.divided.division import Division
-from tflgpu.kernels.divided.shared_sums import joining_cycles, least_cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
+from tflgpu.kernels.gpu.divided.division import Division
+from tflgpu.kernels.gpu.divided.shared_sums import joining_cycles, least_cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count, waves

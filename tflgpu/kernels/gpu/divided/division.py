@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
 from tflgpu.target import Target
 
@@ -27,22 +28,20 @@ class Division:
 Divide = Callable[[Request, Iterator[TensorId]], Division | None]
 
 
-def divide_nodes(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target, divide: Divide
-) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with two nodes for each that ``divide`` divides, and the storage of its activations: on GPUs only."""
+def divide_nodes(planning: Planning, divide: Divide) -> Planning:
+    """With two nodes for each that ``divide`` divides."""
     nodes: list[Node] = []
     tensors: list[Tensor] = []
-    fresh, known = graph.fresh_ids(), dict(storage)
-    for node in graph.nodes:
-        two = divide(Request(node, graph, storage, target), fresh) if target.family == "gpu" else None
+    fresh, storage = planning.graph.fresh_ids(), dict[TensorId, Storage]()
+    for node in planning.graph.nodes:
+        two = divide(planning.request(node), fresh)
         if two is None:
             nodes.append(node)
             continue
         nodes += two.nodes
         tensors += two.tensors
-        known |= two.storage
-    return graph.with_nodes(nodes, tensors), known
+        storage |= two.storage
+    return planning.with_nodes(nodes, tensors, storage)
 
 
 def fits(between: Storage, target: Target) -> bool:

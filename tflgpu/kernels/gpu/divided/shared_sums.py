@@ -7,16 +7,18 @@ thousands of steps: a convolution of a long window or of few pixels, a layer of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf, prod
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
-from tflgpu.kernels.divided.division import Division, divide_nodes
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.scan import CumulativeSum
@@ -49,11 +51,10 @@ class Join:
     divided_by: int = 1
 
 
-def share_sums(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
-) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with two nodes for one wherever they are faster, and the storage of its activations."""
-    return divide_nodes(graph, storage, target, _shared)
+@GPU.rewrite("share")
+def share_sums(planning: Planning) -> Planning:
+    """With two nodes for one wherever they are faster."""
+    return divide_nodes(planning, _shared)
 
 
 def _shared(request: Request, fresh: Iterator[TensorId]) -> Division | None:

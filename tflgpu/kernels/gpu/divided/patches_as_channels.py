@@ -12,8 +12,8 @@ from math import prod
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.kernels.divided.division import Division, fits
-from tflgpu.kernels.divided.shared_sums import least_cycles, waiting_cycles
+from tflgpu.kernels.gpu.divided.division import Division, fits
+from tflgpu.kernels.gpu.divided.shared_sums import least_cycles, waiting_cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count, waves

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu.kernels.architecture import sharing_lowering
-from tflgpu.kernels.divided.shared_sums import Shares
 from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.divided.shared_sums import Shares
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 

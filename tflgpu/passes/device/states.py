@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, State, TensorId
+from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.graph.layout import Shape
+from tflgpu.kernels.planning import Planning
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
-from tflgpu.plan.boundary import roots
-from tflgpu.plan.overwriting import overwritable
-from tflgpu.plan.plan import PlannedKernel
 
 
-def with_short_states(graph: Graph) -> Graph:
-    """The same graph with fewer kernels for states, and with fewer of them that cannot be written in place."""
-    return _writing_late(_without_copies(graph))
+def shorten_states(planning: Planning) -> Planning:
+    """With fewer kernels for states, and with fewer of them that cannot be written in place."""
+    return replace(planning, graph=_writing_late(_without_copies(planning.graph)))
 
 
 def _without_copies(graph: Graph) -> Graph:
@@ -52,11 +50,12 @@ def _writing_late(graph: Graph) -> Graph:
     return graph.with_nodes(rest)
 
 
-def overwriting(graph: Graph) -> Graph:
-    """The same graph with an ``overwrite`` node for each gather that only puts new elements into a state's last value.
+def overwrite_states(planning: Planning) -> Planning:
+    """With an ``overwrite`` node for each gather that only puts new elements into a state's last value.
 
-    Its kernel touches no others, so that its output has to lie where the last value does: :func:`written_in_place`.
+    Its kernel touches no others, so that its output has to lie where the last value does.
     """
+    graph = planning.graph
     root, nodes = roots(graph), list(graph.nodes)
     for state in graph.states:
         time, node = next((time, n) for time, n in enumerate(nodes) if n.output == state.written)
@@ -70,7 +69,7 @@ def overwriting(graph: Graph) -> Graph:
         positions = tuple(_without_input(p, attributes.background) for p in attributes.positions)
         if _moves_vec4s(positions, graph[others[0]].shape, graph[node.output].shape):
             nodes[time] = replace(node, kind="overwrite", inputs=tuple(others), attributes=Gather(positions))
-    return graph.with_nodes(nodes)
+    return planning.with_nodes(nodes)
 
 
 def _moves_vec4s(positions: Sequence[Position], new: Shape, whole: Shape) -> bool:
@@ -92,25 +91,3 @@ def _is_shifted(position: Position, axis: int) -> bool:
     return own == [Digit(axis)] and all(
         t.step == -1 and t.limit is not None and all(m.axis is None for m in t.places) for t in lookups
     )
-
-
-def written_in_place(
-    graph: Graph, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]
-) -> dict[TensorId, TensorId]:
-    """The states' next values that a kernel may store over the last ones, which it then has for its root."""
-    found = {s.written: s.read for s in graph.states if _can_overwrite(s, kernels, root)}
-    if not all(k.node.output in found for k in kernels if k.node.kind == "overwrite"):
-        raise ValueError("a state would lose its elements")
-    return found
-
-
-def _can_overwrite(state: State, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]) -> bool:
-    """Whether the kernel that computes a state's next value may store it over the last one."""
-    written = next(time for time, k in enumerate(kernels) if k.node.output == state.written)
-
-    def used(k: PlannedKernel) -> set[TensorId]:
-        return {root[a.tensor] for a in k.arguments if a.tensor is not None}
-
-    if any(state.read in used(later) for later in kernels[written + 1 :]):
-        return False
-    return state.read not in used(kernels[written]) or state.read in overwritable(kernels[written], root)

@@ -16,9 +16,9 @@ import numpy as np
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.divided.division import Division, fits
-from tflgpu.kernels.divided.shared_sums import least_cycles, waiting_cycles
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
+from tflgpu.kernels.gpu.divided.division import Division, fits
+from tflgpu.kernels.gpu.divided.shared_sums import least_cycles, waiting_cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution

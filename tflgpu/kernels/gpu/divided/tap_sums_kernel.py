@@ -7,9 +7,9 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
-from tflgpu.kernels.divided.taps_as_channels import TapSums
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.divided.taps_as_channels import TapSums
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_between

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
 from tflgpu.ops.movement.shaping import Concatenate
 
 
@@ -23,8 +24,9 @@ class Place:
     offset: int = 0
 
 
-def eliminate_concatenations(graph: Graph, storage: Mapping[TensorId, Storage]) -> Graph:
+def concatenate_in_place(planning: Planning) -> Planning:
     """Mark each concatenation as in place whose inputs can be computed inside its result."""
+    graph, storage = planning.graph, planning.storage
     inputs_inside: set[TensorId] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -34,7 +36,7 @@ def eliminate_concatenations(graph: Graph, storage: Mapping[TensorId, Storage]) 
             inputs_inside.update(node.inputs)
             node = replace(node, in_place=True)
         nodes.append(node)
-    return graph.with_nodes(nodes)
+    return planning.with_nodes(nodes)
 
 
 def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:

@@ -6,19 +6,19 @@ It would throw most away of one or two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 
-from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.kernels.divided import patches_as_channels, pixels_as_channels, taps_as_channels
-from tflgpu.kernels.divided.division import Division, divide_nodes
-from tflgpu.kernels.divided.shared_sums import least_cycles
-from tflgpu.kernels.kernel import Storage
+from tflgpu.graph.ir import TensorId
+from tflgpu.kernels.gpu import GPU
+from tflgpu.kernels.gpu.divided import patches_as_channels, pixels_as_channels, taps_as_channels
+from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
+from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
+from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
-from tflgpu.target import Target
 
 FEW_OUTPUTS = 16
 
@@ -43,16 +43,15 @@ TAPS = Way(taps_as_channels.divided, gain=0.8, longer=1.0)
 PATCHES = Way(patches_as_channels.divided, gain=0.6, longer=1.5)
 
 
-def divide_convolutions(
-    graph: Graph, storage: Mapping[TensorId, Storage], target: Target
-) -> tuple[Graph, dict[TensorId, Storage]]:
-    """The graph with two nodes for a convolution wherever they are faster, and the storage of its activations."""
+@GPU.rewrite("divide")
+def divide_convolutions(planning: Planning) -> Planning:
+    """With two nodes for a convolution wherever they are faster."""
 
     def divide(request: Request, fresh: Iterator[TensorId]) -> Division | None:
         found = fastest(request, fresh)
         return None if found is None else found[0]
 
-    return divide_nodes(graph, storage, target, divide)
+    return divide_nodes(planning, divide)
 
 
 def fastest(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:

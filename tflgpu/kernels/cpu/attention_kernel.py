@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import vectors_in_registers
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, operands_of
-from tflgpu.kernels.rows.fuse_attention import fuse_attention
 from tflgpu.kernels.tiling import TILES_PER_CORE, most_per_tile, tile_count
-from tflgpu.target import Target
 
 FLOATS = 16384  # of a block's keys, values and scores: 64 KiB, which a core's second cache holds
 VECTORS = 512  # of the sums of a tile, 32 KiB
@@ -20,13 +15,8 @@ MOST_KEYS_HELD = 8
 LEAST_ROWS = 8  # of a vector of 16, for which it is worth to leave the others idle
 
 
-@CPU.fusion
-def fuse_attention_of_vectors(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
-    """Scores go from memory to memory three times where they are not computed in one kernel."""
-    return fuse_attention(graph, storage, _fits)
-
-
-def _fits(attention: Attention) -> bool:
+def fits_vectors(attention: Attention) -> bool:
+    """Whether the kernel has room for such an attention, and enough rows to fill vectors."""
     return attention.rows >= LEAST_ROWS and attention.value_depth + 2 <= VECTORS and attention.depth <= VECTORS
 
 

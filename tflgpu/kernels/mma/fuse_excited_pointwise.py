@@ -1,0 +1,123 @@
+"""Make one node of a squeeze-and-excitation and the pointwise convolution after it, and none of its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
+from tflgpu.graph.layout import Geometry
+from tflgpu.kernels.convolutions import unrolls
+from tflgpu.kernels.fusing import is_pointwise, joined_node, weights_and_bias
+from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
+from tflgpu.kernels.mma.costs import gating_cycles
+from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
+from tflgpu.kernels.mma.excited_pointwise import EXCITED_POINTWISE, HALVES, ExcitedPointwise, excited_candidates
+from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
+from tflgpu.kernels.planning import Planning
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.convolution import Depthwise
+from tflgpu.ops.image.window import POINTWISE
+from tflgpu.target import Target
+
+
+@MMA.fusion
+def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """One node for each excitation and the pointwise convolution behind it that run faster so."""
+    fresh = graph.fresh_ids()
+    zeros: list[Tensor] = []
+    joined: dict[TensorId, Node] = {}  # by what the convolution writes
+    dropped = set()
+    for node in graph.nodes:
+        excited = graph.producer.get(node.inputs[0]) if node.inputs else None
+        if excited is None or not _is_faster(graph, storage, excited, node, target):
+            continue
+        assert isinstance(excited.attributes, Excite)
+        inputs = (*excited.inputs, *weights_and_bias(graph, node, fresh, zeros))
+        joined[node.output] = joined_node(
+            EXCITED_POINTWISE, ExcitedPointwise(excited.attributes), excited, node, inputs
+        )
+        dropped.add(excited.output)
+    nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
+    return graph.with_nodes(nodes, zeros)
+
+
+def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node, node: Node, target: Target) -> bool:
+    """Whether ``node`` is a convolution that one kernel computes faster together with the excitation that it reads.
+
+    Then the mean takes no kernel either.
+    """
+    if not isinstance(excited.attributes, Excite) or excited.epilogue or not is_pointwise(node):
+        return False
+    if not graph[node.inputs[1]].is_constant or graph.sole_consumer(excited.output) is None:
+        return False
+    image, vector, between = (storage[t] for t in (*excited.inputs[:2], excited.output))
+    result, model = storage[node.output], target.cost_model
+    if {image.type, between.type} != {"half"} or image.batch > 1 or not _is_summed(graph, storage, excited):
+        return False
+    hidden = graph[excited.inputs[2]].shape[0]
+    candidates = excited_candidates(image, result, hidden, target)
+    if hidden > target.local_size or not candidates:
+        return False
+    mean = model.kernel(waves=1, phases=0)
+    excitation = excite_cycles(excite_work(image, vector, hidden, target), target)
+    apart = convolution_candidates(HALVES, POINTWISE, image, result, target)[0].cycles
+    together = candidates[0].cycles + gating_cycles(image, hidden, target)
+    return together < mean + excitation + 2 * model.next_kernel(target.executor) + apart
+
+
+def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node) -> bool:
+    """Whether an excitation squeezes an image whose kernel can write the sums of its hidden layer beside it.
+
+    That is so of depthwise convolutions of halves, alone and in one kernel with the pointwise one before.
+    """
+    image, squeezed = excited.inputs[:2]
+    mean, depthwise = graph.producer.get(squeezed), graph.producer.get(image)
+    return (
+        mean is not None
+        and mean.attributes == Reduce("mean", (1, 2))
+        and mean.inputs == (image,)
+        and not mean.epilogue
+        and graph.sole_consumer(squeezed) is not None
+        and depthwise is not None
+        and unrolls(depthwise.attributes)
+        and storage[depthwise.inputs[0]].type == "half"
+        and graph[depthwise.inputs[1]].is_constant
+    )
+
+
+@MMA.rewrite("divide")
+def sum_hidden_layers(planning: Planning) -> Planning:
+    """Without the means of excitations within convolutions.
+
+    In place of a mean, the kernel of its image writes sums of the hidden layer besides the image.
+    """
+    graph, nodes, tensors, storage = planning.graph, dict[TensorId, Node](), list[Tensor](), dict[TensorId, Storage]()
+    fresh = graph.fresh_ids()
+    sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
+    hidden = {node.inputs[1]: node.inputs[2] for node in graph.nodes if node.kind == EXCITED_POINTWISE}
+    for node in graph.nodes:
+        if node.output not in hidden:
+            nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs))
+            continue
+        image = nodes[node.inputs[0]]
+        tiles = _tiles_of(image, planning.storage, planning.target_of(image.output))
+        tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[hidden[node.output]].shape[0])))
+        sums[node.output] = tensors[-1].id
+        storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
+        nodes[image.output] = replace(image, side_outputs=(tensors[-1].id,), sources=joint_sources(image, node))
+    return planning.with_nodes(nodes.values(), tensors, storage)
+
+
+def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> int:
+    """The tiles that the kernel of a depthwise convolution has, with the pointwise one before or alone."""
+    image, result = storage[node.inputs[0]], storage[node.output]
+    match node.attributes:
+        case PointwiseDepthwise(window):
+            return pointwise_depthwise_candidates(window, image, result, target)[0].work.tiles
+        case Depthwise(window):
+            return diagonal_candidates(window, result, target)[0].work.tiles
+    raise TypeError(f"{node.title} writes no sums beside its result")

@@ -1,0 +1,59 @@
+"""What the passes for a device rewrite: a graph, the storage of its activations, and what kernels are chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, verify
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.request import Chooser, Request, first_ranked
+from tflgpu.target import Target
+
+Decisions = Mapping[tuple[int, ...], bool]
+"""By the model's operators of a group of nodes, whether one kernel computes them."""
+
+
+@dataclass(frozen=True)
+class Planning:
+    """A graph on its way to a plan.
+
+    storage: of every activation; empty until a pass assigns it. chooser: decides on tile configurations and fusions.
+    group_sizes: most work-items of a group of the kernels that compute some tensors, where those are fewer than the
+    device's limit. decisions: the fusions on which the chooser decided against the cost model.
+    """
+
+    graph: Graph
+    target: Target
+    storage: Mapping[TensorId, Storage] = field(default_factory=dict)
+    chooser: Chooser = first_ranked
+    group_sizes: Mapping[TensorId, int] = field(default_factory=dict)
+    decisions: Decisions = field(default_factory=dict)
+
+    def target_of(self, tensor: TensorId) -> Target:
+        """The device for the kernel that computes a tensor: its groups may have fewer work-items."""
+        size = self.group_sizes.get(tensor)
+        return self.target if size is None else self.target.with_groups(size)
+
+    @property
+    def narrowest(self) -> Target:
+        """The device with the smallest of these groups: a fused node cannot be taken apart again."""
+        return self.target.with_groups(min(self.group_sizes.values())) if self.group_sizes else self.target
+
+    def request(self, node: Node) -> Request:
+        """For a rewrite that asks for a node's kernels: the cost model chooses."""
+        return Request(node, self.graph, self.storage, self.target)
+
+    def with_nodes(
+        self, nodes: Iterable[Node], tensors: Iterable[Tensor] = (), storage: Mapping[TensorId, Storage] | None = None
+    ) -> Planning:
+        """The same with other nodes. tensors, storage: what is new."""
+        graph = self.graph.with_nodes(nodes, tensors)
+        return replace(self, graph=graph, storage={**self.storage, **(storage or {})})
+
+    def verify(self) -> None:
+        """Check the rules that every pass must keep. An AssertionError is a bug in the pass before."""
+        verify(self.graph)
+        activations = {*self.graph.given, *self.graph.producer}
+        if self.storage and (missing := activations - self.storage.keys()):
+            raise AssertionError(f"tensors {sorted(missing)} have no storage")

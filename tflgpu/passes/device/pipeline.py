@@ -1,0 +1,66 @@
+"""The passes for a device, in the order in which they run; architectures register some of them.
+
+Most of them replace nodes by others that the device computes faster. They run after the portable passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tflgpu.errors import internal_faults
+from tflgpu.kernels.architecture import PORTABLE, Architecture, Phase, Rewrite, rewrites
+from tflgpu.kernels.planning import Planning
+from tflgpu.passes.device.concatenations import concatenate_in_place
+from tflgpu.passes.device.layouts import convert_layouts
+from tflgpu.passes.device.states import overwrite_states, shorten_states
+from tflgpu.passes.device.storage import assign_storage
+from tflgpu.passes.device.whole_numbers import keep_whole_numbers
+
+
+@dataclass(frozen=True)
+class DevicePass:
+    """A rewriting for the devices of an architecture.
+
+    fuses: whether tensors are left out that no kernel stores any more.
+    """
+
+    run: Rewrite
+    architecture: Architecture = PORTABLE
+    fuses: bool = False
+
+
+def _registered(phase: Phase) -> dict[str, DevicePass]:
+    return {f"{r.architecture.name}.{r.name}": DevicePass(r.run, r.architecture, r.fuses) for r in rewrites(phase)}
+
+
+# By the names that `tflgpu show --after` takes. Fusions come first: they know the kinds of nodes that the portable
+# passes leave. Storage is assigned before, as costs depend on it. A sum is divided last, whatever node computes it.
+DEVICE_PASSES: Mapping[str, DevicePass] = {
+    "convert_layouts": DevicePass(convert_layouts),
+    "shorten_states": DevicePass(shorten_states),
+    "assign_storage": DevicePass(assign_storage),
+    **_registered("fuse"),
+    "keep_whole_numbers": DevicePass(keep_whole_numbers),
+    **_registered("replace"),
+    **_registered("divide"),
+    **_registered("share"),
+    "concatenate_in_place": DevicePass(concatenate_in_place),
+    "overwrite_states": DevicePass(overwrite_states),
+}
+
+
+def planned(planning: Planning, *, fuse: bool = True) -> Planning:
+    """After every pass. fuse: whether to run those that leave tensors out."""
+    *_, (_, result) = planning_steps(planning, fuse=fuse)
+    return result
+
+
+def planning_steps(planning: Planning, *, fuse: bool = True) -> Iterator[tuple[str, Planning]]:
+    """The planning after each pass that concerns its device, by the pass's name. It is verified after each."""
+    for name, each in DEVICE_PASSES.items():
+        if each.architecture.includes(planning.target) and (fuse or not each.fuses):
+            with internal_faults(f"running the pass {name}"):
+                planning = each.run(planning)
+                planning.verify()
+            yield name, planning

@@ -1,0 +1,76 @@
+"""How activations lie in memory: element types, and the order of model inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tflgpu.graph.ir import Graph, Node, TensorId, roots
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.planning import Planning
+from tflgpu.ops.arithmetic.reduction import Reduce
+from tflgpu.ops.image.pooling import Pool
+from tflgpu.target import DEVICE_ELEMENTS
+
+# Kinds of nodes that give the place of the greatest (or the least) element of their first input. Different numbers may
+# become equal when rounded to half, and then the place is another one.
+CHOOSE_A_PLACE = frozenset(("arg_extreme", "pool_index", "top_k"))
+
+# Kinds of nodes that move elements, or give what lies between neighbours.
+TAKE_ELEMENTS = frozenset(
+    ("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool")
+)
+
+
+def _leaving(graph: Graph) -> set[TensorId]:
+    """The tensors of which outputs have elements, or means between neighbours: stored in half, these would be rounded,
+    and beyond 65504 another number."""
+    found = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.output in found and not node.epilogue and _takes_elements(node):
+            found.update(node.inputs)
+    return found
+
+
+def _takes_elements(node: Node) -> bool:
+    if isinstance(node.attributes, Reduce | Pool):
+        return node.attributes.function in ("max", "min", "maximum")
+    return node.kind in TAKE_ELEMENTS
+
+
+def assign_storage(planning: Planning) -> Planning:
+    """With the storage of every activation; conversions are in place.
+
+    In half precision these stay float: graph inputs and outputs, copies of inputs, what outputs have elements of,
+    tensors in which a node looks for a place (:data:`CHOOSE_A_PLACE`), and tensors that the graph marks as precise.
+    """
+    graph, target = planning.graph, planning.target
+    root = roots(graph)
+    copies = {n.output for n in graph.nodes if n.kind == "map" and not n.epilogue and n.inputs[0] in graph.inputs}
+    compared = {root.get(n.inputs[0]) for n in graph.nodes if n.kind in CHOOSE_A_PLACE}  # None for a constant
+    on_boundary = {root[t] for t in (*graph.inputs, *graph.outputs)}
+    leaving = {root.get(t) for t in _leaving(graph)}
+    exact = _exact_outputs(graph, root) if target.family == "gpu" else set()
+    result = {}
+    for tensor, origin in root.items():
+        geometry = Geometry(graph[tensor].shape)
+        boundary = origin in on_boundary
+        precise = boundary or origin in copies | compared | leaving or graph[origin].precise
+        element = DEVICE_ELEMENTS.get(graph[tensor].dtype) or ("float" if precise else target.storage)
+        linear = boundary and (not geometry.is_linear or origin in exact)
+        result[tensor] = Storage(geometry, element, linear)
+    return replace(planning, storage=result)
+
+
+def _exact_outputs(graph: Graph, root: Mapping[TensorId, TensorId]) -> set[TensorId]:
+    """The roots of outputs that are better stored element by element, although both orders are the same bytes.
+
+    In PHWC4 lanes follow the last element, so that a caller's memory could not be the kernel's. No other kernel reads
+    these outputs.
+    """
+    kept = {root[t] for state in graph.states for t in (state.read, state.written)} | set(graph.inputs)
+    read = {root.get(i) for n in graph.nodes if not n.is_view for i in n.inputs}
+    joined = {root[n.output] for n in graph.nodes if n.kind == "concatenate"}  # which need not be kernels
+    odd = {root[t] for t in graph.outputs if graph[t].size % LANES}
+    return odd - kept - read - joined

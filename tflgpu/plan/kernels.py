@@ -1,0 +1,99 @@
+"""A node -> a launch: its kernel, its epilogue as templates see it, and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tflgpu.errors import internal_faults
+from tflgpu.graph.ir import Graph, Node, Value
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.access import Access, access
+from tflgpu.kernels.architecture import lower_node
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.request import Request
+from tflgpu.ops.epilogue_ops import FUNCTIONS
+from tflgpu.plan.plan import Destination, EpilogueOperand, PlannedEpilogueOp, PlannedKernel
+from tflgpu.target import VectorType, is_exact_in_half
+
+
+def planned_kernel(node: Node, planning: Planning) -> PlannedKernel:
+    """The kernel of a node. Raises InternalError that names the node's operators."""
+    with internal_faults(f"planning {node.title}"):
+        return _planned(node, planning)
+
+
+def _planned(node: Node, planning: Planning) -> PlannedKernel:
+    graph, target = planning.graph, planning.target_of(node.output)
+    if any(graph[t].precise for t in (*node.inputs, node.output)):
+        # Constants are to be as precise as what they meet.
+        target = replace(target, arithmetic="float")
+        if not _half_holds_constants(graph, node):
+            target = replace(target, storage="float")
+    request = Request(node, graph, planning.storage, target, planning.chooser)
+    kernel = lower_node(request)
+    output = request.output
+    arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
+    accesses: dict[int, Access] = {}
+    for index in sorted(node.epilogue_inputs):
+        # Compilers for CPUs would load them before all loops, and then accumulators spill (64% more time).
+        argument = replace(request.operand(f"operand{index}", index), restrict=target.family != "cpu")
+        arguments.append(argument)
+        accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
+    epilogue = _planned_epilogue(node, kernel.value_type, accesses)
+    result = epilogue[-1].type if epilogue else kernel.value_type
+    if result != output.vector:
+        raise TypeError(f"{node.kind} ends with {result} values, but its output holds {output.type}")
+    destination = Destination(output, _is_dirty(kernel, epilogue, output))
+    return PlannedKernel(node, kernel, epilogue, destination, tuple(arguments))
+
+
+def _planned_epilogue(
+    node: Node, value_type: VectorType, accesses: Mapping[int, Access]
+) -> tuple[PlannedEpilogueOp, ...]:
+    """The epilogue behind a result of ``value_type``. accesses: of the inputs that it reads, by number."""
+    types = [value_type]
+    planned: list[PlannedEpilogueOp] = []
+    for k, op in enumerate(node.epilogue):
+        operands = tuple(
+            EpilogueOperand(o.index, None) if isinstance(o, Value) else EpilogueOperand(None, accesses[o.index])
+            for o in op.operands
+        )
+        source, result = _operand_type(operands[0], types), FUNCTIONS[op.function].result
+        if result == "first" or result == "second":
+            types.append(_operand_type(operands[result == "second"], types))
+        else:
+            types.append(result)
+        planned.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1], source))
+    return tuple(planned)
+
+
+def _half_holds_constants(graph: Graph, node: Node) -> bool:
+    """Whether half precision holds every number of a node's weights and other large constants."""
+    constants = (graph[t].data for t in node.inputs)
+    large = (data for data in constants if data is not None and data.size > max(data.shape, default=1))
+    return all(is_exact_in_half(data) for data in large)
+
+
+def _operand_type(operand: EpilogueOperand, types: list[VectorType]) -> VectorType:
+    if operand.value is not None:
+        return types[operand.value]
+    assert operand.access is not None
+    return operand.access.vector
+
+
+def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: Storage) -> bool:
+    """Whether the lanes past the last channel could hold anything but zero after the epilogue.
+
+    Products leave NaN there if they read an infinity: the weights of these lanes are zero.
+    """
+    if output.geometry.channels % LANES == 0:
+        return False
+    clean = [not kernel.parameters.get("dirty", False) and not kernel.macs]
+    for op in epilogue:
+        operands = (
+            clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in op.operands
+        )
+        clean.append(FUNCTIONS[op.function].keeps_zero and all(operands))
+    return not clean[-1]
