@@ -20,7 +20,6 @@ from tflgpu.artifact.artifact import (
 )
 from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.assemble import assemble
-from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.codegen.link import link, state_bindings
 from tflgpu.codegen.program_size import check_graph_size, check_program_size
 from tflgpu.codegen.render import KernelSource, render
@@ -211,7 +210,7 @@ def make_plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | 
     if tuner:
         clock.lap("tune")
     plans = {
-        p: tuple(plan_within(g, target, chooser) for g, chooser in zip(each, choosers[p], strict=True))
+        p: tuple(make_plan(g, target, chooser) for g, chooser in zip(each, choosers[p], strict=True))
         for p, each in graphs.items()
     }
     clock.lap("plan")

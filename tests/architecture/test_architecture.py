@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu
 from tflgpu.artifact.serializer import APART
+from tflgpu.kernels.architecture import ARCHITECTURES
 
 PACKAGE = Path(tflgpu.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -32,8 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"errors", "graph"},
     "ops": {"graph", "model", "plugins", "target"},
     "kernels": {"graph", "ops", "target"},
-    "passes": {"errors", "graph", "kernels", "ops"},
-    "plan": {"errors", "graph", "kernels", "ops", "target"},
+    "passes": {"errors", "graph", "kernels", "ops", "target"},
+    "plan": {"errors", "graph", "kernels", "ops", "passes", "target"},
     "processes": set(),
     "litert": {"errors", "model", "processes"},
     "frontend": GRAPH | {"litert"},
@@ -133,6 +134,37 @@ def test_modules_form_no_circle() -> None:
     """Within a room too. A package's own module stands for the names that it exports."""
     graph = {name: {n for n in imports(module) if n in NAMES} - {name} for name, module in NAMES.items()}
     assert list(TopologicalSorter(graph).static_order())
+
+
+def registers(module: Path) -> set[str]:
+    """``"lowering"`` and ``"rewrite"``: what decorators of a module register with architectures."""
+    functions = (node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.FunctionDef))
+    called = (d.func if isinstance(d, ast.Call) else d for function in functions for d in function.decorator_list)
+    names = {decorator.attr for decorator in called if isinstance(decorator, ast.Attribute)}
+    return {"lowering"} & names | ({"rewrite"} if {"rewrite", "fusion"} & names else set())
+
+
+def test_no_module_registers_both_lowerings_and_rewrites() -> None:
+    found = {str(module.relative_to(PACKAGE)): registers(module) for module in MODULES}
+    assert {name for name, kinds in found.items() if len(kinds) > 1} == set()
+    assert found["kernels/mma/fuse_pairs.py"] == {"rewrite"}
+    assert found["kernels/mma/pointwise_mean.py"] == {"lowering"}
+
+
+def test_only_an_architecture_and_what_refines_it_name_it() -> None:
+    """So that a new one is a folder, and needs no edit elsewhere."""
+    folders = {each.name.partition("_")[0]: each for each in ARCHITECTURES}
+    for module in MODULES:
+        place = module.relative_to(PACKAGE).parts
+        own = folders.get(place[1]) if place[0] == "kernels" and len(place) > 2 else None
+        refined = set()
+        while own is not None:
+            refined.add(own.name.partition("_")[0])
+            own = own.refines
+        for name in imports(module):
+            _, room, *rest = (*name.split("."), "")
+            if room == "kernels" and rest[0] in folders.keys() - {"portable"}:
+                assert rest[0] in refined, f"{'/'.join(place)} must not import {name}"
 
 
 def test_only_declared_libraries_are_imported() -> None:

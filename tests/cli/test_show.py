@@ -16,6 +16,7 @@ from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.passes import PASSES
+from tflgpu.passes.device import DEVICE_PASSES
 
 
 def kinds(*arguments: object) -> list[str]:
@@ -42,7 +43,19 @@ def test_each_pass_by_name(no_device: None) -> None:
 
 def test_an_unknown_pass_is_answered_with_all_of_them(no_device: None) -> None:
     message = fail("show", MODEL, "--after", "unfold")
-    assert all(name in message for name in ("'unfold'", "lower", *PASSES))
+    assert all(name in message for name in ("'unfold'", "lower", *PASSES, *DEVICE_PASSES))
+
+
+def test_each_pass_for_a_device_by_name(device: tflgpu.Device) -> None:
+    """On a CPU; those of other architectures say for which device they are."""
+    for name, each in DEVICE_PASSES.items():
+        if each.architecture.name in ("portable", "cpu"):
+            assert kinds("--after", name)
+        else:
+            assert "convert_layouts" in fail("show", MODEL, "--after", name)
+    nodes = as_json("show", MODEL, "--after", "overwrite_states")["nodes"]
+    launches = as_json("show", MODEL, "--stage", "plan")["kernels"]
+    assert [node["output"] for node in nodes if not node["in_place"]] == [k["node"]["output"] for k in launches]
 
 
 def test_after_goes_with_graphs_only() -> None:

@@ -56,6 +56,7 @@ class Launch:
     bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
     interval: number of its barrier interval. It depends only on launches of lower intervals, also through memory
     that several tensors use in turn.
+    kernel: a key of what its kernel was planned from; empty if its groups are single work-items.
     """
 
     function: str
@@ -66,6 +67,7 @@ class Launch:
     macs: int
     bytes: int
     interval: int
+    kernel: str = ""
 
     @property
     def work(self) -> int:

@@ -41,6 +41,7 @@ def link(
             planned.kernel.macs,
             traffic(plan, planned),
             interval,
+            planned.key,
         )
         for planned, name, interval in zip(plan.kernels, functions, barrier_intervals(plan), strict=True)
     )

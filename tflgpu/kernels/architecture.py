@@ -15,8 +15,8 @@ from typing import Literal
 from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.chosen_fusions import Fuse, fuse_nodes
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.target import VEC4_BYTES, Target
 
 Lower = Callable[[Request], Kernel]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Chooser, Request, first_ranked
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.target import Target
 
 ENDLESS = 1e9  # cycles between two kernels, so that one is faster than any two
@@ -22,7 +22,7 @@ def fuse_nodes(fuse: Fuse, planning: Planning) -> Planning:
     The chooser decides on the fusions that the cost model proposes; one that measures is also asked about those that
     seem to be slower.
     """
-    graph, storage, target, chooser = planning.graph, planning.storage, planning.narrowest, planning.chooser
+    graph, storage, target, chooser = planning.graph, planning.storage, planning.fusing_target, planning.chooser
     proposed = fuse(graph, storage, target)
     if chooser is first_ranked:
         return replace(planning, graph=proposed)

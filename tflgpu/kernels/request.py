@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
@@ -74,6 +75,11 @@ class Request:
         parts = tuple(part.kind for part in self.parts)
         kind = self.node.kind, self.node.attributes, self.shares
         return repr((kind, inputs, self.output, epilogue, self.target, limits, parts))
+
+    @property
+    def key(self) -> str:
+        """A short name of :attr:`signature`, under which a target knows how many work-items the kernel may have."""
+        return blake2b(self.signature.encode(), digest_size=8).hexdigest()
 
     @property
     def output(self) -> Storage:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import pieces_of
 from tflgpu.artifact.executable import Executable
-from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_piece, device_partition
@@ -27,7 +26,6 @@ from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
-from tflgpu.kernels.request import first_ranked
 from tflgpu.litert.cpu_executor import CpuExecutor
 from tflgpu.litert.piece import Piece, try_piece
 from tflgpu.litert.trial import Trial
@@ -35,6 +33,7 @@ from tflgpu.measure.device_model import planned_target
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
+from tflgpu.plan import make_plan
 from tflgpu.runtime.engine import engine_of
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import WideGroupsError, check_groups
@@ -114,7 +113,7 @@ def _run_call(
     partition: Partition, call: Call, inputs: Sequence[Array], session: Session, target: Target
 ) -> list[Array]:
     """Run a loop or a branch, whose kernels are not observed. Returns its outputs."""
-    plans = [plan_within(optimize(piece.graph), target, first_ranked) for piece in call.pieces]
+    plans = [make_plan(optimize(piece.graph), target) for piece in call.pieces]
     compiled = device_partition(partition, call, list(map(compile_piece, call.pieces, plans)), plans)
     executors = [
         LaunchExecutor(piece.executable, _program(piece.source, piece.executable, session), session)
@@ -127,7 +126,7 @@ def _run_partition(
     lowered: Lowered, inputs: Sequence[Array], session: Session, found: list[Result], target: Target
 ) -> list[Array]:
     """Run a partition on the device, append its kernels' results to ``found``, return its outputs."""
-    plan = plan_within(optimize(lowered.graph), target, first_ranked)
+    plan = make_plan(optimize(lowered.graph), target)
     source = render(plan)
     executable = link(plan, source.names, lowered.output_types)
     executor = LaunchExecutor(executable, _program(source.text, executable, session), session)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tflgpu.artifact.cache import Cache
 from tflgpu.artifact.serializer import load_choice, store_choice, tuning_key
 from tflgpu.codegen.assemble import assemble
-from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.graph.ir import Graph, TensorId
@@ -114,7 +113,7 @@ class DeviceTuner:
     def _opened(self, graph: Graph, target: Target, chooser: Chooser) -> tuple[Plan, Executor]:
         """A plan, and what runs and profiles it."""
         while True:
-            plan = plan_within(graph, target.with_group_sizes(self._group_sizes), chooser)
+            plan = make_plan(graph, target.with_group_sizes(self._group_sizes), chooser)
             try:
                 return plan, self._open(plan)
             except WideGroupsError as error:

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tflgpu.errors import internal_faults
-from tflgpu.graph.ir import Graph, Node, Value
+from tflgpu.graph.ir import Node, Value
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.planning import Planning
-from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.plan import Destination, EpilogueOperand, PlannedEpilogueOp, PlannedKernel
-from tflgpu.target import VectorType, is_exact_in_half
+from tflgpu.target import VectorType
 
 
 def planned_kernel(node: Node, planning: Planning) -> PlannedKernel:
@@ -25,13 +24,8 @@ def planned_kernel(node: Node, planning: Planning) -> PlannedKernel:
 
 
 def _planned(node: Node, planning: Planning) -> PlannedKernel:
-    graph, target = planning.graph, planning.target_of(node.output)
-    if any(graph[t].precise for t in (*node.inputs, node.output)):
-        # Constants are to be as precise as what they meet.
-        target = replace(target, arithmetic="float")
-        if not _half_holds_constants(graph, node):
-            target = replace(target, storage="float")
-    request = Request(node, graph, planning.storage, target, planning.chooser)
+    request = planning.lowering_request(node)
+    target = request.target
     kernel = lower_node(request)
     output = request.output
     arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
@@ -46,7 +40,8 @@ def _planned(node: Node, planning: Planning) -> PlannedKernel:
     if result != output.vector:
         raise TypeError(f"{node.kind} ends with {result} values, but its output holds {output.type}")
     destination = Destination(output, _is_dirty(kernel, epilogue, output))
-    return PlannedKernel(node, kernel, epilogue, destination, tuple(arguments))
+    key = request.key if kernel.local_size > 1 else ""
+    return PlannedKernel(node, kernel, epilogue, destination, tuple(arguments), key, target.limits.work_group_size)
 
 
 def _planned_epilogue(
@@ -67,13 +62,6 @@ def _planned_epilogue(
             types.append(result)
         planned.append(PlannedEpilogueOp(k + 1, op.function, operands, op.parameters, types[-1], source))
     return tuple(planned)
-
-
-def _half_holds_constants(graph: Graph, node: Node) -> bool:
-    """Whether half precision holds every number of a node's weights and other large constants."""
-    constants = (graph[t].data for t in node.inputs)
-    large = (data for data in constants if data is not None and data.size > max(data.shape, default=1))
-    return all(is_exact_in_half(data) for data in large)
 
 
 def _operand_type(operand: EpilogueOperand, types: list[VectorType]) -> VectorType:

@@ -11,6 +11,7 @@ from tflgpu.target.device_limits import Limits
 
 ExecutorName = Literal["launch", "persistent", "claiming", "auto"]
 
+WHOLE_PROGRAM = "whole program"  # the key of the kernel that computes all nodes
 
 # Turns of a loop in a model of little work, which takes the compiler little time as well.
 UNROLLED = 16
@@ -39,8 +40,8 @@ class Target:
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     group: work-items of a work-group; None for the number that the executor wants.
     limits: what the device can hold, which no plan may exceed, and what it has.
-    group_sizes: the most work-items of a group by the name of a function, where the device's compiler was found to
-        allow fewer than had been planned.
+    group_sizes: the most work-items of a group by the key of what its kernel is planned from, where the device's
+        compiler was found to allow fewer than had been planned; of all kernels in one under :data:`WHOLE_PROGRAM`.
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     unrolled: the most turns of an inner loop of convolutions on CPUs that are unrolled: compilers take longer for them.
     """
@@ -67,6 +68,11 @@ class Target:
     def with_group_sizes(self, found: Mapping[str, int]) -> Target:
         """The same, with more of :attr:`group_sizes`."""
         return replace(self, group_sizes=tuple((dict(self.group_sizes) | dict(found)).items()))
+
+    def allowed(self, key: str) -> Target:
+        """The same for the kernel with this key, whose groups may have fewer work-items."""
+        size = dict(self.group_sizes).get(key)
+        return self if size is None else self.with_groups(size)
 
     def with_groups(self, most: int) -> Target:
         """The same for work-groups of at most so many work-items."""

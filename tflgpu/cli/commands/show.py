@@ -41,13 +41,16 @@ MakeView = Callable[["LoweredPiece", Sequence[str]], View]
 
 def show_model(
     model: ModelPath,
-    stage: Annotated[Stage, typer.Option(help="How far down the road; model and graph need no device.")] = "graph",
+    stage: Annotated[
+        Stage, typer.Option(help="How far down the road; model and graph need no device, but for its passes.")
+    ] = "graph",
     after: Annotated[
         str | None,
         typer.Option(
             metavar="PASS",
-            help="Of the stage graph: stop after this pass; lower is the graph before the first one.",
-            show_default="the last one",
+            help="Of the stage graph: stop after this pass; lower is the graph before the first one. Passes for a "
+            "device come after the portable ones, ARCHITECTURE.PASS those of an architecture; --after ? names all.",
+            show_default="the last portable one",
         ),
     ] = None,
     device: DeviceName = "auto",
@@ -65,7 +68,7 @@ def show_model(
     if stage == "model":
         _show_file(model, as_json)
     elif stage == "graph":
-        _show_parts(model, options, None, _graphs(after), as_json)
+        _show_graphs(model, options, after, as_json)
     else:
         target = planned_target(choose(options.device), options)
         views = {"plan": _plan_view, "source": _source_view, "executable": _executable_view}
@@ -102,19 +105,42 @@ def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, vie
                 _print(["", *shown.lines()])
 
 
-def _graphs(after: str | None) -> MakeView:
-    from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
-    from tflgpu.passes import PASSES, optimizing
+def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_json: bool) -> None:
+    """Passes for a device ask for one."""
+    from tflgpu.passes import PASSES
+    from tflgpu.passes.device import DEVICE_PASSES
 
     last = after or list(PASSES)[-1]
-    if last not in ("lower", *PASSES):
-        raise ValueError(f"there is no pass {last!r}; in their order they are {', '.join(('lower', *PASSES))}")
+    if last in DEVICE_PASSES:
+        target = planned_target(choose(options.device), options)
+        here = [name for name, each in DEVICE_PASSES.items() if each.architecture.includes(target)]
+        if last not in here:
+            raise ValueError(f"the pass {last!r} is for other devices; in their order those for this one are {here}")
+        _show_parts(model, options, target, partial(_planned_graph_view, target, last), as_json)
+    elif last in ("lower", *PASSES):
+        _show_parts(model, options, None, partial(_graph_view, last), as_json)
+    else:
+        known = ", ".join(("lower", *PASSES, *DEVICE_PASSES))
+        raise ValueError(f"there is no pass {last!r}; in their order they are {known}")
 
-    def view(piece: LoweredPiece, codes: Sequence[str]) -> View:
-        graph = next(graph for name, graph in optimizing(piece.graph) if name == last)
-        return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
 
-    return view
+def _graph_view(last: str, piece: LoweredPiece, codes: Sequence[str]) -> View:
+    from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
+    from tflgpu.passes import optimizing
+
+    graph = next(graph for name, graph in optimizing(piece.graph) if name == last)
+    return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
+
+
+def _planned_graph_view(target: Target, last: str, piece: LoweredPiece, codes: Sequence[str]) -> View:
+    from tflgpu.cli.stages.graph_text import graph_as_dict, graph_lines
+    from tflgpu.kernels.rewriting import Planning
+    from tflgpu.passes import optimize
+    from tflgpu.passes.device import planning_steps
+
+    planning = Planning(optimize(piece.graph), target)
+    graph = next(step.graph for name, step in planning_steps(planning) if name == last)
+    return View(lambda: graph_as_dict(graph), lambda: graph_lines(graph, codes))
 
 
 def _plan_view(target: Target, piece: LoweredPiece, codes: Sequence[str]) -> View:

@@ -16,7 +16,7 @@ from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.fusing import epilogue_behind
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 from tflgpu.target import ElementType

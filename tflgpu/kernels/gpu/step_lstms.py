@@ -13,7 +13,7 @@ from tflgpu.kernels.fusing import is_pointwise
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.lstm_steps import LstmStep, ranked_steps, step_tiles
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 from tflgpu.ops.sequence.lstm_node import Lstm

@@ -17,7 +17,7 @@ from tflgpu.kernels.mma.costs import gating_cycles
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
 from tflgpu.kernels.mma.excited_pointwise import EXCITED_POINTWISE, HALVES, ExcitedPointwise, excited_candidates
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import POINTWISE
@@ -104,7 +104,7 @@ def sum_hidden_layers(planning: Planning) -> Planning:
             nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs))
             continue
         image = nodes[node.inputs[0]]
-        tiles = _tiles_of(image, planning.storage, planning.target_of(image.output))
+        tiles = _tiles_of(image, planning.storage, planning.lowering_request(image).target)
         tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[hidden[node.output]].shape[0])))
         sums[node.output] = tensors[-1].id
         storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")

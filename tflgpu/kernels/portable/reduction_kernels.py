@@ -9,9 +9,9 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate, TileConfig
-from tflgpu.kernels.gpu.divided.shared_sums import Join
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.shares import Join
 from tflgpu.kernels.tiling import (
     SPLIT_K,
     fits_local,

@@ -14,7 +14,7 @@ from tflgpu.graph.ir import EpilogueOp, Input, Node, Operand, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.scan import TopK
 from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow

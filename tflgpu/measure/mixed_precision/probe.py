@@ -10,11 +10,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import DevicePartition
-from tflgpu.codegen.group_sizes import plan_within
 from tflgpu.compiler import Parts
 from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import first_ranked
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.device.layouts import convert_layouts
 from tflgpu.passes.device.storage import assign_storage
 from tflgpu.passes.device.whole_numbers import keep_whole_numbers
@@ -95,7 +94,7 @@ class Probe:
         """
         planning = keep_whole_numbers(assign_storage(convert_layouts(Planning(graph, halves))))
         storage = planning.storage
-        plan = plan_within(planning.graph, floats, first_ranked, fuse=False)
+        plan = make_plan(planning.graph, floats, first_ranked, fuse=False)
         in_half = make_plan(graph, halves, fuse=False)
         constants = {
             (k.node.output, a.name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tflgpu.graph.ir import Graph, Node, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.movement.shaping import Concatenate
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry, keeps_bytes
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 
 
 def convert_layouts(planning: Planning) -> Planning:

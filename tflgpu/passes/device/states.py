@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.graph.layout import Shape
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, Position, follow
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tflgpu.graph.ir import Graph, Node, TensorId, roots
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.target import DEVICE_ELEMENTS

@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import output_channel_axis
 
 # Powers of two of which half precision holds every multiple by the difference of two 8-bit integers.

@@ -27,6 +27,7 @@ from tflgpu.runtime.opencl.program import (
     make_kernel,
 )
 from tflgpu.runtime.opencl.session import Opening, Session
+from tflgpu.target import WHOLE_PROGRAM
 
 LOGGER = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ _loading: dict[cl.Device, threading.Thread] = {}  # what loads the compiler of e
 class WideGroupsError(Exception):
     """Kernels were planned with more work-items in a group than their built forms allow.
 
-    sizes: those that they allow, by function.
+    sizes: those that they allow, by the key of the kernel, as :attr:`tflgpu.target.Target.group_sizes` has them.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
@@ -48,14 +49,18 @@ class WideGroupsError(Exception):
 
 def check_groups(program: Program, executable: Executable, session: Session) -> None:
     """Ask a program that was compiled just now for the groups that it allows. Raises WideGroupsError."""
-    planned = {launch.function: launch.local_size for launch in executable.launches}
-    if executable.persistent:
-        planned = dict.fromkeys(executable.persistent.functions, executable.persistent.local_size)
     if executable.claiming:
         return  # they are of one work-item
-    query, device = cl.kernel_work_group_info.WORK_GROUP_SIZE, session.device.handle
-    allowed = {name: cast(int, make_kernel(program, name).get_work_group_info(query, device)) for name in planned}
-    if sizes := {name: size for name, size in allowed.items() if 0 < size < planned[name]}:
+    planned = [(launch.kernel, launch.function, launch.local_size) for launch in executable.launches]
+    if executable.persistent:
+        size = executable.persistent.local_size
+        planned = [(WHOLE_PROGRAM, function, size) for function in executable.persistent.functions]
+    query, device, sizes = cl.kernel_work_group_info.WORK_GROUP_SIZE, session.device.handle, dict[str, int]()
+    allowed = {name: cast(int, make_kernel(program, name).get_work_group_info(query, device)) for _, name, _ in planned}
+    for key, name, size in planned:
+        if 0 < allowed[name] < size:
+            sizes[key] = min(allowed[name], sizes.get(key, size))
+    if sizes:
         raise WideGroupsError(sizes)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.target import Target
 
 # What the first kernel may leave for the second: so much, and so many times less than a device's largest buffer.

@@ -16,8 +16,8 @@ from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided import patches_as_channels, pixels_as_channels, taps_as_channels
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 
 FEW_OUTPUTS = 16

@@ -8,7 +8,7 @@ thousands of steps: a convolution of a long window or of few pixels, a layer of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, prod
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
@@ -18,8 +18,9 @@ from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
+from tflgpu.kernels.shares import Join, Shares
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.target import Target
@@ -32,23 +33,6 @@ GAIN = 0.6
 LITTLE = 1.1  # times the least cycles, which fewer shares may take
 
 ELEMENTS = 1 << 20  # of all shares of a result: they are written and read again
-
-
-@dataclass(frozen=True)
-class Shares:
-    """``count`` shares of what ``node`` computes, which has no epilogue, one behind the other along the first axis."""
-
-    node: Node
-    count: int
-
-
-@dataclass(frozen=True)
-class Join:
-    """``count`` shares as one, by a function of :class:`Reduce`, and that divided by a number."""
-
-    count: int
-    function: str = "sum"
-    divided_by: int = 1
 
 
 @GPU.rewrite("share")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tflgpu.kernels.architecture import sharing_lowering
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.divided.shared_sums import Shares
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.shares import Shares
 
 
 @GPU.lowering("shares")

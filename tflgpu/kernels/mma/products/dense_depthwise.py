@@ -15,8 +15,8 @@ from tflgpu.graph.ir import Array, Node, Tensor
 from tflgpu.kernels.gpu.divided.few_channels import fastest
 from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.planning import Planning
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 
 GAIN = 0.6  # of the cycles of a depthwise convolution, what a dense one may take by the cost model

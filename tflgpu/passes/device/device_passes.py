@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import PORTABLE, Architecture, Phase, Rewrite, rewrites
-from tflgpu.kernels.planning import Planning
+from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.device.concatenations import concatenate_in_place
 from tflgpu.passes.device.layouts import convert_layouts
 from tflgpu.passes.device.states import overwrite_states, shorten_states

@@ -1,0 +1,24 @@
+"""Sums in shares: what one kernel leaves for another to add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.ir import Node
+
+
+@dataclass(frozen=True)
+class Shares:
+    """``count`` shares of what ``node`` computes, which has no epilogue, one behind the other along the first axis."""
+
+    node: Node
+    count: int
+
+
+@dataclass(frozen=True)
+class Join:
+    """``count`` shares as one, by a function of :class:`Reduce`, and that divided by a number."""
+
+    count: int
+    function: str = "sum"
+    divided_by: int = 1
