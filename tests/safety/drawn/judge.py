@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from random import Random
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.ops.case import Case
 from tests.ops.tolerance import check
+from tests.safety.drawn.device_arrays import run_on_device_arrays
 from tests.safety.drawn.networks import Network, Setting
 from tests.safety.drawn.poison import NANS, poison
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
@@ -40,7 +42,7 @@ class Job:
 
 
 def run(job: Job) -> list[list[Array]]:
-    """The outputs of two runs on memory without zeros, first of NaN, then of numbers."""
+    """The outputs of runs on memory of NaN, then of numbers, and of one whose inputs and outputs are device arrays."""
     s = job.setting
     options = tflgpu.Options(
         device=job.device, cache="off", cpu_timeout=None, **{f.name: getattr(s, f.name) for f in fields(s)}
@@ -53,6 +55,8 @@ def run(job: Job) -> list[list[Array]]:
             for word in (NANS, RANDOM_WORD):
                 poison(model, word)
                 results.append([*model.run(list(job.inputs)).values()])
+            poison(model, NANS)
+            results.append(run_on_device_arrays(model, job.inputs, NANS, Random(len(job.model))))
             return results
 
 

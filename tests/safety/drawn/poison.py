@@ -1,7 +1,8 @@
 """Memory that no kernel has written holds no zeros: what reads past the end of a tensor shows at once.
 
-Zeros are promised in two places only: in the lanes past the last channel of what a kernel stores, and up to the next
-vec4 behind a model's input. All else is filled before a run.
+Arrays of callers have margins, see :mod:`tests.safety.drawn.device_arrays`. Zeros are promised in two places only: in
+the lanes past the last channel of what a kernel stores, and up to the next vec4 behind a model's input. All else is
+filled before a run.
 """
 
 from __future__ import annotations

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
+import pyopencl as cl
 import pytest
 from hypothesis import given, reject, seed, settings
 from hypothesis import strategies as st
 
 import tflgpu
+from tests.safety.drawn.device_arrays import Guarded
 from tests.safety.drawn.judge import Job, Judge, difference, run
 from tests.safety.drawn.networks import network
+from tests.safety.drawn.poison import NANS
 
 NETWORKS = 20  # of a chunk
 
@@ -43,6 +47,17 @@ def test_a_network_that_crashed() -> None:
     drawn = network(Random(301963))
     with Judge("Portable") as judge:
         assert judge.judge(drawn).outcome == "right"
+
+
+def test_a_write_after_a_device_array_is_found(device_name: str) -> None:
+    drawn = network(Random(3))
+    with tflgpu.compile(drawn.case.model, tflgpu.Options(device=device_name, cache="off")) as model:
+        guarded = Guarded(model, model.outputs[0], NANS, Random(0))
+        guarded.value()
+        end = guarded.array.offset + guarded.array.nbytes
+        cl.enqueue_fill(model.queue, guarded.array.base_data, np.zeros(1, np.uint8), 1, offset=end)
+        with pytest.raises(AssertionError, match="around"):
+            guarded.value()
 
 
 def test_a_wrong_answer_is_found() -> None:
