@@ -65,7 +65,7 @@ def canonical_plan(value: Any, functions: dict[str, int]) -> Iterator[str]:
             inner = getattr(value, field.name)
             if field.name == "function":
                 yield str(functions.setdefault(inner, len(functions)))
-            elif field.name != "kernel":  # a name of what else is compared
+            elif field.name != "key":  # a name of what else is compared
                 yield from canonical_plan(inner, functions)
     elif isinstance(value, np.ndarray):
         yield blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()

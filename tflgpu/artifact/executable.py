@@ -56,9 +56,10 @@ class Launch:
     bytes: that it reads and writes, each counted once (:func:`tflgpu.plan.traffic.traffic`).
     interval: number of its barrier interval. It depends only on launches of lower intervals, also through memory
     that several tensors use in turn.
-    kernel: a key of what its kernel was planned from; empty if its groups are single work-items.
+    key: of its kernel, by which a narrower one is asked for: :meth:`tflgpu.kernels.request.Request.key`.
     """
 
+    key: str
     function: str
     groups: int
     local_size: int
@@ -67,7 +68,6 @@ class Launch:
     macs: int
     bytes: int
     interval: int
-    kernel: str = ""
 
     @property
     def work(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,6 +34,7 @@ def link(
     memory = _Memory(plan, separate)
     launches = tuple(
         Launch(
+            planned.key,
             name,
             planned.kernel.tiles,
             planned.kernel.local_size,
@@ -41,7 +43,6 @@ def link(
             planned.kernel.macs,
             traffic(plan, planned),
             interval,
-            planned.key,
         )
         for planned, name, interval in zip(plan.kernels, functions, barrier_intervals(plan), strict=True)
     )
@@ -76,6 +77,9 @@ class _Memory:
         self.buffers: list[DeviceBuffer] = []
         self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
         self._states = {plan.roots[t] for state in plan.graph.states for t in (state.read, state.written)}
+        self._ends = Counter(plan.roots[t] for t in (*plan.graph.inputs, *plan.graph.outputs))
+        others = {root for tensor, root in plan.roots.items() if not plan.storage[tensor].linear}
+        self._linear = set(plan.roots.values()) - others  # roots that all kernels access in the host's order
         self._constants = self._place_constants()
         parts = () if separate else range(0, plan.arena_bytes, plan.arena_part)
         self._arena = [self._new(DeviceBuffer(min(plan.arena_part, plan.arena_bytes - begin))) for begin in parts]
@@ -95,15 +99,15 @@ class _Memory:
         return Binding(buffer, offset, shape, element, dtype, self._is_exact(tensor))
 
     def _is_exact(self, tensor: TensorId) -> bool:
-        """Whether kernels touch only the tensor's own elements, and the next run does not need them.
+        """Whether kernels touch only the tensor's own elements, no other input or output has them, nor the next run.
 
         In the host's order all kernels access single elements. In PHWC4 a GPU's kernels access 4 elements at once, a
-        CPU's up to 16.
+        CPU's up to 16. A view of a tensor in the host's order may be in PHWC4: its last lanes are to be zero.
         """
-        storage = self.plan.storage[self.plan.roots[tensor]]
+        root = self.plan.roots[tensor]
         whole_vec4s = self.plan.graph[tensor].size % LANES == 0
-        by_element = storage.linear or (whole_vec4s and self.plan.target.family == "gpu")
-        return by_element and self.plan.roots[tensor] not in self._states
+        by_element = root in self._linear or (whole_vec4s and self.plan.target.family == "gpu")
+        return by_element and root not in self._states and self._ends[root] == 1
 
     def state(self, state: State) -> StateBuffer:
         buffer, offset = self._place(state.read)

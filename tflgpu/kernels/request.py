@@ -76,10 +76,13 @@ class Request:
         kind = self.node.kind, self.node.attributes, self.shares
         return repr((kind, inputs, self.output, epilogue, self.target, limits, parts))
 
-    @property
-    def key(self) -> str:
-        """A short name of :attr:`signature`, under which a target knows how many work-items the kernel may have."""
-        return blake2b(self.signature.encode(), digest_size=8).hexdigest()
+    def key(self, chosen: Sequence[TileConfig]) -> str:
+        """A name of the kernel that a lowering makes of this with the tile configurations that it has chosen.
+
+        It is made of what a kernel is planned from, not of its text, and names no tensors: equal layers of all models
+        have the same. Kernels that differ in the values of constants may have the same, too.
+        """
+        return blake2b(repr((self.signature, chosen)).encode(), digest_size=8).hexdigest()
 
     @property
     def output(self) -> Storage:

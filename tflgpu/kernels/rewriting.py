@@ -19,38 +19,39 @@ class Planning:
     """A graph on its way to a plan.
 
     storage: of every activation; empty until a pass assigns it. chooser: decides on tile configurations and fusions.
-    fused_items: the most work-items of a group that computes a fused node, which cannot be taken apart again; None for
-    what the device allows. decisions: the fusions on which the chooser decided against the cost model.
+    group_sizes: most work-items of a group of the kernels that compute some tensors, where those are fewer than the
+    device's limit. decisions: the fusions on which the chooser decided against the cost model.
     """
 
     graph: Graph
     target: Target
     storage: Mapping[TensorId, Storage] = field(default_factory=dict)
     chooser: Chooser = first_ranked
-    fused_items: int | None = None
+    group_sizes: Mapping[TensorId, int] = field(default_factory=dict)
     decisions: Decisions = field(default_factory=dict)
+
+    def target_of(self, tensor: TensorId) -> Target:
+        """The device for the kernel that computes a tensor: its groups may have fewer work-items."""
+        size = self.group_sizes.get(tensor)
+        return self.target if size is None else self.target.with_groups(size)
 
     @property
     def fusing_target(self) -> Target:
-        """The device for kernels of fused nodes."""
-        return self.target if self.fused_items is None else self.target.with_groups(self.fused_items)
+        """The device with the narrowest of these groups, for fused nodes, which cannot be taken apart again."""
+        return self.target.with_groups(min(self.group_sizes.values())) if self.group_sizes else self.target
 
     def request(self, node: Node) -> Request:
         """For a pass that asks for a node's kernels: the cost model chooses, and groups may be as wide as any."""
         return Request(node, self.graph, self.storage, self.target)
 
-    def lowering_request(self, node: Node) -> Request:
-        """For the kernel of a node: constants are as precise as what they meet, groups as the compiler allows them."""
-        target = self.target
+    def lowering_request(self, node: Node, chooser: Chooser) -> Request:
+        """For the kernel of a node: constants are as precise as what they meet."""
+        target = self.target_of(node.output)
         if any(self.graph[t].precise for t in (*node.inputs, node.output)):
             target = replace(target, arithmetic="float")
             if not _half_holds_constants(self.graph, node):
                 target = replace(target, storage="float")
-        request = Request(node, self.graph, self.storage, target, self.chooser)
-        while self.target.group_sizes and (narrower := target.allowed(request.key)) != target:
-            target = narrower
-            request = replace(request, target=target)
-        return request
+        return Request(node, self.graph, self.storage, target, chooser)
 
     def with_nodes(
         self, nodes: Iterable[Node], tensors: Iterable[Tensor] = (), storage: Mapping[TensorId, Storage] | None = None

@@ -14,6 +14,10 @@ class Shares:
     node: Node
     count: int
 
+    def __repr__(self) -> str:
+        """Without the tensors of the node, which are no part of :attr:`Request.signature`."""
+        return f"Shares({self.node.kind!r}, {self.node.attributes!r}, {self.count})"
+
 
 @dataclass(frozen=True)
 class Join:

@@ -68,7 +68,7 @@ class DeviceTuner:
     def _decide(self, graph: Graph, target: Target, fusions: bool) -> None:
         """Measure the fusions, or the tiles, that are not known. Raises BuildError and DeviceError."""
         survey = _Trial(self._choose, fusions, {}, 0)
-        make_plan(graph, target, survey)
+        make_plan(graph, replace(target, group_sizes=()), survey)  # what is planned anew is not tuned
         unknown = {s: ranked for s, ranked in survey.candidates.items() if not self._is_known(s, ranked)}
         if self._effort == "fast":
             unknown = {s: ranked[:FEW] for s, ranked in unknown.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tflgpu.errors import internal_faults
@@ -10,7 +10,9 @@ from tflgpu.graph.ir import Node, Value
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
+from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.plan.plan import Destination, EpilogueOperand, PlannedEpilogueOp, PlannedKernel
@@ -24,7 +26,13 @@ def planned_kernel(node: Node, planning: Planning) -> PlannedKernel:
 
 
 def _planned(node: Node, planning: Planning) -> PlannedKernel:
-    request = planning.lowering_request(node)
+    chosen: list[TileConfig] = []
+
+    def choose(request: Request, ranked: Sequence[TileConfig]) -> TileConfig:
+        chosen.append(planning.chooser(request, ranked))
+        return chosen[-1]
+
+    request = planning.lowering_request(node, choose)
     target = request.target
     kernel = lower_node(request)
     output = request.output
@@ -40,8 +48,7 @@ def _planned(node: Node, planning: Planning) -> PlannedKernel:
     if result != output.vector:
         raise TypeError(f"{node.kind} ends with {result} values, but its output holds {output.type}")
     destination = Destination(output, _is_dirty(kernel, epilogue, output))
-    key = request.key if kernel.local_size > 1 else ""
-    return PlannedKernel(node, kernel, epilogue, destination, tuple(arguments), key, target.limits.work_group_size)
+    return PlannedKernel(request.key(chosen), node, kernel, epilogue, destination, tuple(arguments))
 
 
 def _planned_epilogue(

@@ -44,19 +44,14 @@ class Destination:
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """One launch. ``arguments`` begin with ``dst``.
+    """One launch. ``arguments`` begin with ``dst``. key: see :meth:`tflgpu.kernels.request.Request.key`."""
 
-    key: of what the kernel is planned from, see :attr:`Request.key`; empty if its groups are single work-items.
-    most_items: of a group, that its target allows.
-    """
-
+    key: str
     node: Node
     kernel: Kernel
     epilogue: tuple[PlannedEpilogueOp, ...]
     destination: Destination
     arguments: tuple[Argument, ...]
-    key: str
-    most_items: int
 
 
 @dataclass(frozen=True)

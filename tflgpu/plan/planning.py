@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 from tflgpu.errors import internal_faults
@@ -14,7 +13,7 @@ from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.placement import placement
 from tflgpu.plan.plan import Plan
 from tflgpu.plan.traffic import traffic
-from tflgpu.target import WHOLE_PROGRAM, Target, cpu_work
+from tflgpu.target import WHOLE_PLAN, Target, cpu_work
 
 
 @internal_faults("planning")
@@ -31,20 +30,24 @@ def make_plan(
     fuse: whether a kernel may compute several nodes, of which it does not store all results.
     """
     if target.executor != "launch":
-        target = target.allowed(WHOLE_PROGRAM)
+        target = target.allowed(WHOLE_PLAN)
     planning = Planning(graph, target, chooser=chooser)
-    plan = _make_plan(planning, fuse)
-    # A fused node has to do with groups as narrow as any kernel's: which it will be is not known before.
-    while (narrowest := min((k.most_items for k in plan.kernels), default=sys.maxsize)) < _fused_items(planning):
-        planning = replace(planning, fused_items=narrowest)
-        plan = _make_plan(planning, fuse)
+    plan = _plan_within(planning, fuse)
     if target.executor == "claiming" and _work(plan) < target.limits.little_work:
-        return _make_plan(replace(planning, target=target.of_one_core), fuse)
+        return _plan_within(replace(planning, target=target.of_one_core), fuse)
     return plan
 
 
-def _fused_items(planning: Planning) -> int:
-    return planning.fusing_target.limits.work_group_size
+def _plan_within(planning: Planning, fuse: bool) -> Plan:
+    """A plan whose kernels keep to ``target.group_sizes``: the nodes of those that do not are planned anew."""
+    allowed = dict(planning.target.group_sizes)
+    while True:
+        plan = _make_plan(planning, fuse)
+        known = ((k, allowed[k.key]) for k in plan.kernels if k.key in allowed)
+        too_wide = {k.node.output: size for k, size in known if k.kernel.local_size > size}
+        if not too_wide:
+            return plan
+        planning = replace(planning, group_sizes={**planning.group_sizes, **too_wide})
 
 
 def _make_plan(planning: Planning, fuse: bool) -> Plan:

@@ -17,7 +17,7 @@ from tflgpu.target.elements import (
     vector_type,
 )
 from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes, cost_model_from
-from tflgpu.target.target import WHOLE_PROGRAM, ExecutorName, Target, precision_of
+from tflgpu.target.target import WHOLE_PLAN, ExecutorName, Target, precision_of
 
 __all__ = [
     "BUILT_IN_COSTS",
@@ -26,7 +26,7 @@ __all__ = [
     "HOST_DTYPES",
     "ITEM_BYTES",
     "VEC4_BYTES",
-    "WHOLE_PROGRAM",
+    "WHOLE_PLAN",
     "WIDE",
     "CostModel",
     "ElementType",

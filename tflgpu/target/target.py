@@ -11,7 +11,7 @@ from tflgpu.target.device_limits import Limits
 
 ExecutorName = Literal["launch", "persistent", "claiming", "auto"]
 
-WHOLE_PROGRAM = "whole program"  # the key of the kernel that computes all nodes
+WHOLE_PLAN = "whole program"  # the key of the kernel that computes all nodes
 
 # Turns of a loop in a model of little work, which takes the compiler little time as well.
 UNROLLED = 16
@@ -41,7 +41,7 @@ class Target:
     group: work-items of a work-group; None for the number that the executor wants.
     limits: what the device can hold, which no plan may exceed, and what it has.
     group_sizes: the most work-items of a group by the key of what its kernel is planned from, where the device's
-        compiler was found to allow fewer than had been planned; of all kernels in one under :data:`WHOLE_PROGRAM`.
+        compiler was found to allow fewer than had been planned; of all kernels in one under :data:`WHOLE_PLAN`.
     cost_model: what work costs on the device; it ranks tile configurations and decides on fusions.
     unrolled: the most turns of an inner loop of convolutions on CPUs that are unrolled: compilers take longer for them.
     """

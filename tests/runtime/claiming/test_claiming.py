@@ -278,7 +278,7 @@ def test_brief_launches_are_one_chain(device_name: str, groups: int, monkeypatch
 
 def test_chains_end_where_several_tiles_begin() -> None:
     def launch(interval: int, tiles: int = 1, macs: int = 0) -> Launch:
-        return Launch("f", tiles, 1, (), (), macs, 4, interval)
+        return Launch("", "f", tiles, 1, (), (), macs, 4, interval)
 
     order = [launch(0), launch(0), launch(1), launch(2, 3), launch(2), launch(3, macs=1 << 20), launch(4)]
     assert tables(order) == {

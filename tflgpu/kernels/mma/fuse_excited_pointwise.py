@@ -104,7 +104,7 @@ def sum_hidden_layers(planning: Planning) -> Planning:
             nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs))
             continue
         image = nodes[node.inputs[0]]
-        tiles = _tiles_of(image, planning.storage, planning.lowering_request(image).target)
+        tiles = _tiles_of(image, planning.storage, planning.target_of(image.output))
         tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[hidden[node.output]].shape[0])))
         sums[node.output] = tensors[-1].id
         storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")

@@ -27,7 +27,7 @@ from tflgpu.runtime.opencl.program import (
     make_kernel,
 )
 from tflgpu.runtime.opencl.session import Opening, Session
-from tflgpu.target import WHOLE_PROGRAM
+from tflgpu.target import WHOLE_PLAN
 
 LOGGER = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ def check_groups(program: Program, executable: Executable, session: Session) -> 
     """Ask a program that was compiled just now for the groups that it allows. Raises WideGroupsError."""
     if executable.claiming:
         return  # they are of one work-item
-    planned = [(launch.kernel, launch.function, launch.local_size) for launch in executable.launches]
+    planned = [(launch.key, launch.function, launch.local_size) for launch in executable.launches]
     if executable.persistent:
         size = executable.persistent.local_size
-        planned = [(WHOLE_PROGRAM, function, size) for function in executable.persistent.functions]
+        planned = [(WHOLE_PLAN, function, size) for function in executable.persistent.functions]
     query, device, sizes = cl.kernel_work_group_info.WORK_GROUP_SIZE, session.device.handle, dict[str, int]()
     allowed = {name: cast(int, make_kernel(program, name).get_work_group_info(query, device)) for _, name, _ in planned}
     for key, name, size in planned:

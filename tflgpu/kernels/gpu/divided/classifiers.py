@@ -49,13 +49,16 @@ def divide_classifiers(planning: Planning) -> Planning:
         head = _head(graph, storage, node)
         if head is None:
             continue
-        two = _divided(head, planning, next(fresh))
-        if two is None:
+        tensor = next(fresh)
+        count = _best_count(head, graph, storage, planning.target_of(tensor))
+        if not count:
             continue
-        pair, shares, lies = two
+        layer = graph[head.layer.output]
+        first, *others = layer.shape
+        shares = Tensor(tensor, "", (count * first, *others), precise=layer.precise)
         tensors.append(shares)
-        known[shares.id] = lies
-        divided[node.output] = pair
+        known[shares.id] = Storage(Geometry(shares.shape), "float")
+        divided[node.output] = _divided(head, shares.id, count)
         dropped |= head.between
     kept = (node for node in graph.nodes if node.output not in dropped)
     nodes = [new for node in kept for new in divided.get(node.output, (node,))]
@@ -109,23 +112,7 @@ def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], t
     return min(cycles, key=cycles.__getitem__)
 
 
-def _divided(head: Head, planning: Planning, shares: TensorId) -> tuple[tuple[Node, Node], Tensor, Storage] | None:
-    """The nodes in the place of a head, and what the first one writes; None if three kernels take less time."""
-    graph, storage, target = planning.graph, planning.storage, planning.target
-    layer = graph[head.layer.output]
-    first, *others = layer.shape
-    while count := _best_count(head, graph, storage, target):
-        tensor = Tensor(shares, "", (count * first, *others), precise=layer.precise)
-        lies, nodes = Storage(Geometry(tensor.shape), "float"), _nodes(head, shares, count)
-        # The compiler may allow this kernel narrower groups, for which other shares are the fastest.
-        most = planning.with_nodes(nodes, [tensor], {shares: lies}).lowering_request(nodes[0]).target.limits
-        if most.work_group_size >= target.limits.work_group_size:
-            return nodes, tensor, lies
-        target = target.with_groups(most.work_group_size)
-    return None
-
-
-def _nodes(head: Head, shares: TensorId, count: int) -> tuple[Node, Node]:
+def _divided(head: Head, shares: TensorId, count: int) -> tuple[Node, Node]:
     """The two nodes in the place of a head. shares: what the first writes."""
     assert isinstance(head.softmax.attributes, Softmax)
     inputs, sources = (head.mean.inputs[0], *head.layer.inputs[1:]), joint_sources(head.mean, head.layer)
