@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, verify
+from tflgpu.graph.layout import keeps_bytes
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Chooser, Request, first_ranked
 from tflgpu.target import Target, is_exact_in_half
@@ -66,6 +67,14 @@ class Planning:
         activations = {*self.graph.given, *self.graph.producer}
         if self.storage and (missing := activations - self.storage.keys()):
             raise AssertionError(f"tensors {sorted(missing)} have no storage")
+        for node in self.graph.nodes:
+            if self.storage and node.is_view and not self._keeps_order(node):
+                raise AssertionError(f"the elements of tensor {node.inputs[0]} lie in another order than {node.output}")
+
+    def _keeps_order(self, view: Node) -> bool:
+        """Whether elements lie in memory in the same order before and after a view."""
+        ends = view.inputs[0], view.output
+        return keeps_bytes(*(self.graph[t].shape for t in ends)) or any(self.storage[t].linear for t in ends)
 
 
 def _half_holds_constants(graph: Graph, node: Node) -> bool:

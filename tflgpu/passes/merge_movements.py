@@ -108,8 +108,10 @@ class _Merging:
         """Whether a reshape leaves the bytes in place because the host's order is that of the other shape."""
         if source in self._graph.inputs:
             return Geometry(self._tensors[tensor].shape).is_linear and tensor not in self._graph.wanted
-        is_last = tensor in self._graph.outputs and tensor not in self._graph.consumers
-        return is_last and Geometry(self._tensors[source].shape).is_linear and source not in self._graph.wanted
+        # An output that is one twice is copied, and a state's value is not stored where an output is.
+        is_last = self._graph.outputs.count(tensor) == 1 and tensor not in self._graph.consumers
+        is_free = source not in self._graph.given | self._graph.wanted
+        return is_last and is_free and Geometry(self._tensors[source].shape).is_linear
 
     def _compute_folded(self, node: Node) -> bool:
         """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""

@@ -18,6 +18,7 @@ from tests.safety.drawn.poison import NANS, poison
 from tflgpu import Options, compile
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
+from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.evaluate import value_of
 from tflgpu.options import KernelFamily
 from tflgpu.passes import optimize
@@ -137,3 +138,19 @@ def test_kernels_keep_what_movements_give(shape: Shape, computed: bool, kernels:
         poison(model, NANS)
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
             check(got, expected, EXACT, "fp32")
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "gpu"])
+def test_an_output_that_is_one_twice(kernels: KernelFamily, device_name: str) -> None:
+    """A resize to the same size is no operator. Rows of the matrix lie in another order than pixels of the image."""
+    builder = ModelBuilder()
+    x = builder.input((4, 12), name="x")
+    moved, image, same = builder.tensor((4, 12)), builder.tensor((1, 1, 4, 12)), builder.tensor((1, 1, 4, 12))
+    builder.op("NEG", [x], [moved])
+    builder.op("RESHAPE", [moved, builder.constant(np.array([1, 1, 4, 12], np.int32))], [image])
+    builder.op("RESIZE_BILINEAR", [image, builder.constant(np.array([1, 4], np.int32))], [same])
+    value = np.arange(48, dtype=np.float32).reshape(4, 12)
+    options = Options(device=device_name, kernels=kernels, precision="fp32", cache="off")
+    with compile(builder.finish([image, same]), options) as model:
+        for output in model.run([value]).values():
+            np.testing.assert_array_equal(output.reshape(4, 12), -value)
