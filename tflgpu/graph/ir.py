@@ -228,16 +228,16 @@ def extends_to(shape: Shape, target: Shape) -> bool:
     return 0 < len(shape) == len(target) and shape[:-1] == target[:-1] and 1 < shape[-1] < target[-1]
 
 
-def verify(graph: Graph) -> None:
+def verify(graph: Graph, *, states_are_alone: bool = True) -> None:
     """Check the rules that every pass must keep. An AssertionError is a bug in the pass before, never in the model.
 
-    It is raised under ``python -O``, too.
+    It is raised under ``python -O``, too. states_are_alone: whether nothing but its state has a next value.
     """
-    for broken in _broken_rules(graph):
+    for broken in _broken_rules(graph, states_are_alone):
         raise AssertionError(broken)
 
 
-def _broken_rules(graph: Graph) -> Iterator[str]:
+def _broken_rules(graph: Graph, states_are_alone: bool) -> Iterator[str]:
     constants = {t.id for t in graph.tensors.values() if t.is_constant}
     if len(graph.given) != len(graph.inputs) + len(graph.states):
         yield "two of inputs and states are one tensor"
@@ -267,7 +267,7 @@ def _broken_rules(graph: Graph) -> Iterator[str]:
     if not all(t in defined for t in graph.outputs):
         yield "an output of the graph is never written"
     for state in graph.states:
-        yield from _state_faults(graph, state)
+        yield from _state_faults(graph, state, states_are_alone)
 
 
 def _in_place_faults(graph: Graph, node: Node) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _operand_faults(graph: Graph, node: Node, position: int, op: EpilogueOp) -> 
                 yield f"cannot broadcast {shapes}"
 
 
-def _state_faults(graph: Graph, state: State) -> Iterator[str]:
+def _state_faults(graph: Graph, state: State, is_alone: bool) -> Iterator[str]:
     read, written = graph[state.read], graph[state.written]
     if (read.shape, read.dtype) != (written.shape, written.dtype):
         yield f"state {state.name} becomes another type"
@@ -301,5 +301,5 @@ def _state_faults(graph: Graph, state: State) -> Iterator[str]:
     if state.written not in graph.producer:
         yield f"no node computes the next value of state {state.name}"
     uses = [s.written for s in graph.states].count(state.written) + graph.outputs.count(state.written)
-    if uses != 1 or state.written in graph.consumers:
+    if is_alone and (uses != 1 or state.written in graph.consumers):
         yield f"the next value of state {state.name} is not its alone"
