@@ -27,8 +27,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 # Plans are to be the same on every machine.
 os.environ["TFLGPU_COST_MODEL"] = "built-in"
 
-# A shell starts what runs in its background with SIGINT ignored. Tests of Ctrl-C, and the processes that they start, need
-# the usual handler.
+# A shell starts what runs in its background with SIGINT ignored. Tests of Ctrl-C and their processes need the usual
+# handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # readline, which pytest imports, sets these where there is no terminal; what tflgpu prints would be broken into lines.

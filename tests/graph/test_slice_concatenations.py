@@ -46,6 +46,15 @@ def test_parts_of_constants_are_constants() -> None:
     assert [graph[t].shape[0] for t in node.inputs] == [2, 3, 1]
 
 
+def test_a_slice_of_several_parts_is_none_of_them() -> None:
+    """Also if the first one is a part of a constant that has the shape of the slice."""
+    m = Model()
+    table = concatenate(m, m.constant(4, 3, 5), m.input(2, 3, 5))
+    graph = apply(slice_concatenations, m.graph(concatenate(m, rows(m, table, 2, 4), m.input(1, 3, 5))))
+    (node,) = graph.nodes
+    assert [graph[t].shape[0] for t in node.inputs] == [2, 2, 1]
+
+
 def test_a_part_of_an_input_stays_a_slice() -> None:
     m = Model()
     x, y = m.input(2, 3, 5), m.input(4, 3, 5)

@@ -49,9 +49,9 @@ def slice_concatenations(graph: Graph) -> Graph:
         pieces = _pieces(graph, node, known)
         if pieces is not None:
             known[node.output] = pieces
-            whole = pieces.each[0].tensor
-            if node.output not in graph.wanted and graph[whole].shape == graph[node.output].shape:
-                alias[node.output] = whole
+            only = pieces.each[0] if len(pieces.each) == 1 else None
+            if only and node.output not in graph.wanted and graph[only.tensor].shape == graph[node.output].shape:
+                alias[node.output] = only.tensor
                 continue
             if sliced and not pieces.is_slice:
                 inputs = _tensors(graph, pieces, fresh, parts)

@@ -140,6 +140,45 @@ def test_kernels_keep_what_movements_give(shape: Shape, computed: bool, kernels:
             check(got, expected, EXACT, "fp32")
 
 
+def unpacked(d: Drawing, x: Tensor, row: int) -> Tensor:
+    return d.net.ops("UNPACK", [x], [*x.value], {"num": x.shape[0], "axis": 0})[row]
+
+
+def sliced(d: Drawing, x: Tensor, row: int) -> Tensor:
+    return _cut(d, x, (slice(row, row + 1), slice(0, x.shape[1])))
+
+
+def strided(d: Drawing, x: Tensor, row: int) -> Tensor:
+    bounds = [[row, 0], [row + 1, x.shape[1]], [1, 1]]
+    return d.net.op("STRIDED_SLICE", [x, *map(d.net.integers, bounds)], x.value[row : row + 1])
+
+
+@pytest.mark.quick(when=lambda cut, reshaped, kernels: cut is unpacked and kernels == "cpu")
+@pytest.mark.parametrize("reshaped", (False, True), ids=("as it is", "reshaped"))
+@pytest.mark.parametrize(("cut", "kernels"), [(unpacked, "cpu"), (sliced, "cpu"), (strided, "cpu"), (unpacked, "gpu")])
+def test_zeros_after_a_row_of_a_matrix(
+    cut: Callable[[Drawing, Tensor, int], Tensor], reshaped: bool, kernels: KernelFamily
+) -> None:
+    """1,296 forms on CPUs: each row of 3, of 1 to 6 columns, with 0 to 2 zeros before it and 1 to 4 after it.
+
+    The last vec4 of a row ends in elements of the next one, which padding must not take for zeros.
+    """
+    d = Drawing(Random(0))
+    for columns in range(1, 7):
+        x = d.net.input(np.arange(1, 1 + 3 * columns, dtype=np.float32).reshape(3, columns))
+        for row, before, after in product(range(3), range(3), range(1, 5)):
+            y = cut(d, x, row)
+            if reshaped:
+                y = d.reshaped(y, (1, 1, 1, columns))
+            d.net.output(_pad(d, y, [(0, 0)] * (len(y.shape) - 1) + [(before, after)]))
+    case = d.net.case(EXACT)
+    options = Options(device="Intel", precision="fp32", executor="launch", kernels=kernels, cache="off")
+    with compile(case.model, options) as model:
+        poison(model, NANS)
+        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
+            check(got, expected, EXACT, "fp32")
+
+
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 def test_an_output_that_is_one_twice(kernels: KernelFamily, device_name: str) -> None:
     """A resize to the same size is no operator. Rows of the matrix lie in another order than pixels of the image."""
