@@ -148,7 +148,7 @@ def test_no_module_registers_both_lowerings_and_rewrites() -> None:
     found = {str(module.relative_to(PACKAGE)): registers(module) for module in MODULES}
     assert {name for name, kinds in found.items() if len(kinds) > 1} == set()
     assert found["kernels/mma/fuse_pairs.py"] == {"rewrite"}
-    assert found["kernels/mma/pointwise_mean.py"] == {"lowering"}
+    assert found["kernels/mma/pointwise_depthwise.py"] == {"lowering"}
 
 
 def test_only_an_architecture_and_what_refines_it_name_it() -> None:

@@ -61,11 +61,9 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "convolution_depthwise",
             "pointwise_depthwise",
             "depthwise_pointwise",
-            "pointwise_mean",
             "shares",
             "layer_of_mean",
             "lstm_step",
-            "patches",
             "tap_sums",
         }
         assert {lowering.kind for lowering in LOWERINGS} - kinds <= made

@@ -19,15 +19,9 @@ from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu.divided import shared_sums
-from tflgpu.kernels.mma import (
-    depthwise_pointwise,
-    implicit_gemm,
-    implicit_gemm_multistage,
-    implicit_gemm_patch,
-    pointwise_depthwise,
-    pointwise_mean,
-)
-from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
+from tflgpu.kernels.mma import depthwise_pointwise, pointwise_depthwise
+from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch
+from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 from tflgpu.target import CostModel
 
 Storage = Literal["half", "float"]
@@ -83,8 +77,8 @@ def test_emulated_kernels_give_the_right_result(
     case: Division, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text that a GPU gets, for every way to divide the work, and the same of a pair as of its two kernels."""
-    monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
-    monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
+    monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
+    monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))
     monkeypatch.setattr(shared_sums, "COUNTS", ())  # shares would be kernels of their own
     take_always(monkeypatch)  # no way
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLIT_K"), case.pair, strict=True):
@@ -95,7 +89,7 @@ def test_emulated_kernels_give_the_right_result(
     results = []
     for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
         monkeypatch.setattr(CostModel, "next_kernel", lambda *_, saved=saved: saved)
-        monkeypatch.setattr(implicit_gemm, "FEW_WAVES", waves)
+        monkeypatch.setattr(packed_weights, "FEW_WAVES", waves)
         _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
         assert len(plan.kernels) == count
         fused = [k for k in plan.kernels if k.kernel.template == "mma/pointwise_depthwise"]
@@ -118,11 +112,11 @@ def test_emulated_persistent_kernel_gives_the_right_result() -> None:
 
 @dataclass(frozen=True)
 class Pairs:
-    """A depthwise convolution of an image of ``shape`` that joins a pointwise one, and one that a mean joins.
+    """A depthwise convolution of an image of ``shape`` that joins a pointwise one.
 
-    tile: blocks of rows, blocks of columns, warp tiles side by side, and split-K of the first pair. slices: of its
+    tile: blocks of rows, blocks of columns, warp tiles side by side, and split-K. slices: of the
     depthwise result, for which local memory has room in half and in float. columns: pixels side by side that a
-    work-item computes in half. split_k: of the second.
+    work-item computes in half.
     """
 
     shape: tuple[int, int, int, int]
@@ -131,15 +125,14 @@ class Pairs:
     tile: tuple[int, int, int, int]
     slices: tuple[int, int]
     columns: int
-    split_k: int
 
 
 PAIRS = (
-    Pairs((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), (1, 1, 1, 1), slices=(16, 16), columns=1, split_k=1),
-    Pairs((2, 9, 7, 80), 64, Window((3, 3), (2, 2), padding="SAME"), (2, 2, 2, 1), (32, 24), columns=2, split_k=2),
-    Pairs((2, 4, 3, 128), 33, Window((2, 3), dilation=(2, 1)), (1, 1, 1, 4), (32, 32), columns=1, split_k=1),
-    Pairs((1, 6, 14, 64), 80, Window((5, 5), padding="SAME"), (8, 1, 5, 1), (16, 16), columns=2, split_k=1),
-    Pairs((2, 6, 6, 128), 40, Window((3, 3), padding="SAME"), (1, 1, 1, 4), (32, 32), columns=2, split_k=1),
+    Pairs((1, 5, 4, 20), 24, Window((3, 3), padding="SAME"), (1, 1, 1, 1), slices=(16, 16), columns=1),
+    Pairs((2, 9, 7, 80), 64, Window((3, 3), (2, 2), padding="SAME"), (2, 2, 2, 1), (32, 24), columns=2),
+    Pairs((2, 4, 3, 128), 33, Window((2, 3), dilation=(2, 1)), (1, 1, 1, 4), (32, 32), columns=1),
+    Pairs((1, 6, 14, 64), 80, Window((5, 5), padding="SAME"), (8, 1, 5, 1), (16, 16), columns=2),
+    Pairs((2, 6, 6, 128), 40, Window((3, 3), padding="SAME"), (1, 1, 1, 4), (32, 32), columns=2),
 )
 
 
@@ -147,24 +140,19 @@ PAIRS = (
 @pytest.mark.quick(when=lambda case, storage: case == PAIRS[1] and storage == "half")
 @pytest.mark.parametrize(("case", "storage"), in_storages(PAIRS, PAIRS[1:3]), ids=str)
 def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above: a depthwise convolution within the pointwise one behind it, and a mean behind a pointwise one."""
+    """As above: a depthwise convolution within the pointwise one after it."""
     names = ("ROW_BLOCKS", "COLUMN_BLOCKS", "COLUMN_TILES", "SPLIT_K")
     for name, value in zip(names, case.tile, strict=True):
         monkeypatch.setattr(depthwise_pointwise, name, (value,))
-    monkeypatch.setattr(pointwise_mean, "SPLIT_K", (case.split_k,))
     monkeypatch.setattr(pointwise_depthwise, "ROWS", ())  # the first two would be a pair as well
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(pytest.fail, seed=1)  # it draws nothing
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
     x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
     net.output(net.op("ABS", [x], np.abs(x.value)))  # an output itself would be stored in float
-    y = convolution(net, x, 40, Window((1, 1)), "RELU6")
-    axes = net.constant(np.array([1, 2], np.int32))
-    net.output(net.op("MEAN", [y, axes], y.value.mean((1, 2), keepdims=True), {"keep_dims": True}))
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
-    assert "mma/pointwise_mean" in kernels
     parameters, is_half = kernels["mma/depthwise_pointwise"].parameters, storage == "half"
     assert parameters["slices"] == case.slices[0 if is_half else 1]
     assert parameters["columns"] == (case.columns if is_half else 1)
@@ -199,9 +187,9 @@ FEW_CHANNELS = (
 @pytest.mark.parametrize(("case", "storage"), in_storages(FEW_CHANNELS, FEW_CHANNELS[1:3]), ids=str)
 def test_emulated_kernels_of_few_channels(case: FewChannels, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's image and one that was computed. A NaN in the first pixel reaches its windows only."""
-    monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
-    monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
-    monkeypatch.setattr(implicit_gemm, "FEW_WAVES", 0 if case.double_buffered else 1000)
+    monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
+    monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))
+    monkeypatch.setattr(packed_weights, "FEW_WAVES", 0 if case.double_buffered else 1000)
     net = Net(pytest.fail, seed=2)
     image = net.normal(case.shape)
     image[0, 0, 0] = np.nan
@@ -210,7 +198,7 @@ def test_emulated_kernels_of_few_channels(case: FewChannels, storage: Storage, m
     net.output(y)
     target = replace(emulated.TARGET, storage=storage)
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    assert [k.kernel.template for k in plan.kernels] == ["mma/implicit_gemm_few_channels"] * 2
+    assert [k.kernel.template for k in plan.kernels] == ["mma/gemm/few_channels"] * 2
     (got,) = emulated.run(plan, [image])
     assert np.isfinite(y.value).any() and np.isnan(y.value).any()
     check_largest(got, y.value, storage)
@@ -228,7 +216,7 @@ def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
     net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
-    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.startswith("mma/implicit_gemm")
+    assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template.startswith("mma/gemm/")
     check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")
 
 
@@ -276,9 +264,9 @@ MULTISTAGE = (
 @pytest.mark.parametrize("case", MULTISTAGE, ids=str)
 def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, through local memory. What reads the sum has it in half."""
-    monkeypatch.setattr(implicit_gemm_multistage, "GROUP_TILES", (case.tile,))
-    monkeypatch.setattr(implicit_gemm_multistage, "STAGES", {case.k_steps: case.stages})
-    for other in (implicit_gemm, implicit_gemm_patch):
+    monkeypatch.setattr(k_tiles, "GROUP_TILES", (case.tile,))
+    monkeypatch.setattr(k_tiles, "STAGES", {case.k_steps: case.stages})
+    for other in (packed_weights, patch):
         monkeypatch.setattr(other, "candidates", lambda *_: [])
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
     net = Net(pytest.fail, seed=5)  # it draws nothing
@@ -287,7 +275,7 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
     (convolved,) = (k for k in plan.kernels if k.node.kind == "convolution")
     kernel = convolved.kernel
-    assert kernel.template == "mma/implicit_gemm_multistage" and kernel.parameters["stages"] == case.stages
+    assert kernel.template == "mma/gemm/k_tiles" and kernel.parameters["stages"] == case.stages
     assert [op.function for op in convolved.epilogue] == ["relu", "add"]
     got, _ = emulated.run(plan, model.inputs, late=case.late)
     check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)

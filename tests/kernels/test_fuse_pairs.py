@@ -23,7 +23,7 @@ from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import CostModel, Limits, Target
 
-KINDS = {"pointwise_depthwise", "depthwise_pointwise", "pointwise_mean"}
+KINDS = {"pointwise_depthwise", "depthwise_pointwise"}
 
 
 class Net:
@@ -104,12 +104,6 @@ def test_a_depthwise_convolution_joins_the_pointwise_one_behind_it() -> None:
     assert plan.kernels[2].node.sources == (1, 2, 3)
     assert plan.kernels[2].kernel.macs == 8 * 8 * 16 * (9 + 16)
     assert barrier_intervals(plan) == (0, 1, 2, 3)
-
-
-def test_a_mean_joins_the_convolution_before_it() -> None:
-    net = Net()
-    (node,) = fused(net, net.mean(net.pointwise(), 1, 2))
-    assert (node.kind, node.sources) == ("pointwise_mean", (1, 2))
 
 
 @pytest.mark.parametrize(("saved", "expected"), [([2, 3, 2], [1, 3]), ([2, 5, 2], [2]), ([1, 1, 3, 1], [1, 3])])

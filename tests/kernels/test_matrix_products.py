@@ -137,7 +137,7 @@ def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], dev
 
 def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
     """On a GPU without matrix units; the depth of one row has to occupy the device."""
-    for rows, template in ((1, "gpu/fully_connected"), (3350, "gpu/matrix_product")):
+    for rows, template in ((1, "gpu/vector_product"), (3350, "gpu/matrix_product")):
         net = Net(pytest.fail, seed=1)
         net.output(Layer(rows, 80, 128, ()).network(net))
         target = Target(family="gpu", compute_units=16, storage="float")

@@ -18,10 +18,8 @@ from tests.runtime.persistent.test_persistent import H200
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.mma import (
-    implicit_gemm_multistage,
-)
-from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
+from tflgpu.kernels.mma.gemm import k_tiles
+from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.model.reader import read_model
@@ -101,7 +99,7 @@ def templates(target: Target) -> list[str]:
 @pytest.mark.parametrize("storage", ["half", "float"])
 def test_matrix_units_take_both_precisions(storage: Literal["half", "float"]) -> None:
     target = replace(H200, storage=storage)
-    assert templates(target) == ["mma/implicit_gemm_few_channels", "mma/implicit_gemm"]
+    assert templates(target) == ["mma/gemm/few_channels", "mma/gemm/direct"]
     assert templates(replace(target, matrix_unit=None)) == ["gpu/convolution"] * 2
 
 
@@ -120,7 +118,7 @@ def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> Non
     marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
     plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
     (kernel,) = (k for k in plan.kernels if plan.graph[k.node.output].name == "output")
-    assert kernel.kernel.template == "mma/implicit_gemm"
+    assert kernel.kernel.template == "mma/gemm/direct"
     operands = Operands("float" if kept == "image" else "half", "half" if exact else "float")
     assert kernel.kernel.parameters["operands"] == operands
     assert {a.type for a in kernel.arguments if a.name == "weights"} == {operands.weights}
@@ -144,11 +142,11 @@ def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels", "template"),
     [
-        ((1, 1, 1, 512), 512, "gpu/fully_connected"),
+        ((1, 1, 1, 512), 512, "gpu/vector_product"),
         ((16, 1, 1, 512), 512, "gpu/matrix_product"),
-        ((32, 1, 1, 512), 512, "mma/implicit_gemm"),
+        ((32, 1, 1, 512), 512, "mma/gemm/direct"),
         ((1, 256, 256, 8), 1, "gpu/convolution"),
-        ((1, 256, 256, 8), 32, "mma/implicit_gemm"),
+        ((1, 256, 256, 8), 32, "mma/gemm/direct"),
     ],
 )
 def test_floats_are_left_to_work_items_where_these_are_faster(
@@ -179,11 +177,11 @@ def test_every_tile_and_split_covers_the_output() -> None:
 
 
 @pytest.mark.parametrize("pixels_at_once", [1, 2])
-@pytest.mark.parametrize("k_steps", implicit_gemm_multistage.STAGES)
-@pytest.mark.parametrize("tile", implicit_gemm_multistage.GROUP_TILES, ids=str)
+@pytest.mark.parametrize("k_steps", k_tiles.STAGES)
+@pytest.mark.parametrize("tile", k_tiles.GROUP_TILES, ids=str)
 def test_work_items_share_copies_evenly(tile: GroupTile, k_steps: int, pixels_at_once: int) -> None:
     """Each copies one row of several slices, and the same lane of several blocks of weights, to one of two stages."""
-    assert 2 * k_steps * SIDE * 2 * (tile.rows + tile.columns) <= implicit_gemm_multistage.LOCAL_BYTES
+    assert 2 * k_steps * SIDE * 2 * (tile.rows + tile.columns) <= k_tiles.LOCAL_BYTES
     items = tile.rows // pixels_at_once
     assert tile.local_size % items == 0
     assert tile.local_size // items in (1, 2, 4)  # of the slices of one step
@@ -193,10 +191,10 @@ def test_work_items_share_copies_evenly(tile: GroupTile, k_steps: int, pixels_at
 @pytest.mark.parametrize(
     ("executor", "pixels", "channels", "template"),
     [
-        ("launch", 128, 128, "mma/implicit_gemm_patch"),
-        ("launch", 9, 128, "mma/implicit_gemm"),
-        ("launch", 128, 4, "mma/implicit_gemm_few_channels"),
-        ("persistent", 128, 128, "mma/implicit_gemm"),
+        ("launch", 128, 128, "mma/gemm/patch"),
+        ("launch", 9, 128, "mma/gemm/direct"),
+        ("launch", 128, 4, "mma/gemm/few_channels"),
+        ("persistent", 128, 128, "mma/gemm/direct"),
     ],
 )
 def test_large_images_go_through_local_memory(
@@ -213,4 +211,4 @@ def test_large_images_go_through_local_memory(
     _, plan = plan_model(builder.finish([z]), tflgpu.Options(), replace(H200, executor=executor))
     kernel = plan.kernels[-1].kernel
     assert kernel.template == template
-    assert kernel.workspace * 16 <= implicit_gemm_multistage.LOCAL_BYTES
+    assert kernel.workspace * 16 <= k_tiles.LOCAL_BYTES

@@ -16,7 +16,7 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma import convolution_kernels, implicit_gemm
+from tflgpu.kernels.mma.gemm import convolution_kernels, packed_weights
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def test_emulated_matrix_units_compute_all_phases(
     if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     monkeypatch.setattr(convolution_kernels, "FLOATS_PAY", np.inf)
-    monkeypatch.setattr(implicit_gemm, "WARP_TILES", (case.tile[:2],))
-    monkeypatch.setattr(implicit_gemm, "SPLIT_K", (case.tile[2],))
+    monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
+    monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))
     network = case.network()
     _, plan = plan_model(network.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "transpose_convolution")
-    assert kernel.template.startswith("mma/implicit_gemm")
+    assert kernel.template.startswith("mma/gemm/")
     (got,) = emulated.run(plan, network.inputs)
     check_numbers(got, network.expected[0], {"half": 2e-3, "float": 1e-6}[storage])

@@ -42,7 +42,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
         options = tflgpu.Options(precision=precision, kernels=family)
         with pytest.MonkeyPatch.context() as patch:
             if name == "convolutions_of_few_channels":  # which would cost a single compute unit too much as well
-                take_always(patch, "TAPS", "PATCHES")
+                take_always(patch, "TAPS")
             _, plan = plan_model(case.model, options, device.target(options))
         templates |= {k.kernel.template for k in plan.kernels}
         source = render(plan)

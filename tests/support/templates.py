@@ -30,17 +30,15 @@ SURROUNDINGS = {
 }
 # Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates.
 NOT_PORTABLE = {
-    "mma/implicit_gemm",
-    "mma/implicit_gemm_multistage",
-    "mma/implicit_gemm_few_channels",
-    "mma/implicit_gemm_patch",
-    "mma/implicit_gemm_rows",
+    "mma/gemm/direct",
+    "mma/gemm/k_tiles",
+    "mma/gemm/few_channels",
+    "mma/gemm/patch",
+    "mma/gemm/rows",
     "mma/pointwise_depthwise",
     "mma/depthwise_pointwise",
-    "mma/pointwise_mean",
     "mma/diagonal_depthwise",
-    "mma/products/activation_product",
-    "mma/products/banded_depthwise",
+    "mma/gemm/activations",
 }
 
 

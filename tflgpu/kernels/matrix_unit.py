@@ -27,8 +27,6 @@ class MatrixUnitCosts:
     local_k_step_latency: of a k-step whose operands are in registers and in local memory.
     part_product_cycles: of a product of parts of floats, of two blocks of 16 x 16.
     row_product_cycles: of a product with 8 pixels of a row in local memory.
-    banded_product_cycles: of a product whose left side each lane reads word by word from local memory.
-    planar_vec4_cycles: of a vec4 that each lane of a warp copies to local memory, its elements apart, or stores.
     """
 
     pixel_block_cycles: float
@@ -39,8 +37,6 @@ class MatrixUnitCosts:
     local_k_step_latency: float
     part_product_cycles: float
     row_product_cycles: float
-    banded_product_cycles: float
-    planar_vec4_cycles: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,7 @@ def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
     _, plan = plan_model(case.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     used = {k.kernel.template for k in plan.kernels if k.kernel.shares > 1}
     assert "transpose_convolution" in {k.node.attributes.node.kind for k in plan.kernels if k.node.kind == "shares"}
-    assert used >= {"mma/implicit_gemm", "mma/implicit_gemm_few_channels", "portable/reduce"}
+    assert used >= {"mma/gemm/direct", "mma/gemm/few_channels", "portable/reduce"}
     for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
         error = 2e-3 if storage == "half" else 1e-6
         np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())

@@ -14,12 +14,12 @@ from tests.ops.tolerance import check
 from tflgpu.kernels.gpu.divided import few_channels
 
 Precision = Literal["fp32", "fp16"]
-Way = Literal["PIXELS", "TAPS", "PATCHES"]
+Way = Literal["PIXELS", "TAPS"]
 
 
 def take_always(monkeypatch: pytest.MonkeyPatch, *ways: Way) -> None:
     """Let every convolution that can be divided be so in one of these ways, and none in another."""
-    for name in ("PIXELS", "TAPS", "PATCHES"):
+    for name in ("PIXELS", "TAPS"):
         gain = inf if name in ways else 0.0
         monkeypatch.setattr(few_channels, name, replace(getattr(few_channels, name), gain=gain))
 

@@ -12,11 +12,10 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.candidates import Candidate
-from tflgpu.kernels.mma import implicit_gemm
-from tflgpu.kernels.mma.products import activation_products
+from tflgpu.kernels.mma.gemm import activations, packed_weights
 from tflgpu.plan import Plan
 
-TEMPLATE = "mma/products/activation_product"
+TEMPLATE = "mma/gemm/activations"
 
 
 # Their tiles are blocks of rows and columns, and split-K.
@@ -54,10 +53,10 @@ def planned(product: Product, left: np.ndarray, right: np.ndarray) -> tuple[Plan
 @pytest.mark.quick(when=lambda product: product in PRODUCTS[2:6:3])
 @pytest.mark.parametrize("product", PRODUCTS, ids=str)
 def test_a_result_is_that_of_numpy(product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implicit_gemm, "WARP_TILES", (product.tile[:2],))
-    monkeypatch.setattr(implicit_gemm, "SPLIT_K", (product.tile[2],))
-    slow = Candidate(tile=implicit_gemm.ImplicitGemmTile(1, 1, 1), work=None, cycles=1e9)
-    monkeypatch.setattr(activation_products, "matmul_candidates", lambda *_: [slow])
+    monkeypatch.setattr(packed_weights, "WARP_TILES", (product.tile[:2],))
+    monkeypatch.setattr(packed_weights, "SPLIT_K", (product.tile[2],))
+    slow = Candidate(tile=packed_weights.WarpTile(1, 1, 1), work=None, cycles=1e9)
+    monkeypatch.setattr(activations, "matmul_candidates", lambda *_: [slow])
     random = np.random.default_rng(product.rows)
     left = random.standard_normal((*product.left_batch, product.rows, product.depth)).astype(np.float32)
     right = random.standard_normal((*product.right_batch, product.depth, product.columns)).astype(np.float32)

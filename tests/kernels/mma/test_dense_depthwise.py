@@ -16,7 +16,7 @@ from tests.ops.windows import Window
 from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma.products import dense_depthwise
+from tflgpu.kernels.mma import dense_depthwise
 from tflgpu.measure.known_devices import known_devices
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import cost_model_from
@@ -43,7 +43,7 @@ def test_a_result_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     case = few_channels()
     _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)
     templates = [planned.kernel.template for planned in plan.kernels]
-    assert sum(template.startswith("mma/implicit_gemm") for template in templates) == 2
+    assert sum(template.startswith("mma/gemm/") for template in templates) == 2
     for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
 

@@ -16,8 +16,8 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma import implicit_gemm_patch, implicit_gemm_rows
-from tflgpu.kernels.mma.implicit_gemm_multistage import GroupTile
+from tflgpu.kernels.mma.gemm import patch, rows
+from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 
 TARGET = replace(emulated.TARGET, executor="launch", compute_units=1)
 
@@ -47,7 +47,7 @@ ROWS = (
 @pytest.mark.parametrize("case", ROWS, ids=str)
 def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without what joins a result. A NaN reaches its windows only."""
-    monkeypatch.setattr(implicit_gemm_rows, "ACCUMULATORS", case.accumulators)
+    monkeypatch.setattr(rows, "ACCUMULATORS", case.accumulators)
     take_always(monkeypatch)  # no way
     net = Net(pytest.fail, seed=3)
     image = net.normal(case.shape)
@@ -61,7 +61,7 @@ def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -
     net.output(net.op("ABS", [z], np.abs(z.value)))
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
-    assert [k.kernel.template for k in plan.kernels].count("mma/implicit_gemm_rows") == 2
+    assert [k.kernel.template for k in plan.kernels].count("mma/gemm/rows") == 2
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         assert np.isfinite(expected).any() and np.isnan(expected).any()
         check_largest(got, expected, "half")
@@ -94,14 +94,14 @@ PATCHES = (
 @pytest.mark.parametrize("case", PATCHES, ids=str)
 def test_emulated_kernels_of_patches(case: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution that a residual joins, of tiles that end in another image than they begin in."""
-    monkeypatch.setattr(implicit_gemm_patch, "GROUP_TILES", (case.tile,))
-    monkeypatch.setattr(implicit_gemm_patch, "STAGES", (case.stages,))
-    monkeypatch.setattr(implicit_gemm_patch, "patch_cycles", lambda *_: 0.0)
+    monkeypatch.setattr(patch, "GROUP_TILES", (case.tile,))
+    monkeypatch.setattr(patch, "STAGES", (case.stages,))
+    monkeypatch.setattr(patch, "patch_cycles", lambda *_: 0.0)
     net = Net(pytest.fail, seed=5)  # it draws nothing
     joined_convolution(net, case.shape, case.channels, case.window)
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")
-    assert kernel.template == "mma/implicit_gemm_patch" and kernel.parameters["stages"] == case.stages
+    assert kernel.template == "mma/gemm/patch" and kernel.parameters["stages"] == case.stages
     got, _ = emulated.run(plan, model.inputs, late=case.late)
     check_largest(got, model.expected[0], "half")

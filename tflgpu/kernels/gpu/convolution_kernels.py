@@ -110,7 +110,7 @@ def convolution(request: Request) -> Kernel:
         "gpu/convolution",
         {
             "window": attributes.window,
-            "pixels": tile.pixels,
+            "rows": tile.pixels,
             "slices_out": tile.slices,
             "slices": slices,
             "split_k": tile.split_k,

@@ -8,17 +8,16 @@ from functools import partial
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate
-from tflgpu.kernels.convolutions import bias_argument, is_vector_product
+from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, matrix_product, order
 from tflgpu.kernels.gpu.matrix_products import candidates as product_candidates
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates
+from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import reduces_in_subgroups, split_workspace, tile_count
 from tflgpu.target import Target
 
 Tile = VectorTile | MatrixTile
@@ -57,39 +56,21 @@ def fully_connected(request: Request) -> Kernel:
     shape, weights = _product(request), request.constant(1).reshape(request.output.channels, -1)
     if request.shares > 1:
         shared = request.choose_candidate(vector_candidates(shape, request.target, request.shares))
-        return _vector_kernel(request, request.target, weights, shared.tile.rows)
+        return _vector_kernel(request, request.target, weights, shared.tile)
     chosen, target = choose_with_group(request, partial(candidates, shape))
     tile = chosen.tile
     if isinstance(tile, VectorTile):
-        return _vector_kernel(request, target, weights, tile.rows)
+        return _vector_kernel(request, target, weights, tile)
     panel = order(shape, tile).neighbours * tile.slices
     packed = request.weights("right", pack_dense(weights[:, None, None, :], panel * LANES, shape.depth))
     in_panels = replace(shape, right=Side(False, panel, slice_stride=1, in_panels=True))
     return matrix_product(request, target, in_panels, tile, (request.activation("left", 0), packed), bias=True)
 
 
-def _vector_kernel(request: Request, target: Target, weights: Array, rows: int) -> Kernel:
-    """weights: [out, in]."""
-    src, g = request.input(0), request.output.geometry
-    packed = pack_dense(weights[:, None, None, :], LANES, src.slices * LANES)
-    return Kernel(
-        "gpu/fully_connected",
-        {
-            "rows": rows,
-            "shares": request.shares,
-            "inputs_of_share": tile_count(src.slices * LANES, request.shares),
-            "src": src,
-            "weights_type": target.storage,
-            "factor_type": request.factor_type(src.type, target.storage),
-            "subgroups": reduces_in_subgroups(target, target.local_size),
-        },
-        (
-            request.activation("src", 0),
-            request.weights("weights", packed),
-            bias_argument(request, g.slices * LANES),
-        ),
-        tiles=tile_count(g.batch, rows) * g.slices,
-        local_size=target.local_size,
-        workspace=split_workspace(target, target.local_size, 1),
-        macs=g.batch * weights.size,
-    )
+def _vector_kernel(request: Request, target: Target, weights: Array, tile: VectorTile) -> Kernel:
+    """weights: [out, in]. The depth is whole slices of the image; weights of lanes past its last channel are zero."""
+    depth = request.input(0).slices * LANES
+    shape = replace(_product(request), right=Side(False, 1, slice_stride=depth), depth=depth)
+    packed = request.weights("right", pack_dense(weights[:, None, None, :], LANES, depth))
+    kernel = vector_product(request, target, shape, tile, (request.activation("left", 0), packed), bias=True)
+    return replace(kernel, macs=request.output.batch * weights.size)

@@ -30,7 +30,7 @@ def matmul(request: Request) -> Kernel:
     shape, sides = product_of(request)
     chosen, target = choose_with_group(request, partial(matmul_candidates, shape))
     if isinstance(chosen.tile, VectorTile):
-        return vector_product(request, target, shape, chosen.tile, sides)
+        return vector_product(request, target, shape, chosen.tile, sides, bias=False)
     return matrix_product(request, target, shape, chosen.tile, sides, bias=False)
 
 

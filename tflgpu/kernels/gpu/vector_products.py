@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct
 from tflgpu.kernels.kernel import Argument, Kernel
@@ -50,9 +51,15 @@ def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -
 
 
 def vector_product(
-    request: Request, target: Target, shape: MatrixProduct, tile: VectorTile, factors: tuple[Argument, Argument]
+    request: Request,
+    target: Target,
+    shape: MatrixProduct,
+    tile: VectorTile,
+    factors: tuple[Argument, Argument],
+    *,
+    bias: bool,
 ) -> Kernel:
-    """The kernel of a product of activations with this tile; rows are pixels."""
+    """The kernel of a product with this tile, or of shares of it. bias: whether the node has one to add."""
     g, (left, right) = request.output.geometry, factors
     blocks = tile_count(shape.rows, tile.rows)
     return Kernel(
@@ -62,15 +69,18 @@ def vector_product(
             "right_side": shape.right,
             "row_count": shape.rows,
             "depth": shape.depth,
+            "rows_are_images": shape.rows_are_images,
+            "has_bias": bias,
             "rows": tile.rows,
             "slices_out": 1,
             "row_blocks": blocks,
+            "shares": request.shares,
             "left": left,
             "right": right,
             "factor_type": request.factor_type(left.type, right.type),
             "subgroups": reduces_in_subgroups(target, target.local_size),
         },
-        factors,
+        (*factors, bias_argument(request, g.slices * LANES)) if bias else factors,
         tiles=shape.matrices * blocks * shape.slices,
         local_size=target.local_size,
         workspace=split_workspace(target, target.local_size, 1),

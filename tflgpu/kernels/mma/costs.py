@@ -48,7 +48,7 @@ class GemmWork:
         return (self.row_blocks, self.column_blocks) if self.packed else (self.row_blocks + self.column_blocks, 0)
 
 
-def implicit_gemm_cycles(work: GemmWork, target: Target) -> float:
+def gemm_cycles(work: GemmWork, target: Target) -> float:
     """Cycles of the kernel: the caches serve one warp of a work-group after another."""
     model, warps = target.cost_model, target.local_size // UNIT.lanes
     busy = warps * max(
@@ -220,34 +220,6 @@ def depthwise_pointwise_cycles(work: DepthwisePointwiseWork, target: Target) -> 
 
 
 @dataclass(frozen=True)
-class PointwiseMeanWork:
-    """A pointwise convolution of a whole image for 16 channels, and the mean of its pixels.
-
-    rounds: of blocks of 16 pixels that a warp computes one after another. batches: of k-steps that are loaded at once,
-    in one round. blocks: of pixels, and as many of weights, that active warps load in one round.
-    """
-
-    operands: Operands
-    tiles: int
-    rounds: int
-    batches: int
-    blocks: int
-    split_k: int
-
-
-def pointwise_mean_cycles(work: PointwiseMeanWork, target: Target) -> float:
-    """Cycles of the kernel: partial sums of K first, then those of the warps' pixels.
-
-    Too few warps load to hide what they wait for: 320 -> 1280 channels of 7x7 took 3.2 us with four, 2.8 with eight.
-    """
-    model = target.cost_model
-    waiting = work.batches * model.batch_latency
-    loading = max(load_cycles(work.operands, work.blocks, work.blocks), part_product_cycles(work.operands, work.blocks))
-    sharing = split_cycles(work.split_k, 2, target) + split_cycles(target.local_size // UNIT.lanes, 1, target)
-    return model.kernel(waves(work.tiles, target), work.rounds * (waiting + loading) + sharing)
-
-
-@dataclass(frozen=True)
 class DiagonalWork:
     """A depthwise convolution as products by diagonal matrices: the vec4s that a lane loads and stores."""
 
@@ -260,30 +232,6 @@ def diagonal_cycles(work: DiagonalWork, target: Target) -> float:
     model, in_turn = target.cost_model, waves(work.tiles, target)
     busy = target.local_size // UNIT.lanes * work.vec4s * UNIT.costs.diagonal_vec4_cycles
     return model.tile_latency * (1 if target.executor == "launch" else in_turn) + in_turn * busy
-
-
-@dataclass(frozen=True)
-class BandedWork:
-    """A depthwise convolution as products by banded matrices: what a work-group copies, multiplies and stores.
-
-    k_steps: of each warp, with ``row_blocks`` products of 16 rows each. patch: elements of a channel in local memory.
-    results: vec4s.
-    """
-
-    tiles: int
-    k_steps: int
-    row_blocks: int
-    patch: int
-    results: int
-
-
-def banded_cycles(work: BandedWork, target: Target) -> float:
-    """Cycles of the kernel: what it copies and what it multiplies come one after the other."""
-    model, costs = target.cost_model, UNIT.costs
-    warps = target.local_size // UNIT.lanes
-    copying = model.batch_latency + (work.patch + work.results) / UNIT.lanes * costs.planar_vec4_cycles
-    loop = model.k_loop(work.k_steps, warps * work.row_blocks * costs.banded_product_cycles)
-    return model.kernel(waves(work.tiles, target), copying + loop)
 
 
 def gating_cycles(image: Storage, hidden: int, target: Target) -> float:

@@ -14,7 +14,7 @@ from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DepthwisePointwiseWork, depthwise_pointwise_cycles
-from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
+from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import HALVES, Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias

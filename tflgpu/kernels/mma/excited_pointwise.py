@@ -17,9 +17,10 @@ from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.excite_kernel import Excite, hidden_sharers
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.mma import MMA, implicit_gemm
+from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork
-from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
+from tflgpu.kernels.mma.gemm import packed_weights
+from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.packing import padded_bias
@@ -45,19 +46,17 @@ class ExcitedPointwise:
     excitation: Excite
 
 
-def excited_candidates(
-    src: Storage, dst: Storage, hidden: int, target: Target
-) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+def excited_candidates(src: Storage, dst: Storage, hidden: int, target: Target) -> list[Candidate[WarpTile, GemmWork]]:
     """The tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first."""
-    found = implicit_gemm.candidates(HALVES, POINTWISE, src, dst, target)
+    found = packed_weights.candidates(HALVES, POINTWISE, src, dst, target)
     return [c for c in found if fits_local(target, _split_vec4s(c.tile, target) + _gating_vec4s(c, hidden, target))]
 
 
-def _split_vec4s(tile: ImplicitGemmTile, target: Target) -> int:
+def _split_vec4s(tile: WarpTile, target: Target) -> int:
     return split_workspace(target, tile.split_k, tile.accumulators)
 
 
-def _gating_vec4s(chosen: Candidate[ImplicitGemmTile, GemmWork], hidden: int, target: Target) -> int:
+def _gating_vec4s(chosen: Candidate[WarpTile, GemmWork], hidden: int, target: Target) -> int:
     """float4 elements of local memory for the gates of every warp's k-steps, and for the hidden layer."""
     warps, k_steps = target.local_size // UNIT.lanes, tile_count(chosen.work.k_steps, chosen.tile.split_k)
     return 2 * warps * k_steps + 2 * tile_count(hidden, UNIT.side)
@@ -68,7 +67,7 @@ def excited_pointwise(request: Request) -> Kernel:
     attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, ExcitedPointwise)
     chosen = request.choose_candidate(excited_candidates(src, request.output, sums.channels, target))
-    kernel = implicit_gemm.implicit_gemm(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
+    kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
     hidden_blocks = UNIT.blocks(sums.slices)
     k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
     excitation = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
@@ -25,13 +26,11 @@ from tflgpu.kernels.fusing import (
 from tflgpu.kernels.gpu.depthwise_kernels import depthwise_candidates
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.depthwise_pointwise import depthwise_pointwise_candidates
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
+from tflgpu.kernels.mma.gemm.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.operands import operands_of_image
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
-from tflgpu.kernels.mma.pointwise_mean import PointwiseMean, pointwise_mean_candidates
-from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
@@ -59,11 +58,6 @@ def _is_depthwise(node: Node) -> bool:
     return unrolls(node.attributes)
 
 
-def _is_image_mean(node: Node) -> bool:
-    """Whether it is the mean of all pixels of an image, NHWC."""
-    return node.attributes == Reduce("mean", (1, 2))
-
-
 def _depthwise_window(node: Node) -> Window:
     assert isinstance(node.attributes, Depthwise)
     return node.attributes.window
@@ -86,13 +80,6 @@ PAIR_KINDS = (
         lambda first, second: DepthwisePointwise(_depthwise_window(first), first.epilogue),
         lambda second, image, result, target: depthwise_pointwise_candidates(image, result, target),
     ),
-    PairKind(
-        "pointwise_mean",
-        is_pointwise,
-        _is_image_mean,
-        lambda first, second: PointwiseMean(first.epilogue),
-        lambda second, image, result, target: pointwise_mean_candidates(image, result, target),
-    ),
 )
 
 
@@ -114,12 +101,9 @@ def fuse_pairs(graph: Graph, storage: Storages, target: Target) -> Graph:
     fresh = graph.fresh_ids()
     zeros: list[Tensor] = []
 
-    def constants(node: Node) -> tuple[TensorId, ...]:
-        """Weights and bias, which the kernels of pairs always have; nothing for a mean."""
-        return () if _is_image_mean(node) else weights_and_bias(graph, node, fresh, zeros)
-
     def joined(pair: Pair) -> Node:
-        inputs = (pair.first.inputs[0], *constants(pair.first), *constants(pair.second))
+        constants = (weights_and_bias(graph, node, fresh, zeros) for node in (pair.first, pair.second))
+        inputs = (pair.first.inputs[0], *chain(*constants))
         attributes = pair.kind.attributes(pair.first, pair.second)
         return joined_node(pair.kind.name, attributes, pair.first, pair.second, inputs)
 
@@ -173,7 +157,7 @@ def _fusable(graph: Graph, storage: Storages, first: Node, second: Node) -> bool
     return (
         image is not None  # else it is a constant
         and graph[first.inputs[1]].is_constant
-        and (_is_image_mean(second) or graph[second.inputs[1]].is_constant)
+        and graph[second.inputs[1]].is_constant
         and graph.sole_consumer(between) is not None
         and image.type == storage[between].type
         and image.type in ("half", "float")
@@ -194,4 +178,4 @@ def _cycles(storage: Storages, node: Node, target: Target) -> float:
             image = storage[node.inputs[0]]
             operands = operands_of_image(image, target.storage)
             return convolution_candidates(operands, window, image, result, target)[0].cycles
-    return target.cost_model.kernel(waves=1, phases=0)  # a mean, which takes little more
+    raise TypeError(f"a {node.kind} is no part of a pair")

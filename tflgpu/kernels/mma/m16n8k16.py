@@ -65,8 +65,6 @@ M16N8K16 = MatrixUnit(
         local_k_step_latency=50,  # the same
         part_product_cycles=8,  # data sheet: 512 multiply-adds in a cycle
         row_product_cycles=3,  # 1x420 taps, 2 -> 203 channels on an H200: 70 us
-        banded_product_cycles=5,  # four words of local memory for each lane, and a quarter of the weights
-        planar_vec4_cycles=10,  # a load and four stores of each lane, and their addresses
     ),
     multistage=MultistageCosts(  # chosen together: least time of 80 convolutions at batch 64 on an H200
         macs=512,

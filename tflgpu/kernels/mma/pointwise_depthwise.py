@@ -15,7 +15,7 @@ from tflgpu.kernels.gpu.hidden_sums import hidden_sums_beside, with_hidden_sums,
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
-from tflgpu.kernels.mma.implicit_gemm import prefetch_depth
+from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, operands_of_image, type_of_constant
 from tflgpu.kernels.packing import padded_bias

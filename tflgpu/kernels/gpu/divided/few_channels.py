@@ -1,7 +1,6 @@
-"""Convolutions of few channels as two nodes, in one of several ways, wherever that is faster.
+"""Convolutions of few output channels as two nodes, in one of two ways, wherever that is faster.
 
-A kernel computes at least a vec4 of output channels, on matrix units 16, and reads at least a vec4 of input channels.
-It would throw most away of one or two.
+A kernel computes at least a vec4 of output channels, on tensor cores 16. It would throw most away of one or two.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from operator import itemgetter
 
 from tflgpu.graph.ir import TensorId
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.divided import patches_as_channels, pixels_as_channels, taps_as_channels
+from tflgpu.kernels.gpu.divided import pixels_as_channels, taps_as_channels
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
 from tflgpu.kernels.request import Request
@@ -40,7 +39,6 @@ class Way:
 
 PIXELS = Way(pixels_as_channels.divided, gain=0.6, longer=2.0)
 TAPS = Way(taps_as_channels.divided, gain=0.8, longer=1.0)
-PATCHES = Way(patches_as_channels.divided, gain=0.6, longer=1.5)
 
 
 @GPU.rewrite("divide")
@@ -73,4 +71,4 @@ def _ways(request: Request) -> list[Way]:
     assert isinstance(attributes, Convolution | TransposeConvolution)
     if attributes.groups > 1 or request.value(1) is None or request.input(0).vector != "float":
         return []
-    return [PIXELS, TAPS, PATCHES] if request.output.channels <= FEW_OUTPUTS else [PATCHES]
+    return [PIXELS, TAPS] if request.output.channels <= FEW_OUTPUTS else []

@@ -161,7 +161,7 @@ def left_arguments(request: Request, packed: Array, bias: Array | None) -> tuple
     )
 
 
-def implicit_gemm_multistage(
+def kernel(
     request: Request,
     chosen: Candidate[MultistageTile, MultistageWork],
     window: Window,
@@ -175,7 +175,7 @@ def implicit_gemm_multistage(
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0
     return Kernel(
-        "mma/implicit_gemm_multistage",
+        "mma/gemm/k_tiles",
         {
             "window": window,
             **asdict(group),

@@ -15,7 +15,7 @@ from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.mma.costs import GemmWork, implicit_gemm_cycles
+from tflgpu.kernels.mma.costs import GemmWork, gemm_cycles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
@@ -43,7 +43,7 @@ FEW_WAVES = 2
 
 
 @dataclass(frozen=True)
-class ImplicitGemmTile:
+class WarpTile:
     """What one warp computes, in blocks, and how many warps share its k-steps."""
 
     row_blocks: int
@@ -62,7 +62,7 @@ class ImplicitGemmTile:
 
 def candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int = 1, shares: int = 1
-) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+) -> list[Candidate[WarpTile, GemmWork]]:
     """The tiles of a convolution of ``src`` that gives ``dst``, or so many shares of it, the fastest first.
 
     Of a transposed convolution, ``window`` and ``dst`` are those of one of its ``phases``.
@@ -71,20 +71,20 @@ def candidates(
     return ranked(
         warp_tiles(target, k_steps),
         lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
-        lambda work: implicit_gemm_cycles(work, target),
+        lambda work: gemm_cycles(work, target),
     )
 
 
-def warp_tiles(target: Target, k_steps: int) -> Iterator[ImplicitGemmTile]:
+def warp_tiles(target: Target, k_steps: int) -> Iterator[WarpTile]:
     """The tiles in which no warp goes through many k-steps that others could share."""
     for row_blocks, column_blocks in WARP_TILES:
-        tiles = (ImplicitGemmTile(row_blocks, column_blocks, split_k) for split_k in SPLIT_K)
+        tiles = (WarpTile(row_blocks, column_blocks, split_k) for split_k in SPLIT_K)
         able = [tile for tile in tiles if can_split(target, tile.split_k, tile.accumulators)]
         yield from (tile for tile in able if tile == able[-1] or tile_count(k_steps, tile.split_k) <= LONG_LOOP)
 
 
 def _work(
-    tile: ImplicitGemmTile,
+    tile: WarpTile,
     operands: Operands,
     window: Window,
     src: Storage,
@@ -139,10 +139,10 @@ def taps_as_channels(weights: Array) -> Array:
     return padded.reshape(out, 1, 1, -1)
 
 
-def implicit_gemm(
+def kernel(
     request: Request,
     image: OperandType,
-    chosen: Candidate[ImplicitGemmTile, GemmWork],
+    chosen: Candidate[WarpTile, GemmWork],
     window: Window,
     weights: Sequence[Array],
     bias: Array | None,
@@ -156,10 +156,10 @@ def implicit_gemm(
     positions, taps = (src.pixels, phases.window.kernel) if phases else (dst.pixels, window.kernel)
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
-        template, input_blocks = "mma/implicit_gemm_few_channels", k_steps_of(window, src)
+        template, input_blocks = "mma/gemm/few_channels", k_steps_of(window, src)
         weights = [taps_as_channels(own) for own in weights]
     else:
-        template, input_blocks = "mma/implicit_gemm", UNIT.blocks(src.slices)
+        template, input_blocks = "mma/gemm/direct", UNIT.blocks(src.slices)
     packed = np.concatenate([UNIT.pack_right(own, tile.column_blocks, input_blocks) for own in weights])
     operands = Operands(image, type_of_constant(request, packed))
     double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES

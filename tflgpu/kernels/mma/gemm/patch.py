@@ -1,6 +1,6 @@
 """Convolutions of stride 1 on matrix units, for large images: all taps read one copy of the image in local memory.
 
-These kernels are for launches, like :mod:`implicit_gemm_multistage`.
+These kernels are for launches, like :mod:`k_tiles`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork, patch_cycles
-from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, GroupTile, left_arguments
+from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.request import Request
@@ -123,15 +123,13 @@ def _work(tile: PatchTile, src: Storage, dst: Storage) -> PatchWork:
     )
 
 
-def implicit_gemm_patch(
-    request: Request, chosen: Candidate[PatchTile, PatchWork], weights: Array, bias: Array | None
-) -> Kernel:
+def kernel(request: Request, chosen: Candidate[PatchTile, PatchWork], weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
     input_blocks = UNIT.blocks(src.slices)
     packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
     return Kernel(
-        "mma/implicit_gemm_patch",
+        "mma/gemm/patch",
         {
             "window": tile.window,
             **asdict(group),

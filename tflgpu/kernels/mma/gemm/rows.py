@@ -12,7 +12,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import RowsWork, rows_cycles
-from tflgpu.kernels.mma.implicit_gemm_multistage import HALF_BYTES, LOCAL_BYTES, left_arguments
+from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.request import Request
@@ -124,14 +124,14 @@ def pairs_of_rows(weights: Array, elements: int, lead: int) -> Array:
     return pairs.reshape(out, k_steps, 2, 4, 2).swapaxes(2, 3).reshape(out, 1, 1, -1)
 
 
-def implicit_gemm_rows(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
+def kernel(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     src, dst = request.input(0), request.output
     tile, elements, lead = tile_of(dst), pixel_elements(src), _lead(window, src)
     in_order = pairs_of_rows(weights, elements, lead)
     packed = UNIT.pack_left(in_order, tile.column_blocks, in_order.shape[-1] // (2 * PAIRS))
     return Kernel(
-        "mma/implicit_gemm_rows",
+        "mma/gemm/rows",
         {
             "window": window,
             "groups": tile.groups,

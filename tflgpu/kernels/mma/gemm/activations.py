@@ -7,8 +7,8 @@ from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import GemmWork, implicit_gemm_cycles
-from tflgpu.kernels.mma.implicit_gemm import BATCH_REGISTERS, ImplicitGemmTile, equal_batches, warp_tiles
+from tflgpu.kernels.mma.costs import GemmWork, gemm_cycles
+from tflgpu.kernels.mma.gemm.packed_weights import BATCH_REGISTERS, WarpTile, equal_batches, warp_tiles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import BLOCK_REGISTERS, Operands
 from tflgpu.kernels.request import Request
@@ -16,11 +16,11 @@ from tflgpu.kernels.tiling import split_workspace, tile_count
 from tflgpu.target import Target
 
 
-def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[WarpTile, GemmWork]]:
     """The tiles of a product, the fastest first."""
     k_steps = tile_count(shape.depth, UNIT.side)
 
-    def work(tile: ImplicitGemmTile) -> GemmWork:
+    def work(tile: WarpTile) -> GemmWork:
         return GemmWork(
             operands=Operands("half", "half"),
             tiles=shape.matrices * _row_tiles(shape, tile, target) * _column_tiles(shape, tile),
@@ -31,16 +31,16 @@ def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Implicit
             packed=False,
         )
 
-    return ranked(warp_tiles(target, k_steps), work, lambda work: implicit_gemm_cycles(work, target))
+    return ranked(warp_tiles(target, k_steps), work, lambda work: gemm_cycles(work, target))
 
 
-def _row_tiles(shape: MatrixProduct, tile: ImplicitGemmTile, target: Target) -> int:
+def _row_tiles(shape: MatrixProduct, tile: WarpTile, target: Target) -> int:
     """Work-groups one below the other in a matrix."""
     warps = target.local_size // UNIT.lanes
     return tile_count(shape.rows, UNIT.side * tile.row_blocks * (warps // tile.split_k))
 
 
-def _column_tiles(shape: MatrixProduct, tile: ImplicitGemmTile) -> int:
+def _column_tiles(shape: MatrixProduct, tile: WarpTile) -> int:
     """Work-groups side by side in a matrix."""
     return tile_count(UNIT.blocks(shape.slices), tile.column_blocks)
 
@@ -64,17 +64,19 @@ def activation_product(request: Request) -> Kernel:
     registers = row_registers * tile.row_blocks + column_registers * tile.column_blocks
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     return Kernel(
-        "mma/products/activation_product",
+        "mma/gemm/activations",
         {
             "left_side": shape.left,
             "right_side": shape.right,
-            "row_count": shape.rows,
+            "matrix_rows": shape.rows,
             "depth": shape.depth,
             "rows_are_images": shape.rows_are_images,
             "operands": chosen.work.operands,
             "row_blocks": tile.row_blocks,
             "column_blocks": tile.column_blocks,
             "split_k": tile.split_k,
+            "shares": 1,
+            "double_buffered": False,
             "k_steps_per_split": k_steps_per_split,
             "prefetch_depth": equal_batches(k_steps_per_split, BATCH_REGISTERS // registers),
             "row_tiles": _row_tiles(shape, tile, target),

@@ -1,4 +1,4 @@
-"""Convolutions and fully connected layers on matrix units: which can run there, and by which of two kernels."""
+"""Convolutions and fully connected layers on matrix units: which can run there, and by which loader."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.convolutions import is_vector_product
 from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidates
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.mma import (
-    MMA,
-    implicit_gemm,
-    implicit_gemm_multistage,
-    implicit_gemm_patch,
-    implicit_gemm_rows,
-)
+from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork, MultistageWork, PatchWork
-from tflgpu.kernels.mma.implicit_gemm import ImplicitGemmTile
-from tflgpu.kernels.mma.implicit_gemm_multistage import MultistageTile
-from tflgpu.kernels.mma.implicit_gemm_patch import PatchTile
+from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch, rows
+from tflgpu.kernels.mma.gemm.k_tiles import MultistageTile
+from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
+from tflgpu.kernels.mma.gemm.patch import PatchTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType
 from tflgpu.kernels.phases import Phases, phases_of
@@ -48,11 +43,11 @@ def convolution_candidates(
     """
     shapes = operands, window, src, dst, target
     if shares > 1:
-        return [*implicit_gemm.candidates(*shapes, shares=shares)]
-    patches = implicit_gemm_patch.candidates(*shapes)
+        return [*packed_weights.candidates(*shapes, shares=shares)]
+    patches = patch.candidates(*shapes)
     found: list[Candidate[Tile, Work]] = [
-        *implicit_gemm.candidates(*shapes),
-        *(patches or implicit_gemm_multistage.candidates(*shapes, joined)),
+        *packed_weights.candidates(*shapes),
+        *(patches or k_tiles.candidates(*shapes, joined)),
     ]
     return sorted(found, key=lambda candidate: candidate.cycles)
 
@@ -103,16 +98,14 @@ def _least_cycles(request: Request) -> float:
     return (_best_of_phases(request) if phases_of(request) else _best(request)).cycles
 
 
-def _candidates_of_phases(
-    request: Request, operands: Operands, phases: Phases
-) -> list[Candidate[ImplicitGemmTile, GemmWork]]:
+def _candidates_of_phases(request: Request, operands: Operands, phases: Phases) -> list[Candidate[WarpTile, GemmWork]]:
     """The tiles of a transposed convolution, whose phases are convolutions side by side."""
     dst = replace(request.output, geometry=phases.geometry(request.output.channels))
     shapes = operands, phases.window_of_phase, request.input(0), dst, request.target
-    return implicit_gemm.candidates(*shapes, phases.count, request.shares)
+    return packed_weights.candidates(*shapes, phases.count, request.shares)
 
 
-def _best_of_phases(request: Request) -> Candidate[ImplicitGemmTile, GemmWork]:
+def _best_of_phases(request: Request) -> Candidate[WarpTile, GemmWork]:
     phases = phases_of(request)
     assert phases is not None
     return _candidates_of_phases(request, _operands(request), phases)[0]
@@ -145,7 +138,7 @@ def _has_rows_of_pairs(request: Request) -> bool:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
     shapes = attributes.window, request.input(0), request.output, request.target
-    return _is_dense(request) and implicit_gemm_rows.is_possible(_operands(request), *shapes)
+    return _is_dense(request) and rows.is_possible(_operands(request), *shapes)
 
 
 def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
@@ -154,7 +147,7 @@ def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
     assert isinstance(attributes, Convolution)
     if request.shares > 1:
         return None
-    return implicit_gemm_rows.best(attributes.window, request.input(0), request.output, request.target)
+    return rows.best(attributes.window, request.input(0), request.output, request.target)
 
 
 @MMA.lowering("convolution", when=_has_rows_of_pairs, best=_best_of_rows)
@@ -162,7 +155,7 @@ def convolution_of_rows(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
     weights, bias = request.constant(1), request.optional_constant(2)
-    return implicit_gemm_rows.implicit_gemm_rows(request, attributes.window, weights, bias)
+    return rows.kernel(request, attributes.window, weights, bias)
 
 
 @MMA.lowering("convolution", when=_is_dense, best=_best)
@@ -178,7 +171,7 @@ def transpose_convolution(request: Request) -> Kernel:
     assert phases is not None
     chosen = request.choose_candidate(_candidates_of_phases(request, operands, phases))
     weights, bias = phases.weights(request.constant(1)), request.optional_constant(2)
-    return implicit_gemm.implicit_gemm(request, operands.image, chosen, phases.window_of_phase, weights, bias)
+    return packed_weights.kernel(request, operands.image, chosen, phases.window_of_phase, weights, bias)
 
 
 @MMA.lowering("fully_connected", when=_has_rows, best=_best)
@@ -194,16 +187,12 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     bias = request.optional_constant(2)
     chosen = request.choose_candidate(convolution_candidates(*shapes, request.shares, _joined(request)))
     match chosen.tile, chosen.work:
-        case PatchTile() as patch, PatchWork() as work:
-            return implicit_gemm_patch.implicit_gemm_patch(
-                request, Candidate(patch, work, chosen.cycles), weights, bias
-            )
+        case PatchTile() as of_patch, PatchWork() as work:
+            return patch.kernel(request, Candidate(of_patch, work, chosen.cycles), weights, bias)
         case MultistageTile() as staged, MultistageWork() as work:
-            return implicit_gemm_multistage.implicit_gemm_multistage(
-                request, Candidate(staged, work, chosen.cycles), window, weights, bias
-            )
-        case ImplicitGemmTile() as direct, GemmWork() as work:
-            return implicit_gemm.implicit_gemm(
+            return k_tiles.kernel(request, Candidate(staged, work, chosen.cycles), window, weights, bias)
+        case WarpTile() as direct, GemmWork() as work:
+            return packed_weights.kernel(
                 request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias
             )
     raise TypeError(f"{chosen.tile} is no tile of a convolution")
