@@ -105,8 +105,9 @@ def check_lines(options: tflgpu.Options) -> None:
                 assert heard == [5, 7, 200], (options, number, heard)
                 seen.add((found, run(model, 1000)))
             number += 1
-        # The handler was before the call, behind it, or in the middle, with a variable of its own.
-        assert seen == {(37, 1037), (230, 1007), (230, 1000)}, (options, seen)
+        # The handler was before the call or in the middle, with a variable of its own, or after it: only if the call
+        # does something after the result is there, which on a busy machine it may find at once.
+        assert {(37, 1037), (230, 1000)} <= seen <= {(37, 1037), (230, 1000), (230, 1007)}, (options, seen)
     number, is_there = 1, True
     while is_there:
         found, is_there = before_line(number, model.close, partial(run, model, 30))
