@@ -15,8 +15,9 @@ from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
+from tests.support.corrections import ALWAYS, correct
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma.gemm import convolution_kernels, packed_weights
+from tflgpu.kernels.mma.gemm import packed_weights
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def test_emulated_matrix_units_compute_all_phases(
 ) -> None:
     if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
-    monkeypatch.setattr(convolution_kernels, "FLOATS_PAY", np.inf)
+    correct(monkeypatch, {"mma/gemm of floats": ALWAYS})
     monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))
     network = case.network()

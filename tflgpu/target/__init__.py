@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tflgpu.target.corrections import corrected
 from tflgpu.target.cost_model import BUILT_IN_COSTS, CostModel
 from tflgpu.target.device_limits import VEC4_BYTES, Limits, cpu_work
 from tflgpu.target.elements import (
@@ -37,6 +38,7 @@ __all__ = [
     "Probes",
     "Target",
     "VectorType",
+    "corrected",
     "cost_model_from",
     "cpu_work",
     "is_exact_in_half",

@@ -34,7 +34,7 @@ def long_windows() -> Case:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_always(monkeypatch, "PIXELS")
+    take_always(monkeypatch, "width blocking")
 
 
 @pytest.mark.usefixtures("always")

@@ -17,8 +17,9 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
+from tests.support.corrections import NEVER, correct
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.gpu import depthwise_windows, lstm_steps, step_lstms
+from tflgpu.kernels.gpu import depthwise_windows, lstm_steps
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.target import Target
 
@@ -146,7 +147,7 @@ def test_few_long_results_take_large_groups() -> None:
 def test_work_groups_share_the_cells_of_a_step(
     lstm: Lstm, times: int, batch: int, time_major: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_lstms, "GAIN", 1e9)
+    correct(monkeypatch, {"an LSTM in one kernel": NEVER})
     monkeypatch.setattr(lstm_steps, "LOADED", 2)
     net = Net(pytest.fail, seed=1)
     net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))

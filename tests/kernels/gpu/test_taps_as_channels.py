@@ -50,7 +50,7 @@ def few_channels_of_windows() -> Case:
 def test_sums_of_taps_are_those_of_their_windows(
     split_k: int, precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_always(monkeypatch, "TAPS")
+    take_always(monkeypatch, "kn2row")
     monkeypatch.setattr("tflgpu.kernels.gpu.divided.tap_sums_kernel.SPLIT_K", (split_k,))
     monkeypatch.setattr("tflgpu.kernels.gpu.divided.tap_sums_kernel.can_split", lambda *_: True)
     check_divided(few_channels_of_windows(), device_name, precision, "gpu_tap_sums", len(WINDOWS) + len(TRANSPOSED))

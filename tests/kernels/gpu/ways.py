@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import inf
 from typing import Literal
 
 import pytest
@@ -11,17 +9,16 @@ import pytest
 import tflgpu
 from tests.ops.case import Case
 from tests.ops.tolerance import check
-from tflgpu.kernels.gpu.divided import few_channels
+from tests.support.corrections import ALWAYS, NEVER, correct
+from tflgpu.kernels.gpu.divided.few_channels import WAYS
 
 Precision = Literal["fp32", "fp16"]
-Way = Literal["PIXELS", "TAPS"]
+Way = Literal["width blocking", "kn2row"]
 
 
 def take_always(monkeypatch: pytest.MonkeyPatch, *ways: Way) -> None:
     """Let every convolution that can be divided be so in one of these ways, and none in another."""
-    for name in ("PIXELS", "TAPS"):
-        gain = inf if name in ways else 0.0
-        monkeypatch.setattr(few_channels, name, replace(getattr(few_channels, name), gain=gain))
+    correct(monkeypatch, {name: ALWAYS if name in ways else NEVER for name in WAYS})
 
 
 def check_divided(case: Case, device_name: str, precision: Precision, kernel: str, count: int) -> None:

@@ -15,8 +15,8 @@ from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
+from tests.support.corrections import NEVER, correct
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma import dense_depthwise
 from tflgpu.measure.known_devices import known_devices
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import cost_model_from
@@ -39,7 +39,7 @@ def few_channels() -> Case:
 
 @pytest.mark.usefixtures("emulation")
 def test_a_result_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense_depthwise, "GAIN", 1e9)
+    correct(monkeypatch, {"gpu/depthwise_window of one slice": NEVER})
     case = few_channels()
     _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)
     templates = [planned.kernel.template for planned in plan.kernels]

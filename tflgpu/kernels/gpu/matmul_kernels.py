@@ -16,13 +16,9 @@ from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.portable.matmul_kernel import reach
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
-from tflgpu.target import Target
+from tflgpu.target import Target, corrected
 
 Tile = VectorTile | MatrixTile
-
-# How many times as long blocks in registers take by the cost model as they do, where the right side is adjoint: groups
-# that share the depth were as fast or slower at 1.2 to 2.3 times fewer cycles on an H200, and faster from 2.6 on.
-OVERRATED = 2.5
 
 
 @GPU.lowering("matmul")
@@ -62,8 +58,9 @@ def matmul_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Ti
         found += vector_candidates(shape, target)
 
     def cycles(candidate: Candidate[Tile, KLoopWork]) -> float:
-        shares_columns = isinstance(candidate.tile, MatrixTile) and shape.right.adjoint
-        return candidate.cycles / (OVERRATED if shares_columns else 1)
+        if isinstance(candidate.tile, MatrixTile) and shape.right.adjoint:
+            return corrected("gpu/matrix_product of an adjoint right side", candidate.cycles)
+        return candidate.cycles
 
     return sorted(found, key=cycles)
 

@@ -17,13 +17,9 @@ from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 from tflgpu.ops.sequence.lstm_node import Lstm
-from tflgpu.target import Target
+from tflgpu.target import Target, corrected
 
 MOST_TIMES = 256  # a persistent kernel finds the arguments of each launch by a chain of comparisons
-
-# Of the cycles of the kernel of a whole sequence, what the steps may take by the cost model. On an H200 that kernel
-# took 0.4 of what it says for 60 to 132 cells, and steps of those 1.2 times as much.
-GAIN = 0.33
 
 
 @GPU.rewrite("divide")
@@ -145,4 +141,5 @@ def _is_faster(lstm: Lstm, times: int, batch: int, target: Target) -> bool:
     waiting = model.next_kernel(target.executor)
     steps = times * (waiting + ranked_steps(lstm, batch, lstm.output_vec4s, target)[0].cycles) + model.kernel(1, 0)
     turns = tile_count(lstm.gates * lstm.cell_vec4s, target.local_size)
-    return steps < GAIN * times * model.kernel(1, model.k_loop(turns * lstm.outputs, busy=0))
+    whole = times * model.kernel(1, model.k_loop(turns * lstm.outputs, busy=0))
+    return steps < corrected("an LSTM in one kernel", whole)

@@ -18,8 +18,7 @@ from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, Depthwise
-
-GAIN = 0.6  # of the cycles of a depthwise convolution, what a dense one may take by the cost model
+from tflgpu.target import corrected
 
 
 @MMA.rewrite("replace")
@@ -36,7 +35,8 @@ def make_dense(planning: Planning) -> Planning:
         weights = dense_weights(request)
         tensor = Tensor(next(fresh), "", weights.shape, weights.dtype.name, weights)
         dense = _dense(request, tensor)
-        if _cycles(replace(request, node=dense, graph=graph.with_nodes([dense], [tensor]))) < GAIN * _cycles(request):
+        dense_request = replace(request, node=dense, graph=graph.with_nodes([dense], [tensor]))
+        if _cycles(dense_request) < corrected("gpu/depthwise_window of one slice", _cycles(request)):
             nodes.append(dense)
             tensors.append(tensor)
         else:

@@ -12,10 +12,10 @@ from tflgpu.kernels.fusing import is_pointwise, joined_node, weights_and_bias
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.costs import gating_cycles
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
 from tflgpu.kernels.mma.excited_pointwise import EXCITED_POINTWISE, HALVES, ExcitedPointwise, excited_candidates
-from tflgpu.kernels.mma.gemm.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.arithmetic.reduction import Reduce

@@ -26,9 +26,9 @@ from tflgpu.kernels.fusing import (
 from tflgpu.kernels.gpu.depthwise_kernels import depthwise_candidates
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.depthwise_pointwise import depthwise_pointwise_candidates
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
-from tflgpu.kernels.mma.gemm.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.operands import operands_of_image
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.ops.image.convolution import Convolution, Depthwise

@@ -6,7 +6,6 @@ A kernel computes at least a vec4 of output channels, on tensor cores 16. It wou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 
@@ -18,27 +17,15 @@ from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
+from tflgpu.target import corrected
 
 FEW_OUTPUTS = 16
 
 
-@dataclass(frozen=True)
-class Way:
-    """How a convolution may become two nodes.
+Divide = Callable[[Request, Iterator[TensorId]], tuple[Division, float] | None]
 
-    divided: gives these, and their cycles. gain: of the cycles of one kernel, what they may take by the cost model.
-    longer: how many times as long as that says they take, by which ways are compared. Both numbers are by 60
-    convolutions that were measured in each way on an H100, in both precisions: of 46 that are divided one takes 1.3 of
-    the time of one kernel (by 5 us), the others 0.05 to 0.98.
-    """
-
-    divided: Callable[[Request, Iterator[TensorId]], tuple[Division, float] | None]
-    gain: float
-    longer: float
-
-
-PIXELS = Way(pixels_as_channels.divided, gain=0.6, longer=2.0)
-TAPS = Way(taps_as_channels.divided, gain=0.8, longer=1.0)
+# Ways to make two nodes of a convolution, by their names in the table of corrections.
+WAYS: dict[str, Divide] = {"width blocking": pixels_as_channels.divided, "kn2row": taps_as_channels.divided}
 
 
 @GPU.rewrite("divide")
@@ -54,21 +41,23 @@ def divide_convolutions(planning: Planning) -> Planning:
 
 def fastest(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
     """The nodes that take the least time by the cost model, and their cycles; None if the node as it is takes less."""
-    ways = _ways(request)
-    whole = least_cycles(request) if ways else inf
+    if not _is_dividable(request):
+        return None
+    whole = least_cycles(request)
     if whole == inf:
         return None
-    found = [(way, way.divided(request, fresh)) for way in ways]
-    faster = [(way.longer * two[1], two) for way, two in found if two and two[1] < way.gain * whole]
-    return min(faster, key=itemgetter(0))[1] if faster else None
+    found = [(name, divided(request, fresh)) for name, divided in WAYS.items()]
+    cycles = [(corrected(name, two[1]), two) for name, two in found if two]
+    least, best = min(cycles, key=itemgetter(0), default=(inf, None))
+    return best if least < whole else None
 
 
-def _ways(request: Request) -> list[Way]:
-    """How a convolution of known weights, transposed or not, might be divided."""
+def _is_dividable(request: Request) -> bool:
+    """Whether a node is a convolution of known weights, transposed or not, to few channels."""
     node, attributes = request.node, request.node.attributes
     if node.kind not in ("convolution", "transpose_convolution") or 0 in node.epilogue_inputs:
-        return []
+        return False
     assert isinstance(attributes, Convolution | TransposeConvolution)
     if attributes.groups > 1 or request.value(1) is None or request.input(0).vector != "float":
-        return []
-    return [PIXELS, TAPS] if request.output.channels <= FEW_OUTPUTS else []
+        return False
+    return request.output.channels <= FEW_OUTPUTS

@@ -23,13 +23,10 @@ from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.shares import Join, Shares
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.arithmetic.scan import CumulativeSum
-from tflgpu.target import Target
+from tflgpu.target import Target, corrected
 
 COUNTS = (2, 4, 8, 16, 32, 64)
 
-# Of the cycles of one kernel, what two may take by the cost model. On an H200 three convolutions of ResNet50 in fp32,
-# of which it says 0.74, took as long in two kernels as in one.
-GAIN = 0.6
 LITTLE = 1.1  # times the least cycles, which fewer shares may take
 
 ELEMENTS = 1 << 20  # of all shares of a result: they are written and read again
@@ -58,7 +55,7 @@ def best_count(request: Request) -> int:
     cycles = cycles_by_count(request)
     if len(cycles) < 2:
         return 1
-    cycles[1] *= GAIN
+    cycles[1] = corrected("a sum in one kernel", cycles[1])
     least = min(cycles.values())
     return next(count for count, estimate in cycles.items() if estimate <= LITTLE * least)
 

@@ -22,12 +22,8 @@ from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import POINTWISE, Window
-from tflgpu.target import Target
+from tflgpu.target import Target, corrected
 
-# How many times as long as work-items a kernel of floats may take by the cost model, which takes these for faster than
-# they are. On an H200 fourteen convolutions took 0.3 to 1.1 times as long, by the model 0.4 to 2.0; one of 8 channels
-# that gives 1 took 2.2 times as long, by the model 4.2.
-FLOATS_PAY = 2.5
 # How many times as many taps the phases of a transposed convolution may have as its window, those that they multiply by
 # zeros included. A window of 3 x 3 and a stride of 2 give 16 / 9.
 PADDED_TAPS = 4
@@ -90,7 +86,7 @@ def _is_dense(request: Request) -> bool:
     if is_vector_product(request):
         return _has_rows(request)
     by_work_items = plain_candidates(request, request.target)[0].cycles
-    return _least_cycles(request) < FLOATS_PAY * by_work_items
+    return corrected("mma/gemm of floats", _least_cycles(request)) < by_work_items
 
 
 def _least_cycles(request: Request) -> float:
