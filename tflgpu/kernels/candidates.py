@@ -1,7 +1,7 @@
 """Candidates: the tile configurations that a kernel could have, ranked by what the target's cost model says of them.
 
 Three things are kept apart. A kernel *enumerates* its tiles. It *counts* the work of each: tiles, k-steps, loads and
-bytes. The *cost model* turns counts into cycles.
+bytes. Its *demand* (:mod:`tflgpu.kernels.demand`) turns counts into cycles, on GPUs by one function for all kernels.
 """
 
 from __future__ import annotations

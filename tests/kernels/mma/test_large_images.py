@@ -96,7 +96,7 @@ def test_emulated_kernels_of_patches(case: Patch, monkeypatch: pytest.MonkeyPatc
     """A convolution that a residual joins, of tiles that end in another image than they begin in."""
     monkeypatch.setattr(patch, "GROUP_TILES", (case.tile,))
     monkeypatch.setattr(patch, "STAGES", (case.stages,))
-    monkeypatch.setattr(patch, "patch_cycles", lambda *_: 0.0)
+    monkeypatch.setattr(patch, "cycles", lambda *_: 0.0)
     net = Net(pytest.fail, seed=5)  # it draws nothing
     joined_convolution(net, case.shape, case.channels, case.window)
     model = net.case(ARITHMETIC)

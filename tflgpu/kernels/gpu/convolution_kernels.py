@@ -11,8 +11,9 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import RUNTIME_BLOCK, block_inputs
@@ -49,7 +50,7 @@ class ConvolutionTile:
 def candidates(request: Request, target: Target) -> list[Candidate[ConvolutionTile, KLoopWork]]:
     """The tiles of a convolution, the fastest first."""
     tiles = _tiles(request, target)
-    return ranked(tiles, lambda tile: _work(tile, request, target), lambda work: k_loop_cycles(work, target))
+    return ranked(tiles, lambda tile: _work(tile, request, target), lambda work: cycles(work, target))
 
 
 def _tiles(request: Request, target: Target) -> Iterator[ConvolutionTile]:

@@ -1,10 +1,11 @@
-"""How long kernels take whose work-items each walk through K: from counts to cycles, by the target's cost model."""
+"""The work of kernels whose work-items each walk through K."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflgpu.kernels.tiling import split_workspace, tile_count, waves
+from tflgpu.kernels.demand import Demand, Phase
+from tflgpu.kernels.tiling import split_workspace, tile_count
 from tflgpu.target import Target
 
 
@@ -25,17 +26,16 @@ class KLoopWork:
     split_k: int = 1
     tile: tuple[int, ...] = ()
 
+    def demand(self, target: Target) -> Demand:
+        """Loads and products of a k-step overlap, those of the work-items do not."""
+        model = target.cost_model
+        busy = model.working(target.local_size, self.loads, self.products, self.tile)
+        if self.split_k > 1:
+            busy *= model.splitting
+        loop = Phase(tile_count(self.k_steps, self.split_k), (busy,), wait=model.k_step_latency)
+        return Demand(self.tiles, (loop, split_sum(self.split_k, self.accumulators, target)), model.tile_latency)
 
-def k_loop_cycles(work: KLoopWork, target: Target) -> float:
-    """Cycles of the kernel: loads and products of a k-step overlap, those of the work-items do not."""
-    model = target.cost_model
-    busy = model.working(target.local_size, work.loads, work.products, work.tile)
-    if work.split_k > 1:
-        busy *= model.splitting
-    loop = model.k_loop(tile_count(work.k_steps, work.split_k), busy)
-    return model.kernel(waves(work.tiles, target), loop + split_cycles(work.split_k, work.accumulators, target))
 
-
-def split_cycles(split_k: int, accumulators: int, target: Target) -> float:
-    """Cycles in which a work-group adds up partial sums, ``accumulators`` vec4s of each work-item."""
-    return target.cost_model.reduction(split_workspace(target, split_k, accumulators))
+def split_sum(split_k: int, accumulators: int, target: Target) -> Phase:
+    """A work-group adds up partial sums, ``accumulators`` vec4s of each work-item."""
+    return Phase(1, (target.cost_model.reduction(split_workspace(target, split_k, accumulators)),))

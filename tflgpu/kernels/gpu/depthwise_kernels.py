@@ -10,8 +10,9 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
@@ -37,7 +38,7 @@ class DepthwiseTile:
 def depthwise_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DepthwiseTile, KLoopWork]]:
     """The tiles of a depthwise convolution that gives ``dst``, the fastest first."""
     tiles = (DepthwiseTile(pixels) for pixels in PIXELS if pixels <= dst.height)
-    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: k_loop_cycles(work, target))
+    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: cycles(work, target))
 
 
 def _work(tile: DepthwiseTile, window: Window, dst: Storage, target: Target) -> KLoopWork:

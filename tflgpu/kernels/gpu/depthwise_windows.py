@@ -9,15 +9,16 @@ A large U lets neighbouring work-items read neighbouring vec4s.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, product
 from math import lcm, prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments
+from tflgpu.kernels.demand import Demand
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
@@ -97,20 +98,15 @@ def _candidates(request: Request) -> list[Candidate[WindowTile, KLoopWork]]:
             split_k=tile.split_k,
         )
 
-    return ranked(_tiles(request, window), work, lambda work: _cycles(work, target))
+    return ranked(_tiles(request, window), work, lambda work: _demand(work, target).cycles(target))
 
 
-def window_cycles(request: Request) -> float:
-    """Cycles of the fastest tile."""
-    return _candidates(request)[0].cycles
-
-
-def _cycles(work: KLoopWork, target: Target) -> float:
-    """Cycles of the kernel, or of one tile alone if that takes longer: nothing hides the latency of its loads."""
+def _demand(work: KLoopWork, target: Target) -> Demand:
+    """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
     model = target.cost_model
     step = model.batch_latency + model.working(target.local_size, work.loads, work.products, work.tile)
     alone = model.kernel(waves=1, phases=tile_count(work.k_steps, work.split_k) * step)
-    return max(k_loop_cycles(work, target), alone)
+    return replace(work.demand(target), least=alone)
 
 
 def _items(request: Request, tile: WindowTile) -> int:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count, waves
+from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
 from tflgpu.target import ITEM_BYTES, Target
 
 RESIDENT_GROUPS = 8  # work-groups of a compute unit that launches keep busy
@@ -48,6 +49,12 @@ class ExciteWork:
     per_tile: int
     tiles: int
     weight_bytes: int
+
+    def demand(self, target: Target) -> Demand:
+        """Two batches of loads, one for each layer, and the weights."""
+        model = target.cost_model
+        waiting, loading = Phase(2, (model.batch_latency,)), Phase(1, (self.weight_bytes / model.shared_weight_bytes,))
+        return Demand(self.tiles, (waiting, loading), model.tile_latency)
 
 
 def groups_at_once(target: Target) -> int:
@@ -87,13 +94,6 @@ def fits_work_group(hidden: int, target: Target) -> bool:
 def _workspace(hidden_slices: int, target: Target) -> int:
     """float4 elements of local memory: a sum of each work-item, and the hidden layer."""
     return target.local_size + hidden_slices
-
-
-def excite_cycles(work: ExciteWork, target: Target) -> float:
-    """Cycles of the kernel: two batches of loads, one for each layer, and the weights."""
-    model = target.cost_model
-    loading = work.weight_bytes / model.shared_weight_bytes
-    return model.kernel(waves(work.tiles, target), 2 * model.batch_latency + loading)
 
 
 @GPU.lowering("excite")

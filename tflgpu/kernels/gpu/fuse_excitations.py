@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work, fits_work_group
+from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work, fits_work_group
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import Target
@@ -104,7 +105,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation,
         return False
     layer = model.kernel(waves=1, phases=model.batch_latency) + model.next_kernel(target.executor)
     product = model.kernel(waves(tile_count(image.vec4s, target.local_size), target), phases=0)
-    return excite_cycles(excite_work(image, vector, hidden, target), target) < 2 * layer + product
+    return cycles(excite_work(image, vector, hidden, target), target) < 2 * layer + product
 
 
 def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
+from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count, waves
+from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
 from tflgpu.target import Target
 
 LAYER_OF_MEAN = "layer_of_mean"
@@ -50,6 +51,13 @@ class LayerWork:
     pixels: int
     weights: int
 
+    def demand(self, target: Target) -> Demand:
+        model = target.cost_model
+        waiting = Phase(tile_count(self.pixels, LOADS_AT_ONCE), (model.batch_latency,))
+        loading = Phase(1, (model.working(target.local_size, self.pixels + self.weights, self.weights, ()),))
+        adding = Phase(2, (model.reduction(target.local_size),))
+        return Demand(self.tiles, (waiting, loading, adding), model.tile_latency)
+
 
 def layer_candidates(src: Storage, dst: Storage, target: Target, shares: int) -> list[Candidate[LayerTile, LayerWork]]:
     """The tiles of shares of a layer ``dst`` of the mean of ``src``, the fastest first.
@@ -59,7 +67,7 @@ def layer_candidates(src: Storage, dst: Storage, target: Target, shares: int) ->
     tiles = (LayerTile(1 << n) for n in range(target.local_size.bit_length()))
     counted = ((tile, _work(tile, src, dst, target, shares)) for tile in tiles)
     able = {tile: work for tile, work in counted if _fits(work, target)}
-    return ranked(able, able.__getitem__, lambda work: _cycles(work, target))
+    return ranked(able, able.__getitem__, lambda work: cycles(work, target))
 
 
 def _work(tile: LayerTile, src: Storage, dst: Storage, target: Target, shares: int) -> LayerWork:
@@ -83,14 +91,6 @@ def _fits(work: LayerWork, target: Target) -> bool:
 def _workspace(work: LayerWork, target: Target) -> int:
     """float4 elements of local memory: for sums, and for the means of a share."""
     return target.local_size + work.slices
-
-
-def _cycles(work: LayerWork, target: Target) -> float:
-    model = target.cost_model
-    waiting = tile_count(work.pixels, LOADS_AT_ONCE) * model.batch_latency
-    loading = model.working(target.local_size, work.pixels + work.weights, work.weights, ())
-    adding = 2 * model.reduction(target.local_size)
-    return model.kernel(waves(work.tiles, target), waiting + loading + adding)
 
 
 def _best(request: Request) -> Candidate[LayerTile, LayerWork] | None:

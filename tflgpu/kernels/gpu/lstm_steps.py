@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import LOCAL_VEC4S, fits_local, local_vec4s, tile_count, waves
+from tflgpu.kernels.tiling import LOCAL_VEC4S, fits_local, local_vec4s, tile_count
 from tflgpu.ops.sequence.lstm_node import Lstm
 from tflgpu.target import Target
 
@@ -73,6 +74,14 @@ class StepWork:
     k_steps: int
     rows: int
 
+    def demand(self, target: Target) -> Demand:
+        """The outputs of the step before are copied first."""
+        model, size = target.cost_model, target.local_size
+        loads = Phase(1 + self.turns, (model.batch_latency,))
+        loop = Phase(self.k_steps, (model.working(size, 1 + self.rows / LANES, self.rows / LANES, ()),))
+        sums = Phase(1, (model.reduction(size * self.rows),))
+        return Demand(self.tiles, (loads, loop, sums), model.tile_latency)
+
 
 def ranked_steps(lstm: Lstm, batch: int, depth: int, target: Target) -> list[Candidate[StepTile, StepWork]]:
     """The ways to divide a step that multiplies ``depth`` vec4s, the fastest first."""
@@ -82,14 +91,7 @@ def ranked_steps(lstm: Lstm, batch: int, depth: int, target: Target) -> list[Can
         k_steps = tile_count(LANES * depth, tile.sharers)
         return StepWork(tiles, tile_count(k_steps, tile.loaded), k_steps, tile.rows)
 
-    def cycles(work: StepWork) -> float:
-        model, size = target.cost_model, target.local_size
-        busy = model.working(size, 1 + work.rows / LANES, work.rows / LANES, ())
-        # The outputs of the step before are copied first.
-        loop = (1 + work.turns) * model.batch_latency + work.k_steps * busy
-        return model.kernel(waves(work.tiles, target), loop + model.reduction(size * work.rows))
-
-    return ranked(step_tiles(lstm, batch, depth, target), count, cycles)
+    return ranked(step_tiles(lstm, batch, depth, target), count, lambda work: cycles(work, target))
 
 
 def step_tiles(lstm: Lstm, batch: int, depth: int, target: Target) -> Iterator[StepTile]:

@@ -10,7 +10,8 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.demand import cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
@@ -103,9 +104,7 @@ def order(shape: MatrixProduct, tile: MatrixTile) -> Order:
 
 def candidates(shape: MatrixProduct, target: Target) -> list[Candidate[MatrixTile, KLoopWork]]:
     """The tiles of a product, the fastest first."""
-    return ranked(
-        _tiles(shape, target), lambda tile: _work(shape, tile, target), lambda work: k_loop_cycles(work, target)
-    )
+    return ranked(_tiles(shape, target), lambda tile: _work(shape, tile, target), lambda work: cycles(work, target))
 
 
 def _tiles(shape: MatrixProduct, target: Target) -> Iterator[MatrixTile]:

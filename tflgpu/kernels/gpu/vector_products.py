@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.demand import cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
@@ -34,7 +35,7 @@ def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> 
     None if local memory does not hold a sum of each work-item.
     """
     tiles = (VectorTile(n) for n in ROWS if n < 2 * shape.rows and fits_local(target, target.local_size))
-    return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: k_loop_cycles(work, target))
+    return ranked(tiles, lambda tile: _work(shape, tile, target, shares), lambda work: cycles(work, target))
 
 
 def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -> KLoopWork:

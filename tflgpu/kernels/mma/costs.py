@@ -1,11 +1,12 @@
-"""How long kernels on matrix units take: from the counts of their work to cycles, by the target's cost model."""
+"""The work of kernels on tensor cores: what each counts of its tiles, and what that demands of a compute unit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.gpu.costs import split_cycles
+from tflgpu.kernels.demand import Demand, Phase
+from tflgpu.kernels.gpu.costs import split_sum
 from tflgpu.kernels.gpu.excite_kernel import groups_at_once
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
@@ -22,13 +23,13 @@ def load_cycles(operands: Operands, pixel_blocks: int, weight_blocks: int) -> fl
 
 
 def part_product_cycles(operands: Operands, products: int) -> float:
-    """Cycles of matrix units for ``products`` of two blocks, where operands are floats. Those of halves are hidden."""
+    """Cycles of tensor cores for ``products`` of two blocks, where operands are floats. Those of halves are hidden."""
     return 0.0 if operands.are_halves else UNIT.costs.part_product_cycles * products * len(operands.parts)
 
 
 @dataclass(frozen=True)
 class GemmWork:
-    """Implicit GEMM: each warp loads ``row_blocks`` blocks of pixels and ``column_blocks`` of weights in a k-step.
+    """Operands from memory: each warp loads ``row_blocks`` blocks of pixels, ``column_blocks`` of weights in a k-step.
 
     k_steps: of a warp tile, which ``split_k`` warps share. packed: whether weights lie as lanes load them; else they
     cost as much as pixels.
@@ -47,25 +48,24 @@ class GemmWork:
         """Of pixels and of packed weights, that a warp loads in a k-step."""
         return (self.row_blocks, self.column_blocks) if self.packed else (self.row_blocks + self.column_blocks, 0)
 
-
-def gemm_cycles(work: GemmWork, target: Target) -> float:
-    """Cycles of the kernel: the caches serve one warp of a work-group after another."""
-    model, warps = target.cost_model, target.local_size // UNIT.lanes
-    busy = warps * max(
-        load_cycles(work.operands, *work.blocks),
-        part_product_cycles(work.operands, work.row_blocks * work.column_blocks),
-    )
-    loop = model.k_loop(tile_count(work.k_steps, work.split_k), busy)
-    accumulators = 2 * work.row_blocks * work.column_blocks
-    return model.kernel(waves(work.tiles, target), loop + split_cycles(work.split_k, accumulators, target))
+    def demand(self, target: Target) -> Demand:
+        """The caches serve one warp of a work-group after another."""
+        model, warps = target.cost_model, target.local_size // UNIT.lanes
+        products = self.row_blocks * self.column_blocks
+        busy = (
+            warps * load_cycles(self.operands, *self.blocks),
+            warps * part_product_cycles(self.operands, products),
+        )
+        loop = Phase(tile_count(self.k_steps, self.split_k), busy, wait=model.k_step_latency)
+        return Demand(self.tiles, (loop, split_sum(self.split_k, 2 * products, target)), model.tile_latency)
 
 
 @dataclass(frozen=True)
 class MultistageWork:
-    """Implicit GEMM with operands in local memory: what one work-group does in one stage, and in all.
+    """Operands in a ring of stages in local memory: what one work-group does in one stage, and in all.
 
     stages_in_all: how many stages it computes. macs: of one stage. copied_bytes, read_bytes: of one stage, to local
-    memory and from there. l2_bytes: of those copied, what L1 does not have yet. result_bytes: that are stored behind
+    memory and from there. l2_bytes: of those copied, what L1 does not have yet. result_bytes: that are stored after
     the last stage, or loaded there to join the result. depth: stages of local memory. resident: work-groups that a
     compute unit has registers for.
     """
@@ -80,19 +80,17 @@ class MultistageWork:
     depth: int
     resident: int
 
-
-def multistage_cycles(work: MultistageWork, target: Target) -> float:
-    """Cycles of the kernel: latencies are hidden by the other stages, and by other work-groups of the compute unit."""
-    costs, in_turn = UNIT.multistage, waves(work.tiles, target)
-    busy = max(
-        work.macs / costs.macs,
-        (work.read_bytes + work.copied_bytes) / costs.local_bytes,
-        work.l2_bytes / costs.l2_bytes,
-    )
-    groups = min(work.resident, in_turn)
-    stage = max(busy, costs.copy_latency / (work.depth - 1) / groups) + costs.barrier_latency / groups
-    storing = work.result_bytes / costs.stored_bytes
-    return in_turn * (costs.tile_latency / groups + work.stages_in_all * stage + storing)
+    def demand(self, target: Target) -> Demand:
+        """Latencies are hidden by the other stages, and by other work-groups of the compute unit."""
+        costs = UNIT.multistage
+        busy = (
+            self.macs / costs.macs,
+            (self.read_bytes + self.copied_bytes) / costs.local_bytes,
+            self.l2_bytes / costs.l2_bytes,
+        )
+        stages = Phase(self.stages_in_all, busy, costs.copy_latency / (self.depth - 1), costs.barrier_latency)
+        storing = Phase(1, (self.result_bytes / costs.stored_bytes,))
+        return Demand(self.tiles, (stages, storing), costs.tile_latency, self.resident)
 
 
 @dataclass(frozen=True)
@@ -112,40 +110,37 @@ class PatchWork:
     warps: int
     resident: int
 
+    def demand(self, target: Target) -> Demand:
+        """What an iteration multiplies and moves hardly overlaps.
 
-def patch_cycles(work: PatchWork, target: Target) -> float:
-    """Cycles of the kernel: what an iteration multiplies and moves hardly overlaps.
-
-    A compute unit has several matrix units, among which it divides its warps.
-    """
-    costs, in_turn = UNIT.patch, waves(work.tiles, target)
-    groups = min(work.resident, in_turn)
-    warps = groups * work.warps
-    busy_units = warps / tile_count(warps, costs.units)  # while the last warps are multiplying
-    iteration = (
-        work.macs / (costs.macs * busy_units)
-        + (work.read_bytes + work.copied_bytes) / costs.local_bytes
-        + work.copied_bytes / costs.l2_bytes
-        + costs.barrier_latency / groups
-    )
-    return in_turn * (work.iterations * iteration + work.result_bytes / UNIT.multistage.stored_bytes)
+        A compute unit has several tensor cores, among which it divides its warps.
+        """
+        costs = UNIT.patch
+        warps = min(self.resident, waves(self.tiles, target)) * self.warps
+        busy_units = warps / tile_count(warps, costs.units)  # while the last warps are multiplying
+        busy = (
+            self.macs / (costs.macs * busy_units)
+            + (self.read_bytes + self.copied_bytes) / costs.local_bytes
+            + self.copied_bytes / costs.l2_bytes
+        )
+        loop = Phase(self.iterations, (busy,), barrier=costs.barrier_latency)
+        storing = Phase(1, (self.result_bytes / UNIT.multistage.stored_bytes,))
+        return Demand(self.tiles, (loop, storing), latency=0.0, resident=self.resident)
 
 
 @dataclass(frozen=True)
 class RowsWork:
-    """Implicit GEMM with rows of the image in local memory: a k-step of a warp has ``products`` of 16 x 8 results."""
+    """Operands in rows of the image in local memory: a k-step of a warp has ``products`` of 16 x 8 results."""
 
     tiles: int
     k_steps: int
     warps: int
     products: int
 
-
-def rows_cycles(work: RowsWork, target: Target) -> float:
-    """Cycles of the kernel: the warps of a compute unit multiply one after another."""
-    model = target.cost_model
-    loop = model.k_loop(work.k_steps, work.warps * work.products * UNIT.costs.row_product_cycles)
-    return model.kernel(waves(work.tiles, target), loop)
+    def demand(self, target: Target) -> Demand:
+        """The warps of a compute unit multiply one after another."""
+        model, busy = target.cost_model, self.warps * self.products * UNIT.costs.row_product_cycles
+        return Demand(self.tiles, (Phase(self.k_steps, (busy,), model.k_step_latency),), model.tile_latency)
 
 
 @dataclass(frozen=True)
@@ -167,17 +162,16 @@ class PointwiseDepthwiseWork:
     result_at: int
     workspace: int
 
-
-def pointwise_depthwise_cycles(work: PointwiseDepthwiseWork, target: Target) -> float:
-    """Cycles of the kernel: the two convolutions come one after the other."""
-    model, costs = target.cost_model, UNIT.costs
-    # A block of pixels counts as much as one of weights here.
-    image, weights = work.operands.sizes
-    loads = costs.weight_block_cycles * (image + weights * work.column_blocks)
-    busy = work.active_warps * max(loads, part_product_cycles(work.operands, work.column_blocks))
-    pointwise = model.k_loop(work.k_steps, busy) + split_cycles(work.split_k, 2 * work.column_blocks, target)
-    depthwise = work.depthwise_vec4s * costs.depthwise_row_vec4_cycles
-    return model.kernel(waves(work.tiles, target), pointwise + depthwise)
+    def demand(self, target: Target) -> Demand:
+        """The two convolutions come one after the other. A block of pixels counts as much as one of weights here."""
+        model, costs = target.cost_model, UNIT.costs
+        image, weights = self.operands.sizes
+        loads = costs.weight_block_cycles * (image + weights * self.column_blocks)
+        products = part_product_cycles(self.operands, self.column_blocks)
+        loop = Phase(self.k_steps, (self.active_warps * loads, self.active_warps * products), model.k_step_latency)
+        depthwise = Phase(self.depthwise_vec4s, (costs.depthwise_row_vec4_cycles,))
+        sums = split_sum(self.split_k, 2 * self.column_blocks, target)
+        return Demand(self.tiles, (loop, sums, depthwise), model.tile_latency)
 
 
 @dataclass(frozen=True)
@@ -203,20 +197,21 @@ class DepthwisePointwiseWork:
     sum_vec4s: int
     workspace: int
 
-
-def depthwise_pointwise_cycles(work: DepthwisePointwiseWork, target: Target) -> float:
-    """Cycles of the kernel: weights that fit into registers are loaded while the depthwise convolution computes."""
-    model, costs = target.cost_model, UNIT.costs
-    depthwise = work.depthwise_items * work.columns * costs.depthwise_vec4_cycles
-    loading = max(
-        load_cycles(work.operands, 0, work.weight_blocks), part_product_cycles(work.operands, work.weight_blocks)
-    )
-    if work.rounds == 1 and work.batches == 1:
-        both = max(depthwise, loading) + work.k_steps * costs.local_k_step_latency
-    else:
-        both = depthwise + max(work.rounds * work.batches * model.batch_latency, loading)
-    reduction = split_cycles(work.split_k, 2 * work.column_blocks, target)
-    return model.kernel(waves(work.tiles, target), both + reduction)
+    def demand(self, target: Target) -> Demand:
+        """Weights that fit into registers are loaded while the depthwise convolution computes."""
+        model, costs = target.cost_model, UNIT.costs
+        depthwise = self.depthwise_items * self.columns * costs.depthwise_vec4_cycles
+        loading = (
+            load_cycles(self.operands, 0, self.weight_blocks),
+            part_product_cycles(self.operands, self.weight_blocks),
+        )
+        if self.rounds == 1 and self.batches == 1:
+            both = Phase(1, (depthwise, *loading)), Phase(self.k_steps, (costs.local_k_step_latency,))
+        else:
+            waiting = self.rounds * self.batches * model.batch_latency
+            both = Phase(1, (depthwise,)), Phase(1, loading, waiting)
+        sums = split_sum(self.split_k, 2 * self.column_blocks, target)
+        return Demand(self.tiles, (*both, sums), model.tile_latency)
 
 
 @dataclass(frozen=True)
@@ -226,12 +221,11 @@ class DiagonalWork:
     tiles: int
     vec4s: int
 
-
-def diagonal_cycles(work: DiagonalWork, target: Target) -> float:
-    """Cycles of the kernel: caches serve one warp after another. Work-groups of launches hide what others wait for."""
-    model, in_turn = target.cost_model, waves(work.tiles, target)
-    busy = target.local_size // UNIT.lanes * work.vec4s * UNIT.costs.diagonal_vec4_cycles
-    return model.tile_latency * (1 if target.executor == "launch" else in_turn) + in_turn * busy
+    def demand(self, target: Target) -> Demand:
+        """Caches serve one warp after another. Work-groups of launches hide what others wait for."""
+        busy = target.local_size // UNIT.lanes * self.vec4s * UNIT.costs.diagonal_vec4_cycles
+        resident = self.tiles if target.executor == "launch" else 1
+        return Demand(self.tiles, (Phase(1, (busy,)),), target.cost_model.tile_latency, resident)
 
 
 def gating_cycles(image: Storage, hidden: int, target: Target) -> float:

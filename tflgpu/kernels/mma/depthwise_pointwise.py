@@ -9,11 +9,12 @@ from math import prod
 
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import DepthwisePointwiseWork, depthwise_pointwise_cycles
+from tflgpu.kernels.mma.costs import DepthwisePointwiseWork
 from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import HALVES, Operands, operands_of_image, type_of_constant
@@ -67,7 +68,7 @@ def depthwise_pointwise_candidates(src: Storage, dst: Storage, target: Target) -
     found = ranked(
         _tiles(src, dst, target),
         lambda tile: _work(tile, operands, src, dst, target),
-        lambda work: depthwise_pointwise_cycles(work, target),
+        lambda work: cycles(work, target),
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 

@@ -7,11 +7,12 @@ from math import prod
 
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
 from tflgpu.kernels.gpu.hidden_sums import with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import DiagonalWork, diagonal_cycles
+from tflgpu.kernels.mma.costs import DiagonalWork
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -41,7 +42,7 @@ def diagonal_candidates(window: Window, dst: Storage, target: Target) -> list[Ca
     tiles = (
         DiagonalTile(pixels, warp_slices) for pixels in PIXELS for warp_slices in WARP_SLICES if pixels <= dst.height
     )
-    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: diagonal_cycles(work, target))
+    return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: cycles(work, target))
 
 
 def _work(tile: DiagonalTile, window: Window, dst: Storage, target: Target) -> DiagonalWork:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.convolutions import unrolls
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import is_pointwise, joined_node, weights_and_bias
-from tflgpu.kernels.gpu.excite_kernel import Excite, excite_cycles, excite_work
+from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
@@ -63,7 +64,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node,
     if hidden > target.local_size or not candidates:
         return False
     mean = model.kernel(waves=1, phases=0)
-    excitation = excite_cycles(excite_work(image, vector, hidden, target), target)
+    excitation = cycles(excite_work(image, vector, hidden, target), target)
     apart = convolution_candidates(HALVES, POINTWISE, image, result, target)[0].cycles
     together = candidates[0].cycles + gating_cycles(image, hidden, target)
     return together < mean + excitation + 2 * model.next_kernel(target.executor) + apart

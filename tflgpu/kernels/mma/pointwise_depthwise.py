@@ -10,11 +10,12 @@ from math import prod
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.hidden_sums import hidden_sums_beside, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork, pointwise_depthwise_cycles
+from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork
 from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, operands_of_image, type_of_constant
@@ -70,7 +71,7 @@ def pointwise_depthwise_candidates(
     found = ranked(
         _tiles(window, src, dst, target),
         lambda tile: _work(tile, operands, window, src, dst, target),
-        lambda work: pointwise_depthwise_cycles(work, target),
+        lambda work: cycles(work, target),
     )
     return [candidate for candidate in found if fits_local(target, candidate.work.workspace)]
 

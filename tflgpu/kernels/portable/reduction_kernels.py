@@ -9,6 +9,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate, TileConfig
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.shares import Join
@@ -19,7 +20,6 @@ from tflgpu.kernels.tiling import (
     reduces_in_subgroups,
     shared_workspace,
     tile_count,
-    waves,
 )
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
@@ -79,10 +79,11 @@ def _best_reduction(request: Request) -> Candidate[Sharing, Sharing]:
     """The only candidate."""
     results, count = request.output.geometry.vec4s, tile_count(_reduced_vec4s(request), request.shares)
     sharing, target = share_results(request, results, count), request.target
-    loop = target.cost_model.k_loop(tile_count(count, sharing.sharers), busy=0)
-    reduction = target.cost_model.reduction(sharing.workspace(1))
-    cycles = target.cost_model.kernel(waves(request.shares * sharing.tiles, target), loop + reduction)
-    return Candidate(sharing, sharing, cycles)
+    model = target.cost_model
+    loop = Phase(tile_count(count, sharing.sharers), wait=model.k_step_latency)
+    sums = Phase(1, (model.reduction(sharing.workspace(1)),))
+    demand = Demand(request.shares * sharing.tiles, (loop, sums), model.tile_latency)
+    return Candidate(sharing, sharing, demand.cycles(target))
 
 
 def _reduced_vec4s(request: Request) -> int:

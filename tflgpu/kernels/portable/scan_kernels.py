@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.items import item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.portable.reduction_kernels import Sharing, share_results
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import tile_count, waves
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.scan import CumulativeSum, TopK
 
 RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it adds them up
@@ -53,9 +54,11 @@ def _best_running_sum(request: Request) -> Candidate[Sharing, Sharing]:
     turns = tile_count(lines.own, lines.run * lines.sharing.sharers)
     # A turn of 8 vec4s took 5.3 us on an H200, along any axis.
     scan = model.tile_latency + lines.run * model.batch_latency
-    reading = model.kernel(1, turns * model.batch_latency) if request.shares > 1 else 0
-    passes = waves(request.shares * lines.sharing.tiles, request.target)
-    return Candidate(lines.sharing, lines.sharing, passes * (turns * scan + reading))
+    phases, latency = [Phase(turns, (scan,))], 0.0
+    if request.shares > 1:
+        phases, latency = [*phases, Phase(turns, (model.batch_latency,))], model.tile_latency
+    demand = Demand(request.shares * lines.sharing.tiles, tuple(phases), latency)
+    return Candidate(lines.sharing, lines.sharing, demand.cycles(request.target))
 
 
 @PORTABLE.lowering("cumulative_sum", best=_best_running_sum)

@@ -7,14 +7,15 @@ from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.costs import KLoopWork, k_loop_cycles
+from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.divided.taps_as_channels import TapSums
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_between
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
+from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
 from tflgpu.target import Target
 
 
@@ -59,16 +60,18 @@ def _candidates(request: Request) -> list[Candidate[TapSumsTile, KLoopWork]]:
         )
 
     tiles = (TapSumsTile(split_k) for split_k in SPLIT_K if split_k <= taps and can_split(target, split_k, 1))
-    return ranked(tiles, work, lambda work: _cycles(work, target))
+    return ranked(tiles, work, lambda work: _demand(work, target).cycles(target))
 
 
-def _cycles(work: KLoopWork, target: Target) -> float:
-    """Cycles of the kernel. Work-groups of launches hide what others wait for."""
+def _demand(work: KLoopWork, target: Target) -> Demand:
+    """Work-groups of launches hide what others wait for, but the kernel takes at least as long as one of them."""
     if target.executor != "launch":
-        return k_loop_cycles(work, target)
-    model, steps = target.cost_model, tile_count(work.k_steps, work.split_k)
-    busy = waves(work.tiles, target) * steps * model.working(target.local_size, work.loads, work.products, work.tile)
-    return max(k_loop_cycles(replace(work, tiles=1), target), model.tile_latency + busy)
+        return work.demand(target)
+    model = target.cost_model
+    busy = model.working(target.local_size, work.loads, work.products, work.tile)
+    loop = Phase(tile_count(work.k_steps, work.split_k), (busy,))
+    alone = cycles(replace(work, tiles=1), target)
+    return Demand(work.tiles, (loop,), model.tile_latency, resident=work.tiles, least=alone)
 
 
 def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tflgpu.kernels.candidates import Candidate, ranked
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import MMA
-from tflgpu.kernels.mma.costs import GemmWork, gemm_cycles
+from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.gemm.packed_weights import BATCH_REGISTERS, WarpTile, equal_batches, warp_tiles
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import BLOCK_REGISTERS, Operands
@@ -31,7 +32,7 @@ def _candidates(shape: MatrixProduct, target: Target) -> list[Candidate[WarpTile
             packed=False,
         )
 
-    return ranked(warp_tiles(target, k_steps), work, lambda work: gemm_cycles(work, target))
+    return ranked(warp_tiles(target, k_steps), work, lambda work: cycles(work, target))
 
 
 def _row_tiles(shape: MatrixProduct, tile: WarpTile, target: Target) -> int:

@@ -14,8 +14,9 @@ from math import prod
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.mma.costs import MultistageWork, multistage_cycles
+from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.packing import padded_bias
@@ -122,7 +123,7 @@ def candidates(
     if target.executor != "launch" or not operands.are_halves or src.slices == 1:
         return []
     found = ranked(
-        _tiles(target), lambda tile: _work(tile, window, src, dst, joined), lambda work: multistage_cycles(work, target)
+        _tiles(target), lambda tile: _work(tile, window, src, dst, joined), lambda work: cycles(work, target)
     )
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 

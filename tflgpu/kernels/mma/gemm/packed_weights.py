@@ -14,8 +14,9 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
-from tflgpu.kernels.mma.costs import GemmWork, gemm_cycles
+from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
@@ -71,7 +72,7 @@ def candidates(
     return ranked(
         warp_tiles(target, k_steps),
         lambda tile: _work(tile, operands, window, src, dst, target, phases, shares),
-        lambda work: gemm_cycles(work, target),
+        lambda work: cycles(work, target),
     )
 
 

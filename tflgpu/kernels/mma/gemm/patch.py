@@ -14,8 +14,9 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.mma.costs import PatchWork, patch_cycles
+from tflgpu.kernels.mma.costs import PatchWork
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
@@ -76,9 +77,7 @@ def candidates(
         return []
     if min(window.kernel) < 2 or window.stride != (1, 1) or window.dilation != (1, 1):
         return []
-    found = ranked(
-        _tiles(window, dst, target), lambda tile: _work(tile, src, dst), lambda work: patch_cycles(work, target)
-    )
+    found = ranked(_tiles(window, dst, target), lambda tile: _work(tile, src, dst), lambda work: cycles(work, target))
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 

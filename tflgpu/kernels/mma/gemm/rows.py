@@ -10,8 +10,9 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.mma.costs import RowsWork, rows_cycles
+from tflgpu.kernels.mma.costs import RowsWork
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
@@ -98,7 +99,7 @@ def best(window: Window, src: Storage, dst: Storage, target: Target) -> Candidat
     """The tile of a convolution that is possible."""
     tile = tile_of(dst)
     work = RowsWork(tiles_of(dst), _k_steps(window, src), WARPS, 2 * tile.groups * tile.column_blocks)
-    return Candidate(tile, work, rows_cycles(work, target))
+    return Candidate(tile, work, cycles(work, target))
 
 
 def _k_steps(window: Window, src: Storage) -> int:
