@@ -10,6 +10,8 @@ from tests.kernels.test_matrix_products import Product
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated
+from tflgpu.codegen.environment import AWAIT_INPUTS
+from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.mma.gemm import activations, packed_weights
@@ -62,6 +64,7 @@ def test_a_result_is_that_of_numpy(product: Product, monkeypatch: pytest.MonkeyP
     right = random.standard_normal((*product.right_batch, product.depth, product.columns)).astype(np.float32)
     plan, inputs = planned(product, left, right)
     assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
+    assert all(function.tile.count(AWAIT_INPUTS) <= 1 for function in render(plan).functions), "a kernel waits once"
     (got,) = emulated.run(plan, inputs)
     expected = np.maximum(np.matmul(np.abs(left.astype(np.float64)), np.abs(right)) + inputs[2], 0)
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * expected.max())
