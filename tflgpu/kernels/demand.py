@@ -31,7 +31,11 @@ class Phase:
     barrier: float = 0.0
 
     def cycles(self, groups: int) -> float:
-        """Cycles of all steps, where so many work-groups hide each other's waits."""
+        """Cycles of all steps.
+
+        Args:
+            groups: Work-groups that are resident on the compute unit, which divide waits and barriers among them.
+        """
         return self.steps * (max((*self.busy, self.wait / groups)) + self.barrier / groups)
 
 
@@ -54,7 +58,7 @@ class Demand:
     least: float = 0.0
 
     def cycles(self, target: Target) -> float:
-        """Cycles of the kernel."""
+        """Cycles of the kernel on ``target``, of whose busiest compute unit these are."""
         in_turn = waves(self.tiles, target)
         groups = min(self.resident, in_turn)
         tile = self.latency / groups + sum(phase.cycles(groups) for phase in self.phases)

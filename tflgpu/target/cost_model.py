@@ -1,8 +1,8 @@
 """What the work of a GPU costs: the numbers by which planning ranks tile configurations and decides on fusions.
 
-A kernel's time is the time of its busiest compute unit. That unit computes its tiles one after another, which are the
-kernel's waves; a tile takes a latency and then its phases. Kernels count the work of a phase (k-steps, loads, bytes,
-products); the model turns counts into cycles. Only ratios matter, so cycles are those of the device that was measured.
+Kernels count their work (k-steps, loads, bytes, products), and these numbers turn counts into cycles;
+:mod:`tflgpu.kernels.demand` says what a kernel takes of all. Only ratios matter, so cycles are those of the device that
+was measured.
 """
 
 from __future__ import annotations
@@ -44,20 +44,12 @@ class CostModel:
     interval_latency: float
     lockstep: int
 
-    def kernel(self, waves: int, phases: float) -> float:
-        """Cycles of a kernel whose tiles have ``phases`` cycles of work each."""
-        return waves * (self.tile_latency + phases)
-
     def working(self, items: int, loads: float, products: float, tile: tuple[int, ...]) -> float:
         """Cycles in which ``items`` work-items load and multiply, which overlap; each so many vec4s and products."""
         for pixels, slices, rate in self.tile_products:
             if (pixels, slices) == tile:
                 return items * products / rate
         return items * max(loads / self.loaded_vec4s, products / self.products)
-
-    def k_loop(self, k_steps: int, busy: float) -> float:
-        """Cycles of ``k_steps`` k-steps, each of which keeps the compute unit busy for ``busy`` cycles."""
-        return k_steps * max(self.k_step_latency, busy)
 
     def reduction(self, vec4s: int) -> float:
         """Cycles of adding up partial sums, ``vec4s`` of a work-group; nothing where there are none."""

@@ -16,7 +16,7 @@ from math import lcm, prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments
-from tflgpu.kernels.demand import Demand
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.kernel import Kernel
@@ -105,8 +105,8 @@ def _demand(work: KLoopWork, target: Target) -> Demand:
     """The kernel takes at least as long as one tile alone: nothing hides the latency of its loads."""
     model = target.cost_model
     step = model.batch_latency + model.working(target.local_size, work.loads, work.products, work.tile)
-    alone = model.kernel(waves=1, phases=tile_count(work.k_steps, work.split_k) * step)
-    return replace(work.demand(target), least=alone)
+    alone = Demand(1, (Phase(tile_count(work.k_steps, work.split_k), (step,)),), model.tile_latency)
+    return replace(work.demand(target), least=alone.cycles(target))
 
 
 def _items(request: Request, tile: WindowTile) -> int:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
-from tflgpu.kernels.demand import cycles
+from tflgpu.kernels.demand import Demand, cycles
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, weights_and_bias
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work, fits_work_group
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.tiling import tile_count, waves
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.target import Target
 
 
@@ -103,8 +103,8 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation,
     hidden, model = graph[e.hidden.output].shape[-1], target.cost_model
     if not fits_work_group(hidden, target):
         return False
-    layer = model.kernel(waves=1, phases=model.batch_latency) + model.next_kernel(target.executor)
-    product = model.kernel(waves(tile_count(image.vec4s, target.local_size), target), phases=0)
+    layer = model.tile_latency + model.batch_latency + model.next_kernel(target.executor)
+    product = Demand(tile_count(image.vec4s, target.local_size), (), model.tile_latency).cycles(target)
     return cycles(excite_work(image, vector, hidden, target), target) < 2 * layer + product
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import LANES, Geometry, pack
+from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import is_pointwise
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.lstm_steps import LstmStep, ranked_steps, step_tiles
@@ -139,7 +140,8 @@ def _is_faster(lstm: Lstm, times: int, batch: int, target: Target) -> bool:
     if times > MOST_TIMES:
         return False
     waiting = model.next_kernel(target.executor)
-    steps = times * (waiting + ranked_steps(lstm, batch, lstm.output_vec4s, target)[0].cycles) + model.kernel(1, 0)
+    steps = times * (waiting + ranked_steps(lstm, batch, lstm.output_vec4s, target)[0].cycles) + model.tile_latency
     turns = tile_count(lstm.gates * lstm.cell_vec4s, target.local_size)
-    whole = times * model.kernel(1, model.k_loop(turns * lstm.outputs, busy=0))
+    loop = Phase(turns * lstm.outputs, wait=model.k_step_latency)
+    whole = times * Demand(1, (loop,), model.tile_latency).cycles(target)
     return steps < corrected("an LSTM in one kernel", whole)

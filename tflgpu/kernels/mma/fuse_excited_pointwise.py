@@ -63,7 +63,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node,
     candidates = excited_candidates(image, result, hidden, target)
     if hidden > target.local_size or not candidates:
         return False
-    mean = model.kernel(waves=1, phases=0)
+    mean = model.tile_latency
     excitation = cycles(excite_work(image, vector, hidden, target), target)
     apart = convolution_candidates(HALVES, POINTWISE, image, result, target)[0].cycles
     together = candidates[0].cycles + gating_cycles(image, hidden, target)

@@ -98,7 +98,7 @@ def shape_of_shares(shape: Shape, node: Node) -> Shape:
 def joining_cycles(target: Target, waves: int = 1) -> float:
     """Of a second kernel, whose work-items load once."""
     model = target.cost_model
-    return waiting_cycles(target) + model.kernel(waves, phases=model.batch_latency)
+    return waiting_cycles(target) + waves * (model.tile_latency + model.batch_latency)
 
 
 def waiting_cycles(target: Target) -> float:
