@@ -153,7 +153,7 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, mon
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
-    parameters, is_half = kernels["mma/depthwise_pointwise"].parameters, storage == "half"
+    parameters, is_half = vars(kernels["mma/depthwise_pointwise"].parameters), storage == "half"
     assert parameters["slices"] == case.slices[0 if is_half else 1]
     assert parameters["columns"] == (case.columns if is_half else 1)
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
@@ -276,7 +276,7 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
     (convolved,) = (k for k in plan.kernels if k.node.kind == "convolution")
     kernel = convolved.kernel
-    assert kernel.template == "mma/gemm/k_tiles" and kernel.parameters["stages"] == case.stages
+    assert kernel.template == "mma/gemm/k_tiles" and vars(kernel.parameters)["stages"] == case.stages
     assert [op.function for op in convolved.epilogue] == ["relu", "add"]
     got, _ = emulated.run(plan, model.inputs, late=case.late)
     check(got, model.expected[0], replace(model.tolerance, fp16=2e-3), "fp16", model.describe)

@@ -54,11 +54,11 @@ def kernels_of(family: str) -> list[tuple[PlannedKernel, str]]:
 def test_every_kernel_with_products_multiplies_in_half(family: str) -> None:
     """Where both factors are stored so, and nowhere else."""
     multiplying = [(k, tile) for k, tile in kernels_of(family) if k.kernel.macs and k.kernel.template not in IN_FLOAT]
-    assert {k.kernel.template for k, _ in multiplying if "factor_type" not in k.kernel.parameters} == set()
+    assert {k.kernel.template for k, _ in multiplying if not hasattr(k.kernel.parameters, "factor_type")} == set()
     in_half = set()
     for planned, tile in multiplying:
         factors = {a.type for a in planned.kernel.arguments if not a.name.endswith("bias")}
-        assert planned.kernel.parameters["factor_type"] == ("half" if factors == {"half"} else "float")
+        assert vars(planned.kernel.parameters)["factor_type"] == ("half" if factors == {"half"} else "float")
         assert ("+= convert_float" in tile) == (factors == {"half"})
         if factors == {"half"}:
             in_half.add(planned.kernel.template)

@@ -175,5 +175,5 @@ def test_accumulators_leave_half_of_the_registers(registers: int, most: list[int
     net.output(Layer(3350, 80, 128, ()).network(net))
     net.output(convolution(net, net.input(net.normal((1, 64, 64, 32))), 64, Window((1, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    tiles = [k.kernel.parameters for k in plan.kernels if "slices_out" in k.kernel.parameters]
+    tiles = [vars(k.kernel.parameters) for k in plan.kernels if hasattr(k.kernel.parameters, "slices_out")]
     assert [p.get("rows", p.get("pixels")) * p["slices_out"] for p in tiles] == most

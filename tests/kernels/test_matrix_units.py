@@ -120,7 +120,7 @@ def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> Non
     (kernel,) = (k for k in plan.kernels if plan.graph[k.node.output].name == "output")
     assert kernel.kernel.template == "mma/gemm/direct"
     operands = Operands("float" if kept == "image" else "half", "half" if exact else "float")
-    assert kernel.kernel.parameters["operands"] == operands
+    assert vars(kernel.kernel.parameters)["operands"] == operands
     assert {a.type for a in kernel.arguments if a.name == "weights"} == {operands.weights}
 
 
@@ -131,12 +131,12 @@ def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
     net.output(convolution(net, y, 8, Window((1, 1)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
     (first, _) = (k.kernel for k in plan.kernels)
-    assert first.parameters["operands"] == Operands("half", "half")
+    assert vars(first.parameters)["operands"] == Operands("half", "half")
     net = Net(pytest.fail, seed=0)
     net.output(convolution(net, net.input(net.normal((1, 6, 6, 3))), 8, Window((3, 3)), "NONE"))
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
     (kernel,) = (k.kernel for k in plan.kernels)
-    assert kernel.parameters["operands"] == Operands("float", "half")
+    assert vars(kernel.parameters)["operands"] == Operands("float", "half")
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_every_tile_and_split_covers_the_output() -> None:
     _, plan = plan_model(convolutions(20), tflgpu.Options(), H200)
     kernel = plan.kernels[1].kernel
     rows, columns, split_k, k_steps, per_split = (
-        kernel.parameters[name]
+        vars(kernel.parameters)[name]
         for name in ("row_blocks", "column_blocks", "split_k", "input_blocks", "k_steps_per_split")
     )
     assert isinstance(rows, int) and isinstance(columns, int) and isinstance(split_k, int)
     assert isinstance(k_steps, int) and isinstance(per_split, int)
-    assert kernel.parameters["column_tiles"] == -(-2 // columns)
+    assert vars(kernel.parameters)["column_tiles"] == -(-2 // columns)
     warps = H200.local_size // 32 // split_k
     assert kernel.tiles * rows * SIDE * warps >= 81 * -(-2 // columns)
     assert split_k * per_split >= 9 * k_steps

@@ -110,7 +110,7 @@ def test_a_plan_takes_what_it_is_given() -> None:
     _, ranked = asked(convolutions(20))[1]
     for choice in ranked:
         plan = make_plan(graph, H200, lambda _, candidates: choice if choice in candidates else candidates[0])  # noqa: B023
-        parameters = plan.kernels[1].kernel.parameters
+        parameters = vars(plan.kernels[1].kernel.parameters)
         assert tuple(parameters[name] for name in ("row_blocks", "column_blocks", "split_k")) == choice
 
 

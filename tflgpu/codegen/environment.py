@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from importlib.util import cache_from_source
@@ -17,6 +17,8 @@ from typing import Any
 
 import jinja2
 from jinja2.bccache import Bucket
+
+from tflgpu.kernels.kernel import Parameters
 
 # In the text of a function: from here on it reads what other kernels write. A comment, except in the persistent kernel.
 AWAIT_INPUTS = "/* Inputs are read from here on. */"
@@ -100,7 +102,10 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def literals(parameters: Any) -> dict[str, Any]:
-    """Template parameters with their floats, also those in tuples, as C literals."""
-    convert: Callable[[Any], Any] = lambda v: tuple(map(literal, v)) if isinstance(v, tuple) else literal(v)  # noqa: E731
-    return {name: convert(value) for name, value in parameters.items()}
+def literals(parameters: Parameters) -> dict[str, Any]:
+    """The fields of template parameters with their floats, also those in tuples, as C literals."""
+
+    def converted(value: Any) -> Any:
+        return tuple(map(literal, value)) if isinstance(value, tuple) else literal(value)
+
+    return {field.name: converted(getattr(parameters, field.name)) for field in fields(parameters)}

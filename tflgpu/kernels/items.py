@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.target import VectorType
 
 
+@dataclass(frozen=True, kw_only=True)
+class ItemParameters(Parameters):
+    """Of a template that goes through its items. per_tile: items of a work-group, which :func:`item_kernel` chooses."""
+
+    per_tile: int = 0
+
+
 def item_kernel(
     request: Request,
-    template: str,
-    parameters: Mapping[str, object],
+    parameters: ItemParameters,
     arguments: Sequence[Argument],
     cost: int,
     *,
@@ -28,8 +35,7 @@ def item_kernel(
     count = request.output.geometry.vec4s if items is None else items
     per_tile = items_per_tile(count, request.target, cost)
     return Kernel(
-        template,
-        {**parameters, "per_tile": per_tile},
+        replace(parameters, per_tile=per_tile),
         tuple(arguments),
         tiles=tile_count(count, per_tile),
         local_size=request.target.local_size,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import ClassVar
 
 from tflgpu.graph.ir import Array, TensorId
 from tflgpu.graph.layout import LANES, Geometry
@@ -73,13 +73,31 @@ class Argument:
         return 0 if self.data is None else self.data.size * ITEM_BYTES[self.type]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a template sees of its kernel besides epilogue and destination. Each template has a dataclass of its own.
+
+    ``class Mean(Parameters, template="package/mean")`` is that of ``package/mean.cl.j2``, whose head explains the
+    fields. A test compares the fields of each with the names that its template uses.
+
+    template: path below ``templates/``, without the suffix.
+    """
+
+    template: ClassVar[str]
+
+    def __init_subclass__(cls, template: str | None = None) -> None:
+        """Name the template; by default it is that of the class that this one extends."""
+        if template is not None:
+            cls.template = template
+
+
 @dataclass(frozen=True)
 class Kernel:
     """What a node is lowered to.
 
-    template: its path below ``templates/``, without the suffix. parameters: what the template sees besides epilogue and
-    destination. tiles: work-groups of a launch. local_size: work-items of a work-group. workspace: float4 elements of
-    local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of the kernel's own result.
+    parameters: the template, and what it sees. tiles: work-groups of a launch. local_size: work-items of a work-group.
+    workspace: float4 elements of local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of
+    the kernel's own result.
     shares: into how many shares a sum is divided. The kernel computes all of them, one result behind the other; its
         template, for which there is one result, finds the number of its own in the C variable `share`.
     fills_vectors: whether to tell compilers that each work-item computes with vectors already. One for CPUs that makes
@@ -88,8 +106,7 @@ class Kernel:
         divided by them.
     """
 
-    template: str
-    parameters: Mapping[str, object]
+    parameters: Parameters
     arguments: tuple[Argument, ...]
     tiles: int
     local_size: int
@@ -99,3 +116,8 @@ class Kernel:
     shares: int = 1
     fills_vectors: bool = False
     takes_sizes: bool = False
+
+    @property
+    def template(self) -> str:
+        """The template's path below ``templates/``, without the suffix."""
+        return self.parameters.template

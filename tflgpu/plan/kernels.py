@@ -85,7 +85,7 @@ def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: S
     """
     if output.geometry.channels % LANES == 0:
         return False
-    clean = [not kernel.parameters.get("dirty", False) and not kernel.macs]
+    clean = [not getattr(kernel.parameters, "dirty", False) and not kernel.macs]
     for op in epilogue:
         operands = (
             clean[o.value] if o.value is not None else bool(o.access and not o.access.splat) for o in op.operands

@@ -18,10 +18,10 @@ def overwritable(planned: PlannedKernel, root: Mapping[TensorId, TensorId]) -> I
     """
     readers = [a for a in planned.arguments if a.tensor is not None and not a.written]
     elementwise = {s.access.name for op in planned.epilogue for s in op.operands if s.access and s.access.same}
-    primary = planned.kernel.parameters.get("primary")
+    primary = getattr(planned.kernel.parameters, "primary", None)
     if isinstance(primary, Access) and primary.same:
         elementwise.add(primary.name)
-    background = planned.kernel.parameters.get("background")
+    background = getattr(planned.kernel.parameters, "background", None)
     if isinstance(background, Argument):
         elementwise.add(background.name)
     for argument in readers:

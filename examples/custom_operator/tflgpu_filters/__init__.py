@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from tflgpu.graph.ir import EpilogueOp, Input, Tensor, Value
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops import Emitter, Site, declare
 
@@ -52,8 +53,15 @@ def row_median(site: Site, emit: Emitter) -> Tensor:
     return emit.node("row_median", [site.input(0)], site.input(0).shape)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowMedianParameters(ItemParameters, template="tflgpu_filters/row_median"):
+    """Parameters of the template, which is in this package."""
+
+    src: Storage
+
+
 @PORTABLE.lowering("row_median")
 def row_median_kernel(request: Request) -> Kernel:
-    """One work-item computes four channels of a pixel. The template is in this package."""
-    arguments = [request.activation("src", 0)]
-    return item_kernel(request, "tflgpu_filters/row_median", {"src": request.input(0)}, arguments, cost=16)
+    """One work-item computes four channels of a pixel."""
+    parameters = RowMedianParameters(src=request.input(0))
+    return item_kernel(request, parameters, [request.activation("src", 0)], cost=16)

@@ -62,7 +62,7 @@ def test_work_items_share_the_taps_of_a_window() -> None:
     net = Net(pytest.fail, seed=1)  # it draws nothing
     windows_of_many_taps(net)
     kernels = kernels_of(net, "gpu/depthwise_window")
-    assert len(kernels) == 5 and all(k.parameters["split_k"] != 1 for k in kernels)
+    assert len(kernels) == 5 and all(vars(k.parameters)["split_k"] != 1 for k in kernels)
 
 
 @pytest.mark.quick(when=lambda outputs: outputs == 2)
@@ -72,7 +72,7 @@ def test_outputs_share_what_their_windows_read(outputs: int, in_a_row: int, monk
     monkeypatch.setattr(depthwise_windows, "IN_A_ROW", in_a_row)
     net = Net(pytest.fail, seed=outputs)
     windows_of_many_taps(net)
-    assert [k.parameters["outputs"] for k in kernels_of(net, "gpu/depthwise_window")] == [outputs] * 5
+    assert [vars(k.parameters)["outputs"] for k in kernels_of(net, "gpu/depthwise_window")] == [outputs] * 5
 
 
 @pytest.mark.quick(when=lambda gap: gap)
@@ -97,7 +97,7 @@ def test_work_items_share_the_search_for_the_greatest_element(
     x, found = net.input(values), find(values, 1).astype(np.int32)
     net.output(net.op(code, [x, net.integers(1)], found, {"output_type": "INT32"}))
     (shared,) = kernels_of(net, "portable/arg_extreme")
-    assert shared.parameters["sharers"] != 1
+    assert vars(shared.parameters)["sharers"] != 1
 
 
 def running_sum(net: Net, x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
@@ -118,7 +118,7 @@ def test_work_items_share_running_sums(shape: tuple[int, ...], axis: int) -> Non
     net.output(running_sum(net, floats, axis, exclusive=False, reverse=False))
     net.output(running_sum(net, whole, axis, exclusive=True, reverse=True))
     kernels = kernels_of(net, "portable/cumulative_sum")
-    assert len(kernels) == 2 and all(k.parameters["sharers"] != 1 for k in kernels)
+    assert len(kernels) == 2 and all(vars(k.parameters)["sharers"] != 1 for k in kernels)
 
 
 def test_few_long_results_take_large_groups() -> None:
@@ -129,7 +129,8 @@ def test_few_long_results_take_large_groups() -> None:
     found = row.value.argmax(1).astype(np.int32)
     net.output(net.op("ARG_MAX", [row, net.integers(1)], found, {"output_type": "INT32"}))
     launches = replace(TARGET, executor="launch")
-    sizes = [k.local_size for k in kernels_of(net, "portable/", launches) if k.parameters["sharers"] == k.local_size]
+    kernels = kernels_of(net, "portable/", launches)
+    sizes = [k.local_size for k in kernels if vars(k.parameters)["sharers"] == k.local_size]
     assert len(sizes) == 2 and min(sizes) > launches.local_size
 
 
@@ -152,7 +153,7 @@ def test_work_groups_share_the_cells_of_a_step(
     net = Net(pytest.fail, seed=1)
     net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
     steps = kernels_of(net, "gpu/lstm_step")
-    assert len(steps) == times and all(k.parameters["alone"] == (times == 1) for k in steps)
+    assert len(steps) == times and all(vars(k.parameters)["alone"] == (times == 1) for k in steps)
 
 
 @pytest.mark.parametrize(("cells", "stepped"), [(512, True), (32, False)])

@@ -102,6 +102,6 @@ def test_emulated_kernels_of_patches(case: Patch, monkeypatch: pytest.MonkeyPatc
     model = net.case(ARITHMETIC)
     _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")
-    assert kernel.template == "mma/gemm/patch" and kernel.parameters["stages"] == case.stages
+    assert kernel.template == "mma/gemm/patch" and vars(kernel.parameters)["stages"] == case.stages
     got, _ = emulated.run(plan, model.inputs, late=case.late)
     check_largest(got, model.expected[0], "half")

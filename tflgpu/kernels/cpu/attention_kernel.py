@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import vectors_in_registers
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention, operands_of
+from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.tiling import TILES_PER_CORE, most_per_tile, tile_count
 
 FLOATS = 16384  # of a block's keys, values and scores: 64 KiB, which a core's second cache holds
@@ -18,6 +20,18 @@ LEAST_ROWS = 8  # of a vector of 16, for which it is worth to leave the others i
 def fits_vectors(attention: Attention) -> bool:
     """Whether the kernel has room for such an attention, and enough rows to fill vectors."""
     return attention.rows >= LEAST_ROWS and attention.value_depth + 2 <= VECTORS and attention.depth <= VECTORS
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionVectorsParameters(AttentionParameters, template="rows/attention_vectors"):
+    """Parameters of ``templates/rows/attention_vectors.cl.j2``."""
+
+    blocks: int
+    row_blocks: int
+    chunks: int
+    block_keys: int
+    keys_held: int
+    values_held: int
 
 
 @CPU.lowering("attention")
@@ -35,18 +49,17 @@ def attention_of_vectors(request: Request) -> Kernel:
     registers = vectors_in_registers(request.target)
     operands = operands_of(request, attention)
     return Kernel(
-        "rows/attention_vectors",
-        {
-            "attention": attention,
-            "blocks": blocks,
-            "row_blocks": row_blocks,
-            "chunks": chunks,
-            "block_keys": tile_count(attention.keys, key_blocks),
-            "keys_held": min(MOST_KEYS_HELD, registers - 2),
-            "values_held": max(1, registers - 2),
-            **{argument.name: argument for argument in operands},
-        },
-        operands,
+        AttentionVectorsParameters(
+            attention=attention,
+            blocks=blocks,
+            row_blocks=row_blocks,
+            chunks=chunks,
+            block_keys=tile_count(attention.keys, key_blocks),
+            keys_held=min(MOST_KEYS_HELD, registers - 2),
+            values_held=max(1, registers - 2),
+            **operands,
+        ),
+        tuple(operands.values()),
         tiles=attention.heads * chunks,
         local_size=1,
         macs=attention.macs,

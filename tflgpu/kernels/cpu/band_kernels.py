@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -15,12 +15,12 @@ from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead, pixels_per_block
 from tflgpu.kernels.cpu.costs import ROW_PRODUCTS, BandWork, band_cycles
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.window import Window, span
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 # Vectors of a block of channels, and the pixels of a block of the convolution by them. All sums are in registers, of
 # which narrow ones, of 4 or 8 floats, hold few vectors of 16. So are the pixels themselves where they are halves.
@@ -161,6 +161,32 @@ def kept_rows(window: Window) -> int:
     return span(window.kernel[0], window.dilation[0])
 
 
+@dataclass(frozen=True, kw_only=True)
+class BandConvolutionDepthwiseParameters(Parameters, template="cpu/band_convolution_depthwise"):
+    """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
+
+    window: Window
+    depthwise: Window
+    inner_epilogue: Sequence[Mapping[str, object]]
+    image: Mapping[str, object]
+    wide: Storage | None
+    vectors: int
+    pixels: int
+    columns: int
+    rows_per_band: int
+    kept_rows: int
+    whole_blocks: int
+    out_blocks: int
+    shares: Mapping[str, object]
+    slices: int
+    groups: None  # of cpu/convolution_block.cl.j2, which knows groups
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+    lines_ahead: int
+    turns: int
+
+
 @CPU.lowering("convolution_depthwise")
 def convolution_depthwise(request: Request) -> Kernel:
     attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
@@ -179,29 +205,28 @@ def convolution_depthwise(request: Request) -> Kernel:
     blocks_of_band = band.rows * window.stride[0] * tile_count(width, block_pixels)
     weights = pack_dense(request.constant(1), block, src.channels if src.linear else src.slices * LANES)
     return Kernel(
-        "cpu/band_convolution_depthwise",
-        {
-            "window": attributes.convolution,
-            "depthwise": window,
-            "inner_epilogue": inner_epilogue(attributes.epilogue),
-            "image": {"height": height, "width": width},
-            "wide": wide,
-            "vectors": band.vectors,
-            "pixels": block_pixels,
-            "columns": pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
-            "rows_per_band": band.rows,
-            "kept_rows": kept_rows(window),
-            "whole_blocks": band.whole,
-            "out_blocks": blocks,
-            "shares": {"whole": band.whole // cores, "bands": bands_of_image // cores},
-            "slices": src.slices,
-            "groups": None,
-            "src": src,
-            "weights_type": "float",
-            "factor_type": "float",
-            "lines_ahead": lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),
-            "turns": request.target.unrolled,
-        },
+        BandConvolutionDepthwiseParameters(
+            window=attributes.convolution,
+            depthwise=window,
+            inner_epilogue=inner_epilogue(attributes.epilogue),
+            image={"height": height, "width": width},
+            wide=wide,
+            vectors=band.vectors,
+            pixels=block_pixels,
+            columns=pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
+            rows_per_band=band.rows,
+            kept_rows=kept_rows(window),
+            whole_blocks=band.whole,
+            out_blocks=blocks,
+            shares={"whole": band.whole // cores, "bands": bands_of_image // cores},
+            slices=src.slices,
+            groups=None,
+            src=src,
+            weights_type="float",
+            factor_type="float",
+            lines_ahead=lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),
+            turns=request.target.unrolled,
+        ),
         (
             request.activation("src", 0),
             Argument("weights", "float", None, weights),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from math import prod
+from typing import Any
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import (
@@ -13,14 +16,14 @@ from tflgpu.kernels.convolutions import (
     packed_weights,
 )
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.packing import RUNTIME_BLOCK
-from tflgpu.kernels.phases import phases_of
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups
+from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import most_per_tile, tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import Window
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 # By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
 REGISTERS = {16: 32, 8: 16, 4: 32}
@@ -48,6 +51,14 @@ WORTHWHILE_OPERATIONS = 400_000
 TILES_PER_CORE = 12
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows of pixels of an image, or of what it becomes where all of it is one long row."""
+
+    height: int
+    width: int
+
+
 def _reads_slices(request: Request) -> bool:
     """Whether the image is in PHWC4, and a fully connected layer will not do."""
     return not request.input(0).linear and not is_vector_product(request)
@@ -69,6 +80,42 @@ def _vectors_of_whole_blocks(request: Request) -> int:
     return next((n for n in PIXELS_OF_SLICES if request.output.channels % (n * VECTOR) == 0), 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionParameters(Parameters):
+    """Parameters of convolutions in blocks of pixels by output channels."""
+
+    window: Window
+    slices: int
+    first_slice: str
+    groups: Groups | None
+    out_blocks: int
+    chunks: int
+    blocks_per_tile: int
+    rows: Rows
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockParameters(ConvolutionParameters, template="cpu/convolution"):
+    """Parameters of ``templates/cpu/convolution.cl.j2``."""
+
+    vectors: int
+    pixels: int
+    lines_ahead: int
+    turns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuadParameters(ConvolutionParameters, template="cpu/convolution_quads"):
+    """Parameters of ``templates/cpu/convolution_quads.cl.j2``."""
+
+    slices_out: int
+    quads: int
+    phases: Phases | None
+
+
 @CPU.lowering("convolution", when=_is_deep_and_pointwise)
 def pointwise_convolution(request: Request) -> Kernel:
     """Blocks of pixels by vectors of output channels, against which elements of the image are broadcast.
@@ -78,9 +125,7 @@ def pointwise_convolution(request: Request) -> Kernel:
     plane, vectors = request.output.geometry.plane, _vectors_of_whole_blocks(request)
     wanted = PIXELS_OF_SLICES[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(plane, n) for n in wanted)])
-    return _kernel(
-        request, "cpu/convolution", (1, plane), pixels, vectors * VECTOR, {"vectors": vectors, "pixels": pixels}
-    )
+    return _kernel_of_vectors(request, Rows(1, plane), pixels, vectors)
 
 
 @CPU.lowering("transpose_convolution")
@@ -102,8 +147,8 @@ def convolution_of_slices(request: Request) -> Kernel:
         slices = RUNTIME_BLOCK // LANES
     # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
     quads = choose_quads(request, width, max(1, vectors // (slices + 2)))
-    parameters = {"slices_out": slices, "quads": quads}
-    return _kernel(request, "cpu/convolution_quads", (height, width), quads * LANES, slices * LANES, parameters)
+    made = partial(QuadParameters, slices_out=slices, quads=quads, phases=phases)
+    return _kernel(request, made, Rows(height, width), quads * LANES, slices * LANES)
 
 
 @CPU.lowering("convolution")
@@ -116,43 +161,48 @@ def convolution(request: Request) -> Kernel:
     vectors = 1 if single else 2
     wanted = PIXELS_OF_NARROW_VECTORS if narrow else PIXELS[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(g.width, n) for n in wanted)])
-    parameters = {"vectors": vectors, "pixels": pixels}
-    return _kernel(request, "cpu/convolution", (g.height, g.width), pixels, vectors * VECTOR, parameters)
+    return _kernel_of_vectors(request, Rows(g.height, g.width), pixels, vectors)
+
+
+def _kernel_of_vectors(request: Request, rows: Rows, pixels: int, vectors: int) -> Kernel:
+    """The kernel of blocks of ``pixels`` by ``vectors`` of output channels."""
+
+    def made(**shared: Any) -> ConvolutionParameters:
+        ahead = lines_ahead(shared["window"], shared["src"], vectors, shared["blocks_per_tile"], shared["out_blocks"])
+        return BlockParameters(
+            vectors=vectors, pixels=pixels, lines_ahead=ahead, turns=request.target.unrolled, **shared
+        )
+
+    return _kernel(request, made, rows, pixels, vectors * VECTOR)
 
 
 def _kernel(
-    request: Request, template: str, rows: tuple[int, int], pixels: int, block: int, parameters: Mapping[str, object]
+    request: Request, made: Callable[..., ConvolutionParameters], rows: Rows, pixels: int, block: int
 ) -> Kernel:
-    """The kernel of blocks of ``pixels`` by ``block`` output channels, of an image of ``rows``: height and width."""
+    """The kernel of blocks of ``pixels`` by ``block`` output channels."""
     attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, Convolution | TransposeConvolution)
     weights, phases = packed_weights(request, block), phases_of(request)
-    pixel_blocks = tile_count(rows[1], pixels) * rows[0]
+    pixel_blocks = tile_count(rows.width, pixels) * rows.height
     taps = prod((phases.window_of_phase if phases else attributes.window).kernel)
     cost = 2 * pixels * block * taps * weights.read.slices * LANES
     others = weights.blocks * g.batch * (phases.count if phases else 1)
     per_tile = blocks_per_tile(pixel_blocks, others, cost, request.target)
     chunks = tile_count(pixel_blocks, per_tile)
-    ahead = lines_ahead(attributes.window, src, block // VECTOR, per_tile, weights.blocks)
     return Kernel(
-        template,
-        {
-            **parameters,
-            "window": attributes.window,
-            "slices": weights.read.slices,
-            "first_slice": weights.read.expression,
-            "groups": weights.groups,
-            "out_blocks": weights.blocks,
-            "chunks": chunks,
-            "blocks_per_tile": per_tile,
-            "rows": {"height": rows[0], "width": rows[1]},
-            "phases": phases,
-            "src": src,
-            "weights_type": weights.argument.type,
-            "factor_type": request.factor_type(src.type, weights.argument.type),
-            "lines_ahead": ahead,
-            "turns": request.target.unrolled,
-        },
+        made(
+            window=attributes.window,
+            slices=weights.read.slices,
+            first_slice=weights.read.expression,
+            groups=weights.groups,
+            out_blocks=weights.blocks,
+            chunks=chunks,
+            blocks_per_tile=per_tile,
+            rows=rows,
+            src=src,
+            weights_type=weights.argument.type,
+            factor_type=request.factor_type(src.type, weights.argument.type),
+        ),
         (
             request.activation("src", 0),
             weights.argument,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES, Geometry, pack
@@ -12,12 +14,12 @@ from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
 from tflgpu.kernels.cpu.costs import BandWork, band_cycles, depthwise_rate
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import POINTWISE, Window
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 
 def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, target: Target) -> list[BandCandidate]:
@@ -46,6 +48,30 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class BandDepthwisePointwiseParameters(Parameters, template="cpu/band_depthwise_pointwise"):
+    """Parameters of ``templates/cpu/band_depthwise_pointwise.cl.j2``."""
+
+    window: Window
+    unrolled: bool
+    upright: bool
+    inner_epilogue: Sequence[Mapping[str, object]]
+    vectors: int
+    pixels: int
+    out_blocks: int
+    rows_per_band: int
+    bands: int
+    kept: Storage
+    pointwise: Window
+    slices: int
+    groups: None  # of cpu/convolution_block.cl.j2, which knows groups
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+    lines_ahead: int
+    turns: int
+
+
 @CPU.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
     attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
@@ -57,27 +83,26 @@ def depthwise_pointwise(request: Request) -> Kernel:
     kept = Storage(Geometry((src.batch, 1, band.rows * dst.width, src.channels)), "float")
     weights = pack_dense(request.constant(3), block, src.slices * LANES)
     return Kernel(
-        "cpu/band_depthwise_pointwise",
-        {
-            "window": attributes.window,
-            "unrolled": True,
-            "upright": False,
-            "inner_epilogue": inner_epilogue(attributes.epilogue),
-            "vectors": band.vectors,
-            "pixels": pixels_per_block(kept.width, pixels_by_vectors(request.target)[band.vectors]),
-            "out_blocks": blocks,
-            "rows_per_band": band.rows,
-            "bands": tile_count(dst.height, band.rows),
-            "kept": kept,
-            "pointwise": POINTWISE,
-            "slices": src.slices,
-            "groups": None,
-            "src": src,
-            "weights_type": "float",
-            "factor_type": "float",
-            "lines_ahead": 0,  # all bands read the same weights
-            "turns": request.target.unrolled,
-        },
+        BandDepthwisePointwiseParameters(
+            window=attributes.window,
+            unrolled=True,
+            upright=False,
+            inner_epilogue=inner_epilogue(attributes.epilogue),
+            vectors=band.vectors,
+            pixels=pixels_per_block(kept.width, pixels_by_vectors(request.target)[band.vectors]),
+            out_blocks=blocks,
+            rows_per_band=band.rows,
+            bands=tile_count(dst.height, band.rows),
+            kept=kept,
+            pointwise=POINTWISE,
+            slices=src.slices,
+            groups=None,
+            src=src,
+            weights_type="float",
+            factor_type="float",
+            lines_ahead=0,
+            turns=request.target.unrolled,
+        ),
         (
             request.activation("src", 0),
             Argument("depthwise_weights", "float", None, pack(request.constant(1))),

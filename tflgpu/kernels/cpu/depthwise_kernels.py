@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import depthwise_arguments, unrolls
 from tflgpu.kernels.cpu import CPU
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.convolution import Depthwise
+from tflgpu.ops.image.window import Window
+from tflgpu.target import ElementType
 
 # Of a window, whose weights of a slice are kept as 4 KiB of floats.
 MOST_TAPS = 256
@@ -20,6 +23,20 @@ def _is_small(request: Request) -> bool:
     attributes = request.node.attributes
     assert isinstance(attributes, Depthwise)
     return attributes.multiplier == 1 and prod(attributes.window.kernel) <= MOST_TAPS
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
+    """Parameters of ``templates/cpu/depthwise_rows.cl.j2``."""
+
+    window: Window
+    unrolled: bool
+    upright: bool
+    chunks: int
+    rows_per_tile: int
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
 
 
 @CPU.lowering("depthwise", when=_is_small)
@@ -32,16 +49,16 @@ def depthwise_rows(request: Request) -> Kernel:
     rows = min(height, items_per_tile(height * g.slices * g.batch, request.target, 2 * taps * LANES * width))
     chunks = tile_count(height, rows)
     arguments = depthwise_arguments(request)
-    parameters = {
-        "window": attributes.window,
-        "unrolled": unrolls(attributes),
-        "upright": upright,
-        "chunks": chunks,
-        "rows_per_tile": rows,
-        "src": request.input(0),
-        "weights_type": arguments[1].type,
-        "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
-    }
+    parameters = DepthwiseRowsParameters(
+        window=attributes.window,
+        unrolled=unrolls(attributes),
+        upright=upright,
+        chunks=chunks,
+        rows_per_tile=rows,
+        src=request.input(0),
+        weights_type=arguments[1].type,
+        factor_type=request.factor_type(arguments[0].type, arguments[1].type),
+    )
     tiles = g.batch * g.slices * chunks
     macs = taps * g.pixels * g.channels
-    return Kernel("cpu/depthwise_rows", parameters, arguments, tiles, local_size=1, macs=macs)
+    return Kernel(parameters, arguments, tiles, local_size=1, macs=macs)

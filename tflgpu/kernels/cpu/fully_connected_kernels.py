@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import blocks_per_tile, vectors_in_registers
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
+from tflgpu.target import ElementType
 
 # Of a block: more would only make the source longer.
 MOST_ROWS = 8
 MOST_VECTORS = 8
 
 PART = 256  # floats of each row of a block: 8 KiB, a sixth of the smallest cache of a core
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullyConnectedParameters(Parameters, template="cpu/fully_connected"):
+    """Parameters of ``templates/cpu/fully_connected.cl.j2``."""
+
+    vectors: int
+    rows: int
+    blocks_per_tile: int
+    part: int
+    chunks: int
+    images: int
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
 
 
 @CPU.lowering("convolution", when=is_vector_product)
@@ -35,18 +53,17 @@ def fully_connected(request: Request) -> Kernel:
     # What many blocks use is converted once, here.
     weights_type = storage if row_blocks == 1 else factor_type
     return Kernel(
-        "cpu/fully_connected",
-        {
-            "vectors": vectors,
-            "rows": rows,
-            "blocks_per_tile": per_tile,
-            "part": min(PART, tile_count(depth, VECTOR) * VECTOR),
-            "chunks": chunks,
-            "images": g.batch,
-            "src": src,
-            "weights_type": weights_type,
-            "factor_type": factor_type,
-        },
+        FullyConnectedParameters(
+            vectors=vectors,
+            rows=rows,
+            blocks_per_tile=per_tile,
+            part=min(PART, tile_count(depth, VECTOR) * VECTOR),
+            chunks=chunks,
+            images=g.batch,
+            src=src,
+            weights_type=weights_type,
+            factor_type=factor_type,
+        ),
         (
             request.activation("src", 0),
             Argument("weights", weights_type, data=packed),

@@ -3,14 +3,18 @@ registers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.access import Access
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.convolution_kernels import MOST_SLICES, blocks_per_tile, choose_quads, vectors_in_registers
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Kernel, Parameters
 from tflgpu.kernels.portable.matmul_kernel import reach
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
+from tflgpu.target import ElementType
 
 
 def _has_rows_side_by_side(request: Request) -> bool:
@@ -20,6 +24,25 @@ def _has_rows_side_by_side(request: Request) -> bool:
     sides = [0, 1] if attributes.adjoint_right else [0]
     are_pixels = all(len(request.shape(side).shape) >= 3 for side in sides)
     return not attributes.adjoint_left and are_pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatmulQuadsParameters(Parameters, template="cpu/matmul_quads"):
+    """Parameters of ``templates/cpu/matmul_quads.cl.j2``."""
+
+    left: Access
+    right: Access
+    left_plane: int
+    right_plane: int
+    right_stride: int
+    adjoint_right: bool
+    depth: int
+    quads: int
+    slices_out: int
+    blocks_per_tile: int
+    column_blocks: int
+    blocks: int
+    factor_type: ElementType
 
 
 @CPU.lowering("matmul", when=_has_rows_side_by_side)
@@ -42,22 +65,21 @@ def matmul_of_quads(request: Request) -> Kernel:
     cost = 2 * quads * slices * LANES**2 * depth
     per_tile = blocks_per_tile(row_blocks * others, 1, cost, request.target)
     return Kernel(
-        "cpu/matmul_quads",
-        {
-            "left": reach(left, left_shape, g.shape, {last_axis}),
-            "right": reach(right, right_shape, g.shape, {row_axis, last_axis}),
-            "left_plane": left_shape.plane,
-            "right_plane": right_shape.plane,
-            "right_stride": right_shape.axis_strides[-1],
-            "adjoint_right": attributes.adjoint_right,
-            "depth": depth,
-            "quads": quads,
-            "slices_out": slices,
-            "blocks_per_tile": per_tile,
-            "column_blocks": column_blocks,
-            "blocks": row_blocks * others,
-            "factor_type": request.factor_type(left.type, right.type),
-        },
+        MatmulQuadsParameters(
+            left=reach(left, left_shape, g.shape, {last_axis}),
+            right=reach(right, right_shape, g.shape, {row_axis, last_axis}),
+            left_plane=left_shape.plane,
+            right_plane=right_shape.plane,
+            right_stride=right_shape.axis_strides[-1],
+            adjoint_right=attributes.adjoint_right,
+            depth=depth,
+            quads=quads,
+            slices_out=slices,
+            blocks_per_tile=per_tile,
+            column_blocks=column_blocks,
+            blocks=row_blocks * others,
+            factor_type=request.factor_type(left.type, right.type),
+        ),
         (left, right),
         tiles=tile_count(row_blocks * others, per_tile),
         local_size=1,

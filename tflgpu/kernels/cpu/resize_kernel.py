@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.resize import Resize
@@ -37,36 +39,61 @@ def _rows_workspace(request: Request) -> int:
     return (src.slices if dst.linear else 1) * (src.width + 2) + tile_count(2 * dst.width, LANES)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ResizeParameters(Parameters):
+    """Parameters of templates that resize rows."""
+
+    scale: tuple[float, float]
+    offset: tuple[float, float]
+    chunks: int
+    rows_per_tile: int
+    src: Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizePixelsParameters(ResizeParameters, template="cpu/resize_pixels"):
+    """Parameters of ``templates/cpu/resize_pixels.cl.j2``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeBlendedParameters(ResizeParameters, template="cpu/resize_blended"):
+    """Parameters of ``templates/cpu/resize_blended.cl.j2``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeRowsParameters(ResizeParameters, template="cpu/resize_rows"):
+    """Parameters of ``templates/cpu/resize_rows.cl.j2``."""
+
+
 @CPU.lowering("resize_bilinear", when=_takes_whole_pixels)
 def resize_pixels(request: Request) -> Kernel:
-    return _kernel(request, "cpu/resize_pixels", _pixels_workspace(request))
+    return _kernel(request, ResizePixelsParameters, _pixels_workspace(request))
 
 
 @CPU.lowering("resize_bilinear", when=_reads_all_columns)
 def resize_blended(request: Request) -> Kernel:
-    return _kernel(request, "cpu/resize_blended", _rows_workspace(request))
+    return _kernel(request, ResizeBlendedParameters, _rows_workspace(request))
 
 
 @CPU.lowering("resize_bilinear")
 def resize_rows(request: Request) -> Kernel:
-    return _kernel(request, "cpu/resize_rows", 0)
+    return _kernel(request, ResizeRowsParameters, 0)
 
 
-def _kernel(request: Request, template: str, workspace: int) -> Kernel:
+def _kernel(request: Request, made: type[ResizeParameters], workspace: int) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Resize)
     rows = items_per_tile(g.height * g.batch, request.target, OPERATIONS * g.width * g.slices)
     rows = min(g.height, rows)
     chunks = tile_count(g.height, rows)
     return Kernel(
-        template,
-        {
-            "scale": attributes.scale,
-            "offset": attributes.offset,
-            "chunks": chunks,
-            "rows_per_tile": rows,
-            "src": request.input(0),
-        },
+        made(
+            scale=attributes.scale,
+            offset=attributes.offset,
+            chunks=chunks,
+            rows_per_tile=rows,
+            src=request.input(0),
+        ),
         (request.activation("src", 0),),
         tiles=g.batch * chunks,
         local_size=1,

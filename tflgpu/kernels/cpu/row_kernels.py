@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.cpu import CPU
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Softmax
@@ -16,16 +16,33 @@ KEPT_SLICES = 256  # of four pixels: 16 KiB of exponentials, a third of the smal
 EXPONENTIAL = 10  # operations
 
 
-def _row_kernel(request: Request, template: str, operations: int, parameters: dict[str, object]) -> Kernel:
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxVectorsParameters(ItemParameters, template="rows/softmax_vectors"):
+    """Parameters of ``templates/rows/softmax_vectors.cl.j2``."""
+
+    beta: float
+    log: bool
+    kept: bool
+    src: Storage
+    dirty: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNormVectorsParameters(ItemParameters, template="rows/layer_norm_vectors"):
+    """Parameters of ``templates/rows/layer_norm_vectors.cl.j2``."""
+
+    epsilon: float
+    src: Storage
+    dirty: bool = True
+
+
+def _row_kernel(request: Request, operations: int, parameters: ItemParameters) -> Kernel:
     """operations: of an element."""
     g, arguments = request.output.geometry, [request.activation("src", 0)]
     quads, rest = divmod(g.plane, LANES)
     items = g.batch * (quads + rest)
     cost = operations * g.pixels * g.channels // items
-    kernel = item_kernel(
-        request, template, {**parameters, "dirty": True, "src": request.input(0)}, arguments, cost, items=items
-    )
-    return replace(kernel, fills_vectors=True)
+    return replace(item_kernel(request, parameters, arguments, cost, items=items), fills_vectors=True)
 
 
 @CPU.lowering("softmax")
@@ -33,12 +50,13 @@ def softmax(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Softmax)
     kept = not attributes.log and request.output.geometry.slices <= KEPT_SLICES
-    parameters: dict[str, object] = {"beta": attributes.beta, "log": attributes.log, "kept": kept}
-    return _row_kernel(request, "rows/softmax_vectors", EXPONENTIAL, parameters)
+    parameters = SoftmaxVectorsParameters(beta=attributes.beta, log=attributes.log, kept=kept, src=request.input(0))
+    return _row_kernel(request, EXPONENTIAL, parameters)
 
 
 @CPU.lowering("layer_norm")
 def layer_norm(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
-    return _row_kernel(request, "rows/layer_norm_vectors", 6, {"epsilon": attributes.epsilon})
+    parameters = LayerNormVectorsParameters(epsilon=attributes.epsilon, src=request.input(0))
+    return _row_kernel(request, 6, parameters)

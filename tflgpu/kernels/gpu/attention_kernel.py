@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.rows.attention import Attention, operands_of
+from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
 from tflgpu.kernels.tiling import LOCAL_VEC4S, SPLIT_K, fits_local, split_workspace, tile_count, waves
 from tflgpu.target import Limits, Target
 
@@ -41,6 +43,19 @@ def _tiles(attention: Attention, target: Target, rows: int, sharers: int) -> int
     return attention.heads * tile_count(attention.rows, rows * target.local_size // sharers)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttentionRowsParameters(AttentionParameters, template="rows/attention"):
+    """Parameters of ``templates/rows/attention.cl.j2``."""
+
+    rows_held: int
+    sharers: int
+    rows_per_tile: int
+    chunks: int
+    staged: bool
+    key_stride: int
+    block_keys: int
+
+
 @GPU.lowering("attention")
 def attention_of_rows(request: Request) -> Kernel:
     attention, target = request.node.attributes, request.target
@@ -53,19 +68,18 @@ def attention_of_rows(request: Request) -> Kernel:
     block_keys = tile_count(attention.keys, blocks) if staged else attention.keys
     operands = operands_of(request, attention)
     return Kernel(
-        "rows/attention",
-        {
-            "attention": attention,
-            "rows_held": rows,
-            "sharers": sharers,
-            "rows_per_tile": rows * size // sharers,
-            "chunks": tile_count(attention.rows, rows * size // sharers),
-            "staged": staged,
-            "key_stride": key_stride,
-            "block_keys": block_keys,
-            **{argument.name: argument for argument in operands},
-        },
-        operands,
+        AttentionRowsParameters(
+            attention=attention,
+            rows_held=rows,
+            sharers=sharers,
+            rows_per_tile=rows * size // sharers,
+            chunks=tile_count(attention.rows, rows * size // sharers),
+            staged=staged,
+            key_stride=key_stride,
+            block_keys=block_keys,
+            **operands,
+        ),
+        tuple(operands.values()),
         tiles=_tiles(attention, target, rows, sharers),
         local_size=size,
         workspace=max(block_keys * key_stride if staged else 0, split_workspace(target, sharers, sums)),

@@ -15,13 +15,14 @@ from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.packing import RUNTIME_BLOCK, block_inputs
-from tflgpu.kernels.phases import phases_of
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
+from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
-from tflgpu.target import Target
+from tflgpu.ops.image.window import Window
+from tflgpu.target import ElementType, Target
 
 # Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
 TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
@@ -94,6 +95,28 @@ def _best(request: Request) -> Candidate[ConvolutionTile, KLoopWork] | None:
     return None if request.shares > 1 and phases_of(request) else candidates(request, request.target)[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionParameters(Parameters, template="gpu/convolution"):
+    """Parameters of ``templates/gpu/convolution.cl.j2``."""
+
+    window: Window
+    rows: int
+    slices_out: int
+    slices: int
+    split_k: int
+    shares: int
+    by_steps: bool
+    per_split: int
+    first_slice: str
+    groups: Groups | None
+    out_blocks: int
+    phases: Phases | None
+    per_tile: int
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+
+
 @GPU.lowering("transpose_convolution", best=_best)
 @GPU.lowering("convolution", best=_best)
 def convolution(request: Request) -> Kernel:
@@ -108,25 +131,24 @@ def convolution(request: Request) -> Kernel:
     steps = prod(attributes.window.kernel) * slices
     by_steps = request.shares > 1 or tile.split_k > slices
     return Kernel(
-        "gpu/convolution",
-        {
-            "window": attributes.window,
-            "rows": tile.pixels,
-            "slices_out": tile.slices,
-            "slices": slices,
-            "split_k": tile.split_k,
-            "shares": request.shares,
-            "by_steps": by_steps,
-            "per_split": tile_count(steps if by_steps else slices, request.shares * tile.split_k),
-            "first_slice": weights.read.expression,
-            "groups": weights.groups,
-            "out_blocks": weights.blocks,
-            "phases": phases_of(request),
-            "per_tile": per_tile,
-            "src": src,
-            "weights_type": weights.argument.type,
-            "factor_type": request.factor_type(src.type, weights.argument.type),
-        },
+        ConvolutionParameters(
+            window=attributes.window,
+            rows=tile.pixels,
+            slices_out=tile.slices,
+            slices=slices,
+            split_k=tile.split_k,
+            shares=request.shares,
+            by_steps=by_steps,
+            per_split=tile_count(steps if by_steps else slices, request.shares * tile.split_k),
+            first_slice=weights.read.expression,
+            groups=weights.groups,
+            out_blocks=weights.blocks,
+            phases=phases_of(request),
+            per_tile=per_tile,
+            src=src,
+            weights_type=weights.argument.type,
+            factor_type=request.factor_type(src.type, weights.argument.type),
+        ),
         (
             request.activation("src", 0),
             weights.argument,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -14,12 +15,12 @@ from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 PIXELS = (1, 2, 4)
 
@@ -65,6 +66,19 @@ def input_rows(window: Window, pixels: int) -> list[tuple[int, list[tuple[int, i
     return sorted(uses.items())
 
 
+@dataclass(frozen=True, kw_only=True)
+class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns"):
+    """Parameters of ``templates/gpu/depthwise_columns.cl.j2``."""
+
+    window: Window
+    pixels: int
+    rows: Sequence[tuple[int, Sequence[tuple[int, int]]]]
+    per_tile: int
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+
+
 @GPU.lowering("depthwise", when=has_unrolled_taps)
 def depthwise_columns(request: Request) -> Kernel:
     attributes, g = request.node.attributes, request.output.geometry
@@ -73,16 +87,15 @@ def depthwise_columns(request: Request) -> Kernel:
     chosen, target = choose_with_group(request, partial(depthwise_candidates, window, request.output))
     arguments = depthwise_arguments(request)
     return Kernel(
-        "gpu/depthwise_columns",
-        {
-            "window": window,
-            "pixels": chosen.tile.pixels,
-            "rows": input_rows(window, chosen.tile.pixels),
-            "per_tile": target.local_size,
-            "src": request.input(0),
-            "weights_type": arguments[1].type,
-            "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
-        },
+        DepthwiseColumnsParameters(
+            window=window,
+            pixels=chosen.tile.pixels,
+            rows=input_rows(window, chosen.tile.pixels),
+            per_tile=target.local_size,
+            src=request.input(0),
+            weights_type=arguments[1].type,
+            factor_type=request.factor_type(arguments[0].type, arguments[1].type),
+        ),
         arguments,
         tiles=chosen.work.tiles,
         local_size=target.local_size,

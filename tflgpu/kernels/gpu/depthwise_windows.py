@@ -19,12 +19,12 @@ from tflgpu.kernels.convolutions import depthwise_arguments
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.ops.image.convolution import Depthwise
 from tflgpu.ops.image.window import Window
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 OUTPUTS = (1, 2, 4, 8)
 TAPS_AT_ONCE = 8  # at most: as many vec4s of weights, and as many of the image with one for each further output
@@ -127,6 +127,26 @@ def _outputs_apart(request: Request, tile: WindowTile) -> int:
     return tile.distance // attributes.window.stride[tile.axis] if tile.outputs > 1 else 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class DepthwiseWindowParameters(Parameters, template="gpu/depthwise_window"):
+    """Parameters of ``templates/gpu/depthwise_window.cl.j2``."""
+
+    window: Window
+    multiplier: int
+    outputs: int
+    axis: int
+    outputs_apart: int
+    places: int
+    taps: TapSteps
+    split_k: int
+    shares: int
+    per_split: int
+    per_tile: int
+    src: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+
+
 @GPU.lowering("depthwise", best=lambda request: _candidates(request)[0])
 def depthwise_window(request: Request) -> Kernel:
     """For every window and channel multiplier."""
@@ -137,23 +157,22 @@ def depthwise_window(request: Request) -> Kernel:
     per_tile = target.local_size // tile.split_k
     arguments = depthwise_arguments(request)
     return Kernel(
-        "gpu/depthwise_window",
-        {
-            "window": attributes.window,
-            "multiplier": attributes.multiplier,
-            "outputs": tile.outputs,
-            "axis": tile.axis,
-            "outputs_apart": _outputs_apart(request, tile),
-            "places": _places(request, tile),
-            "taps": taps,
-            "split_k": tile.split_k,
-            "shares": request.shares,
-            "per_split": tile_count(taps.steps, request.shares * tile.split_k),
-            "per_tile": per_tile,
-            "src": request.input(0),
-            "weights_type": arguments[1].type,
-            "factor_type": request.factor_type(arguments[0].type, arguments[1].type),
-        },
+        DepthwiseWindowParameters(
+            window=attributes.window,
+            multiplier=attributes.multiplier,
+            outputs=tile.outputs,
+            axis=tile.axis,
+            outputs_apart=_outputs_apart(request, tile),
+            places=_places(request, tile),
+            taps=taps,
+            split_k=tile.split_k,
+            shares=request.shares,
+            per_split=tile_count(taps.steps, request.shares * tile.split_k),
+            per_tile=per_tile,
+            src=request.input(0),
+            weights_type=arguments[1].type,
+            factor_type=request.factor_type(arguments[0].type, arguments[1].type),
+        ),
         arguments,
         tiles=tile_count(_items(request, tile), per_tile),
         local_size=target.local_size,

@@ -5,6 +5,7 @@ Hu, Shen and Sun, "Squeeze-and-Excitation Networks" (2018), arXiv:1709.01507.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
@@ -12,11 +13,11 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
-from tflgpu.target import ITEM_BYTES, Target
+from tflgpu.target import ITEM_BYTES, ElementType, Target
 
 RESIDENT_GROUPS = 8  # work-groups of a compute unit that launches keep busy
 
@@ -96,6 +97,25 @@ def _workspace(hidden_slices: int, target: Target) -> int:
     return target.local_size + hidden_slices
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExciteParameters(Parameters, template="gpu/excite"):
+    """Parameters of ``templates/gpu/excite.cl.j2``."""
+
+    src: Storage
+    squeezed: Storage
+    weights_type: ElementType
+    factor_type: ElementType
+    hidden_epilogue: Sequence[Mapping[str, object]]
+    gate_epilogue: Sequence[Mapping[str, object]]
+    hidden_slices: int
+    hidden_channels: int
+    sharers: int
+    gate_sharers: int
+    slices_at_once: int
+    chunks: int
+    per_tile: int
+
+
 @GPU.lowering("excite")
 def excite(request: Request) -> Kernel:
     attributes, src, squeezed, dst = request.node.attributes, request.input(0), request.input(1), request.output
@@ -105,22 +125,21 @@ def excite(request: Request) -> Kernel:
     hidden_slices = tile_count(len(hidden_weights), LANES)
     work = excite_work(dst, squeezed, len(hidden_weights), target)
     return Kernel(
-        "gpu/excite",
-        {
-            "src": src,
-            "squeezed": squeezed,
-            "weights_type": target.storage,
-            "factor_type": request.factor_type(squeezed.type, target.storage),
-            "hidden_epilogue": inner_epilogue(attributes.hidden_epilogue),
-            "gate_epilogue": inner_epilogue(attributes.gate_epilogue),
-            "hidden_slices": hidden_slices,
-            "hidden_channels": len(hidden_weights),
-            "sharers": hidden_sharers(len(hidden_weights), target),
-            "gate_sharers": work.gate_sharers,
-            "slices_at_once": work.slices,
-            "chunks": work.chunks,
-            "per_tile": work.per_tile,
-        },
+        ExciteParameters(
+            src=src,
+            squeezed=squeezed,
+            weights_type=target.storage,
+            factor_type=request.factor_type(squeezed.type, target.storage),
+            hidden_epilogue=inner_epilogue(attributes.hidden_epilogue),
+            gate_epilogue=inner_epilogue(attributes.gate_epilogue),
+            hidden_slices=hidden_slices,
+            hidden_channels=len(hidden_weights),
+            sharers=hidden_sharers(len(hidden_weights), target),
+            gate_sharers=work.gate_sharers,
+            slices_at_once=work.slices,
+            chunks=work.chunks,
+            per_tile=work.per_tile,
+        ),
         (
             request.activation("src", 0),
             request.activation("squeezed", 1),

@@ -8,14 +8,14 @@ the image next adds up a few vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tflgpu.graph.ir import TensorId
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import power_of_two
 
@@ -38,6 +38,27 @@ def with_room_for_sums(
     return [c for c in candidates if c.work.tiles == request.storage[sums].plane]
 
 
+@dataclass(frozen=True)
+class HiddenSums:
+    """Shares of a hidden layer's sums that a kernel writes besides its result, see templates/gpu/hidden_sums.cl.j2.
+
+    channels: of the hidden layer. tiles: of the kernel. parts: into which a work-group divides what it adds up for a
+    channel. sums_at: place of the sums in the workspace, in vec4s.
+    """
+
+    channels: int
+    tiles: int
+    parts: int
+    sums_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummingParameters(Parameters):
+    """Parameters of a template that can write the shares of a hidden layer's sums as well."""
+
+    hidden_sums: HiddenSums | None = None
+
+
 def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int) -> Kernel:
     """The kernel, which writes the sums as well where they are wanted.
 
@@ -54,10 +75,11 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int)
     padded[: len(weights), : image.channels] = weights.reshape(len(weights), -1) / image.plane
     parts = min(power_of_two(target.local_size // channels), power_of_two(entries), target.cost_model.lockstep)
     # The sums have a place of their own, so that nobody has to wait before writing them.
-    sums = {"channels": channels, "tiles": kernel.tiles, "parts": parts, "sums_at": kernel.workspace}
+    sums = HiddenSums(channels, kernel.tiles, parts, sums_at=kernel.workspace)
+    assert isinstance(kernel.parameters, SummingParameters)
     return replace(
         kernel,
-        parameters={**kernel.parameters, "hidden_sums": sums},
+        parameters=replace(kernel.parameters, hidden_sums=sums),
         arguments=(
             *kernel.arguments,
             Argument("hidden_weights", "float", None, padded),

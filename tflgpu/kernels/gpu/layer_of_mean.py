@@ -13,11 +13,11 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, power_of_two, tile_count
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 LAYER_OF_MEAN = "layer_of_mean"
 LOADS_AT_ONCE = 8  # of an image, by a work-item
@@ -98,6 +98,19 @@ def _best(request: Request) -> Candidate[LayerTile, LayerWork] | None:
     return next(iter(found), None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean"):
+    """Parameters of ``templates/gpu/layer_of_mean.cl.j2``."""
+
+    outputs: int
+    slices_of_share: int
+    pixel_sharers: int
+    channel_sharers: int
+    shares: int
+    src: Storage
+    weights_type: ElementType
+
+
 @GPU.lowering(LAYER_OF_MEAN, best=_best)
 def layer_of_mean(request: Request) -> Kernel:
     """Inputs: the image [1, height, width, channels], weights [out, ..., channels] and maybe a bias, both constants."""
@@ -105,16 +118,15 @@ def layer_of_mean(request: Request) -> Kernel:
     chosen = request.choose_candidate(layer_candidates(src, dst, target, request.shares))
     weights = request.constant(1).reshape(dst.channels, 1, 1, src.channels)
     return Kernel(
-        "gpu/layer_of_mean",
-        {
-            "outputs": chosen.tile.outputs,
-            "slices_of_share": chosen.work.slices,
-            "pixel_sharers": chosen.work.pixel_sharers,
-            "channel_sharers": chosen.work.channel_sharers,
-            "shares": request.shares,
-            "src": src,
-            "weights_type": target.storage,
-        },
+        LayerOfMeanParameters(
+            outputs=chosen.tile.outputs,
+            slices_of_share=chosen.work.slices,
+            pixel_sharers=chosen.work.pixel_sharers,
+            channel_sharers=chosen.work.channel_sharers,
+            shares=request.shares,
+            src=src,
+            weights_type=target.storage,
+        ),
         (
             request.activation("src", 0),
             request.weights("weights", pack_dense(weights, LANES, src.slices * LANES)),

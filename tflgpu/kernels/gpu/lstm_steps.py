@@ -14,11 +14,11 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import LOCAL_VEC4S, fits_local, local_vec4s, tile_count
 from tflgpu.ops.sequence.lstm_node import Lstm
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 SLICES = (1, 2, 4)  # vec4s of cells of a tile
 ROWS = 16  # most sequences of a tile: weights are read once for all of them
@@ -106,6 +106,30 @@ def step_tiles(lstm: Lstm, batch: int, depth: int, target: Target) -> Iterator[S
                 yield StepTile(slices, rows, sharers, loaded)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LstmStepParameters(Parameters, template="gpu/lstm_step"):
+    """Parameters of ``templates/gpu/lstm_step.cl.j2``."""
+
+    lstm: Lstm
+    alone: bool
+    batch: int
+    depth: int
+    slices: int
+    sharers: int
+    rows: int
+    rows_at_once: int
+    loaded: int
+    hidden_stride: int
+    cell_stride: int
+    cell_begin: int
+    cell_clip: float | None
+    src: Storage
+    hidden: Storage
+    cell: Storage
+    weights_type: ElementType
+    dirty: bool
+
+
 @GPU.lowering("lstm_step")
 def lstm_step(request: Request) -> Kernel:
     attributes, target = request.node.attributes, request.target
@@ -125,27 +149,26 @@ def lstm_step(request: Request) -> Kernel:
     if lstm.peephole:
         arguments.append(Argument("peephole", "float", None, request.constant(5)))
     return Kernel(
-        "gpu/lstm_step",
-        {
-            "lstm": lstm,
-            "alone": attributes.alone,
-            "batch": batch,
-            "depth": attributes.depth,
-            "slices": tile.slices,
-            "sharers": tile.sharers,
-            "rows": tile.rows,
-            "rows_at_once": rows_at_once,
-            "loaded": tile.loaded,
-            "hidden_stride": hidden.slices,
-            "cell_stride": cell.slices,
-            "cell_begin": 0 if attributes.first else lstm.output_vec4s,
-            "cell_clip": lstm.cell_clip or None,
-            "src": x,
-            "hidden": hidden,
-            "cell": cell,
-            "weights_type": target.storage,
-            "dirty": True,
-        },
+        LstmStepParameters(
+            lstm=lstm,
+            alone=attributes.alone,
+            batch=batch,
+            depth=attributes.depth,
+            slices=tile.slices,
+            sharers=tile.sharers,
+            rows=tile.rows,
+            rows_at_once=rows_at_once,
+            loaded=tile.loaded,
+            hidden_stride=hidden.slices,
+            cell_stride=cell.slices,
+            cell_begin=0 if attributes.first else lstm.output_vec4s,
+            cell_clip=lstm.cell_clip or None,
+            src=x,
+            hidden=hidden,
+            cell=cell,
+            weights_type=target.storage,
+            dirty=True,
+        ),
         tuple(arguments),
         tiles=best.work.tiles,
         local_size=target.local_size,

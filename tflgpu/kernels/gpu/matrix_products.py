@@ -12,10 +12,10 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 # Rows and output slices of a work-item. The first loads least: 14 vec4s for 12 products. Compilers for CPUs keep all of
 # it in registers, also columns that they turn into rows; with 4 x 4 they do not (1.0 and 1.6 times the time of the same
@@ -128,6 +128,30 @@ def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class MatrixProductParameters(Parameters, template="gpu/matrix_product"):
+    """Parameters of ``templates/gpu/matrix_product.cl.j2``."""
+
+    left_side: Side
+    right_side: Side
+    row_count: int
+    depth: int
+    rows_are_images: bool
+    has_bias: bool
+    rows: int
+    slices_out: int
+    split_k: int
+    slices_per_split: int
+    neighbours: int
+    others: int
+    blocks: int
+    items: int
+    per_tile: int
+    left: Argument
+    right: Argument
+    factor_type: ElementType
+
+
 def matrix_product(
     request: Request,
     target: Target,
@@ -142,27 +166,26 @@ def matrix_product(
     items = order(shape, tile)
     per_tile = target.local_size // tile.split_k
     return Kernel(
-        "gpu/matrix_product",
-        {
-            "left_side": shape.left,
-            "right_side": shape.right,
-            "row_count": shape.rows,
-            "depth": shape.depth,
-            "rows_are_images": shape.rows_are_images,
-            "has_bias": bias,
-            "rows": tile.rows,
-            "slices_out": tile.slices,
-            "split_k": tile.split_k,
-            "slices_per_split": tile_count(shape.depth // LANES, tile.split_k),
-            "neighbours": items.neighbours,
-            "others": items.others,
-            "blocks": items.blocks,
-            "items": shape.matrices * items.items,
-            "per_tile": per_tile,
-            "left": left,
-            "right": right,
-            "factor_type": request.factor_type(left.type, right.type),
-        },
+        MatrixProductParameters(
+            left_side=shape.left,
+            right_side=shape.right,
+            row_count=shape.rows,
+            depth=shape.depth,
+            rows_are_images=shape.rows_are_images,
+            has_bias=bias,
+            rows=tile.rows,
+            slices_out=tile.slices,
+            split_k=tile.split_k,
+            slices_per_split=tile_count(shape.depth // LANES, tile.split_k),
+            neighbours=items.neighbours,
+            others=items.others,
+            blocks=items.blocks,
+            items=shape.matrices * items.items,
+            per_tile=per_tile,
+            left=left,
+            right=right,
+            factor_type=request.factor_type(left.type, right.type),
+        ),
         (*factors, bias_argument(request, g.slices * LANES)) if bias else factors,
         tiles=tile_count(shape.matrices * items.items, per_tile),
         local_size=target.local_size,

@@ -9,11 +9,11 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct, Side
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_workspace, tile_count
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 ROWS = (1, 2, 4, 8)
 
@@ -51,6 +51,26 @@ def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class VectorProductParameters(Parameters, template="gpu/vector_product"):
+    """Parameters of ``templates/gpu/vector_product.cl.j2``."""
+
+    left_side: Side
+    right_side: Side
+    row_count: int
+    depth: int
+    rows_are_images: bool
+    has_bias: bool
+    rows: int
+    slices_out: int
+    row_blocks: int
+    shares: int
+    left: Argument
+    right: Argument
+    factor_type: ElementType
+    subgroups: bool
+
+
 def vector_product(
     request: Request,
     target: Target,
@@ -64,23 +84,22 @@ def vector_product(
     g, (left, right) = request.output.geometry, factors
     blocks = tile_count(shape.rows, tile.rows)
     return Kernel(
-        "gpu/vector_product",
-        {
-            "left_side": shape.left,
-            "right_side": shape.right,
-            "row_count": shape.rows,
-            "depth": shape.depth,
-            "rows_are_images": shape.rows_are_images,
-            "has_bias": bias,
-            "rows": tile.rows,
-            "slices_out": 1,
-            "row_blocks": blocks,
-            "shares": request.shares,
-            "left": left,
-            "right": right,
-            "factor_type": request.factor_type(left.type, right.type),
-            "subgroups": reduces_in_subgroups(target, target.local_size),
-        },
+        VectorProductParameters(
+            left_side=shape.left,
+            right_side=shape.right,
+            row_count=shape.rows,
+            depth=shape.depth,
+            rows_are_images=shape.rows_are_images,
+            has_bias=bias,
+            rows=tile.rows,
+            slices_out=1,
+            row_blocks=blocks,
+            shares=request.shares,
+            left=left,
+            right=right,
+            factor_type=request.factor_type(left.type, right.type),
+            subgroups=reduces_in_subgroups(target, target.local_size),
+        ),
         (*factors, bias_argument(request, g.slices * LANES)) if bias else factors,
         tiles=shape.matrices * blocks * shape.slices,
         local_size=target.local_size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -12,7 +12,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DepthwisePointwiseWork
 from tflgpu.kernels.mma.gemm.packed_weights import prefetch_depth
@@ -21,7 +21,8 @@ from tflgpu.kernels.mma.operands import HALVES, Operands, operands_of_image, typ
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, fits_local, split_workspace, tile_count
-from tflgpu.target import Target
+from tflgpu.ops.image.window import Window
+from tflgpu.target import ElementType, Target
 
 # Blocks of 16 pixels of a work-group, and of 16 channels of a warp; how many warp tiles lie side by side in a group.
 ROW_BLOCKS = (1, 2, 4, 8)
@@ -127,6 +128,28 @@ def _depthwise_items(tile: DepthwisePointwiseTile, columns: int, src: Storage, t
     return tile_count(UNIT.blocks(src.slices) * UNIT.side // LANES, _slices_at_once(tile, columns, target))
 
 
+@dataclass(frozen=True, kw_only=True)
+class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise"):
+    """Parameters of ``templates/mma/depthwise_pointwise.cl.j2``."""
+
+    operands: Operands
+    tap_type: ElementType
+    window: Window
+    depthwise_epilogue: Sequence[Mapping[str, object]]
+    row_blocks: int
+    column_blocks: int
+    column_warp_tiles: int
+    split_k: int
+    sum_vec4s: int
+    slices_at_once: int
+    slices: int
+    columns: int
+    prefetch_depth: int
+    input_blocks: int
+    column_tiles: int
+    src: Storage
+
+
 @MMA.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
@@ -140,25 +163,24 @@ def depthwise_pointwise(request: Request) -> Kernel:
     tap_registers = 2 * (HALVES[operands.image] + HALVES[tap_type]) * tap_count
     most = max(1, TAP_REGISTERS // tap_registers)
     return Kernel(
-        "mma/depthwise_pointwise",
-        {
-            "operands": operands,
-            "tap_type": tap_type,
-            "window": attributes.window,
-            "depthwise_epilogue": inner_epilogue(attributes.epilogue),
-            "row_blocks": tile.row_blocks,
-            "column_blocks": tile.column_blocks,
-            "column_warp_tiles": tile.column_tiles,
-            "split_k": tile.split_k,
-            "sum_vec4s": work.sum_vec4s,
-            "slices_at_once": max(n for n in range(1, vec4s + 1) if vec4s % n == 0 and n <= most),
-            "slices": vec4s * _slices_at_once(tile, work.columns, target),
-            "columns": work.columns,
-            "prefetch_depth": prefetch_depth(operands, work.k_steps, 1, tile.column_blocks),
-            "input_blocks": input_blocks,
-            "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.group_columns),
-            "src": src,
-        },
+        DepthwisePointwiseParameters(
+            operands=operands,
+            tap_type=tap_type,
+            window=attributes.window,
+            depthwise_epilogue=inner_epilogue(attributes.epilogue),
+            row_blocks=tile.row_blocks,
+            column_blocks=tile.column_blocks,
+            column_warp_tiles=tile.column_tiles,
+            split_k=tile.split_k,
+            sum_vec4s=work.sum_vec4s,
+            slices_at_once=max(n for n in range(1, vec4s + 1) if vec4s % n == 0 and n <= most),
+            slices=vec4s * _slices_at_once(tile, work.columns, target),
+            columns=work.columns,
+            prefetch_depth=prefetch_depth(operands, work.k_steps, 1, tile.column_blocks),
+            input_blocks=input_blocks,
+            column_tiles=tile_count(UNIT.blocks(dst.slices), tile.group_columns),
+            src=src,
+        ),
         (
             request.activation("src", 0),
             Argument("depthwise_weights", tap_type, None, taps),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -9,7 +10,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
-from tflgpu.kernels.gpu.hidden_sums import with_hidden_sums, with_room_for_sums
+from tflgpu.kernels.gpu.hidden_sums import SummingParameters, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import DiagonalWork
@@ -60,6 +61,17 @@ def _has_halves(request: Request) -> bool:
     return has_unrolled_taps(request) and {a.type for a in depthwise_arguments(request)[:2]} == {"half"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_depthwise"):
+    """Parameters of ``templates/mma/diagonal_depthwise.cl.j2``."""
+
+    window: Window
+    pixels: int
+    warp_slices: int
+    rows: Sequence[tuple[int, Sequence[tuple[int, int]]]]
+    src: Storage
+
+
 @MMA.lowering("depthwise", when=_has_halves)
 def diagonal_depthwise(request: Request) -> Kernel:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
@@ -68,14 +80,13 @@ def diagonal_depthwise(request: Request) -> Kernel:
     candidates = diagonal_candidates(window, request.output, target)
     chosen = request.choose_candidate(with_room_for_sums(request, candidates))
     kernel = Kernel(
-        "mma/diagonal_depthwise",
-        {
-            "window": window,
-            "pixels": chosen.tile.pixels,
-            "warp_slices": chosen.tile.warp_slices,
-            "rows": input_rows(window, chosen.tile.pixels),
-            "src": request.input(0),
-        },
+        DiagonalDepthwiseParameters(
+            window=window,
+            pixels=chosen.tile.pixels,
+            warp_slices=chosen.tile.warp_slices,
+            rows=input_rows(window, chosen.tile.pixels),
+            src=request.input(0),
+        ),
         depthwise_arguments(request),
         tiles=chosen.work.tiles,
         local_size=target.local_size,

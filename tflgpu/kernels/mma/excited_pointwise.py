@@ -19,6 +19,7 @@ from tflgpu.kernels.gpu.excite_kernel import Excite, hidden_sharers
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork
+from tflgpu.kernels.mma.excitation import Excitation
 from tflgpu.kernels.mma.gemm import packed_weights
 from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
@@ -70,15 +71,16 @@ def excited_pointwise(request: Request) -> Kernel:
     kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
     hidden_blocks = UNIT.blocks(sums.slices)
     k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
-    excitation = {
-        "hidden_epilogue": inner_epilogue(attributes.excitation.hidden_epilogue),
-        "gate_epilogue": inner_epilogue(attributes.excitation.gate_epilogue),
-        "sums": sums,
-        "sharers": min(UNIT.lanes, hidden_sharers(UNIT.side * hidden_blocks, target)),
-        "hidden_blocks": hidden_blocks,
-        "gates_at": kernel.workspace,
-        "early": k_steps * hidden_blocks <= EARLY_WEIGHTS,
-    }
+    excitation = Excitation(
+        hidden_epilogue=inner_epilogue(attributes.excitation.hidden_epilogue),
+        gate_epilogue=inner_epilogue(attributes.excitation.gate_epilogue),
+        sums=sums,
+        sharers=min(UNIT.lanes, hidden_sharers(UNIT.side * hidden_blocks, target)),
+        hidden_blocks=hidden_blocks,
+        gates_at=kernel.workspace,
+        early=k_steps * hidden_blocks <= EARLY_WEIGHTS,
+    )
+    assert isinstance(kernel.parameters, packed_weights.DirectParameters)
     gate_weights = pack_gates(request.constant(4).reshape(src.channels, -1), UNIT.blocks(src.slices), hidden_blocks)
     arguments = (
         request.activation("hidden_sums", 1),
@@ -88,7 +90,7 @@ def excited_pointwise(request: Request) -> Kernel:
     )
     return replace(
         kernel,
-        parameters={**kernel.parameters, "excitation": excitation},
+        parameters=replace(kernel.parameters, excitation=excitation),
         arguments=(*kernel.arguments, *arguments),
         workspace=kernel.workspace + _gating_vec4s(chosen, sums.channels, target),
         macs=kernel.macs + sums.channels * src.channels,

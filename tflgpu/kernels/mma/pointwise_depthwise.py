@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -12,7 +12,7 @@ from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.gpu.hidden_sums import hidden_sums_beside, with_hidden_sums, with_room_for_sums
+from tflgpu.kernels.gpu.hidden_sums import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import PointwiseDepthwiseWork
@@ -119,6 +119,24 @@ def _work(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_depthwise"):
+    """Parameters of ``templates/mma/pointwise_depthwise.cl.j2``."""
+
+    operands: Operands
+    window: Window
+    pointwise_epilogue: Sequence[Mapping[str, object]]
+    rows: int
+    column_blocks: int
+    split_k: int
+    result_at: int
+    prefetch_depth: int
+    input_blocks: int
+    column_tiles: int
+    sharers: int
+    src: Storage
+
+
 @MMA.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
@@ -134,21 +152,20 @@ def pointwise_depthwise(request: Request) -> Kernel:
     packed, taps = UNIT.pack_right(request.constant(1), tile.column_blocks, input_blocks), pack(request.constant(3))
     operands = operands_of_image(src, type_of_constant(request, packed))
     kernel = Kernel(
-        "mma/pointwise_depthwise",
-        {
-            "operands": operands,
-            "window": window,
-            "pointwise_epilogue": inner_epilogue(attributes.epilogue),
-            "rows": tile.rows,
-            "column_blocks": tile.column_blocks,
-            "split_k": tile.split_k,
-            "result_at": work.result_at,
-            "prefetch_depth": prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
-            "input_blocks": input_blocks,
-            "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
-            "sharers": sharers,
-            "src": src,
-        },
+        PointwiseDepthwiseParameters(
+            operands=operands,
+            window=window,
+            pointwise_epilogue=inner_epilogue(attributes.epilogue),
+            rows=tile.rows,
+            column_blocks=tile.column_blocks,
+            split_k=tile.split_k,
+            result_at=work.result_at,
+            prefetch_depth=prefetch_depth(operands, input_blocks // tile.split_k, 1, tile.column_blocks),
+            input_blocks=input_blocks,
+            column_tiles=tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
+            sharers=sharers,
+            src=src,
+        ),
         (
             request.activation("src", 0),
             Argument("weights", operands.weights, None, packed),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.access import Access, access, coordinates
+from tflgpu.kernels.access import Access, Coordinate, access, coordinates
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.shaping import Concatenate
@@ -21,6 +22,15 @@ class ConcatenatedInput:
     start: int
     size: int
     shift: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcatenateParameters(ItemParameters, template="movement/concatenate"):
+    """Parameters of ``templates/movement/concatenate.cl.j2``."""
+
+    parts: Sequence[ConcatenatedInput]
+    axis: Coordinate
+    whole_vec4s: bool
 
 
 @PORTABLE.lowering("concatenate")
@@ -37,10 +47,10 @@ def concatenate_kernel(request: Request) -> Kernel:
         parts.append(ConcatenatedInput(reach, start, g.shape[axis], shift))
         arguments.append(argument)
         start += g.shape[axis]
-    parameters = {
-        "parts": parts,
-        "axis": coordinates(output.shape)[axis],
-        "whole_vec4s": all(p.start % LANES == 0 for p in parts),
-    }
+    parameters = ConcatenateParameters(
+        parts=parts,
+        axis=coordinates(output.shape)[axis],
+        whole_vec4s=all(p.start % LANES == 0 for p in parts),
+    )
     cost, value_type = 20 + 4 * len(parts), parts[0].access.vector
-    return item_kernel(request, "movement/concatenate", parameters, arguments, cost, value_type=value_type)
+    return item_kernel(request, parameters, arguments, cost, value_type=value_type)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
 from tflgpu.ops.movement.shaping import AxisMap
@@ -46,6 +47,20 @@ class SourceAxis:
     stride: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class GatherParameters(ItemParameters, template="movement/gather"):
+    """Parameters of ``templates/movement/gather.cl.j2``."""
+
+    axes: Sequence[SourceAxis]
+    fill: float
+    background: Argument | None
+    bounded: bool
+    whole_vec4s: bool
+    source: Argument
+    plane: int
+    dirty: bool
+
+
 @PORTABLE.lowering("gather")
 def gather_kernel(request: Request) -> Kernel:
     attributes, node, g = request.node.attributes, request.node, request.output.geometry
@@ -66,17 +81,16 @@ def gather_kernel(request: Request) -> Kernel:
     background = None if attributes.background is None else arguments[attributes.background]
     return item_kernel(
         request,
-        "movement/gather",
-        {
-            "axes": axes,
-            "fill": attributes.fill or 0,
-            "background": background,
-            "bounded": attributes.fill is not None or background is not None,
-            "whole_vec4s": _moves_vec4s(attributes, source.shape, g.shape),
-            "source": arguments[0],
-            "plane": source.plane,
-            "dirty": True,
-        },
+        GatherParameters(
+            axes=axes,
+            fill=attributes.fill or 0,
+            background=background,
+            bounded=attributes.fill is not None or background is not None,
+            whole_vec4s=_moves_vec4s(attributes, source.shape, g.shape),
+            source=arguments[0],
+            plane=source.plane,
+            dirty=True,
+        ),
         arguments,
         60,
         value_type=vector_type(arguments[0].type),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.lookup import Lookup
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupParameters(ItemParameters, template="movement/lookup"):
+    """Parameters of ``templates/movement/lookup.cl.j2``."""
+
+    src: Argument
+    scale: float
+    zero: float
+    dirty: bool = True
 
 
 @PORTABLE.lowering("lookup")
@@ -14,6 +26,6 @@ def lookup_kernel(request: Request) -> Kernel:
     """A work-item computes a vec4 of the output."""
     attributes, source = request.node.attributes, request.operand("src", 0)
     assert isinstance(attributes, Lookup)
-    parameters = {"src": source, "scale": attributes.scale, "zero": attributes.zero, "dirty": True}
+    parameters = LookupParameters(src=source, scale=attributes.scale, zero=attributes.zero)
     arguments = source, request.operand("table", 1)
-    return item_kernel(request, "movement/lookup", parameters, arguments, 40, value_type="int")
+    return item_kernel(request, parameters, arguments, 40, value_type="int")

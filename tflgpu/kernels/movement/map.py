@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from tflgpu.kernels.access import access
+from dataclasses import dataclass
+
+from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapParameters(ItemParameters, template="movement/map"):
+    """Parameters of ``templates/movement/map.cl.j2``."""
+
+    primary: Access
+    pixels: int
+    dirty: bool
 
 
 @PORTABLE.lowering("map")
@@ -16,6 +27,6 @@ def map_kernel(request: Request) -> Kernel:
     primary = access("src", source.type, request.shape(0).shape, g.shape, linear=linear)
     pixels = 4 if request.target.family == "cpu" else 1
     items = g.batch * g.slices * (g.plane // pixels + g.plane % pixels)
-    parameters = {"primary": primary, "pixels": pixels, "dirty": primary.splat}
+    parameters = MapParameters(primary=primary, pixels=pixels, dirty=primary.splat)
     cost = 4 * pixels * (1 + len(request.node.epilogue))
-    return item_kernel(request, "movement/map", parameters, [source], cost, items=items, value_type=primary.vector)
+    return item_kernel(request, parameters, [source], cost, items=items, value_type=primary.vector)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.gather import Gather, Lookup
 from tflgpu.target import ElementType, vector_type
@@ -34,6 +35,15 @@ class TargetAxis:
     stride: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class OverwriteParameters(ItemParameters, template="movement/overwrite"):
+    """Parameters of ``templates/movement/overwrite.cl.j2``."""
+
+    axes: Sequence[TargetAxis]
+    src: Geometry
+    source: Argument
+
+
 @PORTABLE.lowering("overwrite")
 def overwrite_kernel(request: Request) -> Kernel:
     """A work-item moves a vec4. The node's positions say where output elements come from, the kernel where they go."""
@@ -51,11 +61,9 @@ def overwrite_kernel(request: Request) -> Kernel:
         TargetAxis(place, -position.start, tuple(index(t) for t in position.terms if isinstance(t, Lookup)), stride)
         for place, position, stride in zip(coordinates(source.shape), attributes.positions, strides, strict=False)
     ]
-    parameters = {"axes": axes, "src": source, "source": arguments[0]}
+    parameters = OverwriteParameters(axes=axes, src=source, source=arguments[0])
     value_type = vector_type(arguments[0].type)
-    return item_kernel(
-        request, "movement/overwrite", parameters, arguments, 30, items=source.vec4s, value_type=value_type
-    )
+    return item_kernel(request, parameters, arguments, 30, items=source.vec4s, value_type=value_type)
 
 
 def _element(table: Geometry, place: list[int]) -> int:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.shaping import Rearrange
 
 
-def copy_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
+def copy_kernel(request: Request, parameters: ItemParameters) -> Kernel:
     """A kernel of one input, ``src``, whose items are vec4s of the output."""
-    source, arguments = request.input(0), [request.activation("src", 0)]
-    return item_kernel(request, template, {**parameters, "src": source}, arguments, 30, value_type=source.vector)
+    return item_kernel(request, parameters, [request.activation("src", 0)], 30, value_type=request.input(0).vector)
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,18 @@ class InputAxis:
     step: int
     size: int
     stride: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RearrangeParameters(ItemParameters, template="movement/rearrange"):
+    """Parameters of ``templates/movement/rearrange.cl.j2``."""
+
+    axes: Sequence[InputAxis]
+    fill: float
+    bounded: bool
+    whole_vec4s: bool
+    src: Storage
+    dirty: bool = True
 
 
 @PORTABLE.lowering("rearrange")
@@ -43,11 +55,11 @@ def rearrange_kernel(request: Request) -> Kernel:
     whole_vec4s = last.follows.kind == "c" and last.step == 1 and last.start % LANES == 0
     if attributes.fill:  # a vec4 at the end of the input mixes channels with padding, which is not the fill value
         whole_vec4s &= last.start == 0 and shape[-1] == last.size
-    parameters: dict[str, object] = {
-        "axes": axes or [last],
-        "fill": attributes.fill or 0,
-        "bounded": attributes.fill is not None,
-        "whole_vec4s": whole_vec4s,
-        "dirty": True,
-    }
-    return copy_kernel(request, "movement/rearrange", parameters)
+    parameters = RearrangeParameters(
+        axes=axes or [last],
+        fill=attributes.fill or 0,
+        bounded=attributes.fill is not None,
+        whole_vec4s=whole_vec4s,
+        src=request.input(0),
+    )
+    return copy_kernel(request, parameters)

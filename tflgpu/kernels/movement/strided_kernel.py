@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.architecture import PORTABLE
+from tflgpu.kernels.items import ItemParameters
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.movement.rearrange import copy_kernel
 from tflgpu.kernels.request import Request
@@ -22,6 +24,16 @@ class Digit:
     stride: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class StridedParameters(ItemParameters, template="movement/strided"):
+    """Parameters of ``templates/movement/strided.cl.j2``."""
+
+    unit: str
+    start: int
+    digits: Sequence[Digit]
+    src: Storage
+
+
 @PORTABLE.lowering("reshape")
 @PORTABLE.lowering("strided")
 def strided_kernel(request: Request) -> Kernel:
@@ -30,7 +42,7 @@ def strided_kernel(request: Request) -> Kernel:
     strided = attributes if isinstance(attributes, Strided) else whole(prod(output.geometry.shape))
     name, unit = _unit(strided, source, output)
     digits = _digits(strided.factors, unit)
-    return copy_kernel(request, "movement/strided", {"unit": name, "start": strided.start // unit, "digits": digits})
+    return copy_kernel(request, StridedParameters(unit=name, start=strided.start // unit, digits=digits, src=source))
 
 
 def _unit(strided: Strided, source: Storage, output: Storage) -> tuple[str, int]:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.normalization import LocalResponse
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalResponseParameters(ItemParameters, template="portable/local_response"):
+    """Parameters of ``templates/portable/local_response.cl.j2``."""
+
+    radius: int
+    bias: float
+    alpha: float
+    power: float
+    src: Storage
+    dirty: bool = True  # a power of no bias at all is infinite
 
 
 @PORTABLE.lowering("local_response")
 def local_response_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, LocalResponse)
-    parameters = {
-        "radius": attributes.radius,
-        "bias": attributes.bias,
-        "alpha": attributes.alpha,
-        "power": -attributes.beta,
-        "src": request.input(0),
-        "dirty": True,  # a power of no bias at all is infinite
-    }
+    parameters = LocalResponseParameters(
+        radius=attributes.radius,
+        bias=attributes.bias,
+        alpha=attributes.alpha,
+        power=-attributes.beta,
+        src=request.input(0),
+    )
     cost = 4 * (2 * attributes.radius + 40)
-    return item_kernel(request, "portable/local_response", parameters, [request.activation("src", 0)], cost)
+    return item_kernel(request, parameters, [request.activation("src", 0)], cost)

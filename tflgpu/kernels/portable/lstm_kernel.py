@@ -9,10 +9,11 @@ import numpy as np
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.sequence.lstm_node import CPU_LANES, Lstm
+from tflgpu.target import ElementType
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,26 @@ def _packed(matrix: Array, lanes: int) -> tuple[Array, Product]:
     return np.ascontiguousarray(streams), Product(chunks, depth, depth * lanes, lanes // LANES)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LstmParameters(Parameters, template="portable/lstm"):
+    """Parameters of ``templates/portable/lstm.cl.j2``."""
+
+    lstm: Lstm
+    times: int
+    lanes: int
+    reduction: int
+    private_vec4s: int
+    sums: Storage
+    first_hidden: Storage
+    first_cell: Storage
+    weights_type: ElementType
+    recurrent: Product
+    projection: Product | None
+    cell_clip: float | None
+    projection_clip: float | None
+    dirty: bool
+
+
 @PORTABLE.lowering("lstm")
 def lstm_kernel(request: Request) -> Kernel:
     """One tile a batch row. Where local memory is too small, it is one work-item's, in memory of its own."""
@@ -55,23 +76,22 @@ def lstm_kernel(request: Request) -> Kernel:
     shares = a.workspace_vec4s + reduction <= local_vec4s(target)
     per_step = a.gates * a.cells * a.outputs + (a.outputs * a.cells if a.projection else 0)
     return Kernel(
-        "portable/lstm",
-        {
-            "lstm": a,
-            "times": times,
-            "lanes": lanes,
-            "reduction": reduction if shares else 0,
-            "private_vec4s": 0 if shares else a.workspace_vec4s,
-            "sums": request.input(0),
-            "first_hidden": request.input(1),
-            "first_cell": request.input(2),
-            "weights_type": target.storage,
-            "recurrent": recurrent,
-            "projection": projection,
-            "cell_clip": a.cell_clip or None,
-            "projection_clip": a.projection_clip or None,
-            "dirty": True,
-        },
+        LstmParameters(
+            lstm=a,
+            times=times,
+            lanes=lanes,
+            reduction=reduction if shares else 0,
+            private_vec4s=0 if shares else a.workspace_vec4s,
+            sums=request.input(0),
+            first_hidden=request.input(1),
+            first_cell=request.input(2),
+            weights_type=target.storage,
+            recurrent=recurrent,
+            projection=projection,
+            cell_clip=a.cell_clip or None,
+            projection_clip=a.projection_clip or None,
+            dirty=True,
+        ),
         arguments,
         tiles=batch,
         local_size=target.local_size if shares else 1,

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.graph.layout import Geometry, Shape
-from tflgpu.kernels.access import Access, access, coordinates
+from tflgpu.kernels.access import Access, Coordinate, access, coordinates
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
+from tflgpu.target import ElementType
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatmulParameters(ItemParameters, template="portable/matmul"):
+    """Parameters of ``templates/portable/matmul.cl.j2``."""
+
+    left: Access
+    right: Access
+    left_stride: int
+    right_stride: int
+    left_plane: int
+    right_plane: int
+    adjoint_left: bool
+    adjoint_right: bool
+    row: Coordinate
+    depth: int
+    factor_type: ElementType
 
 
 @PORTABLE.lowering("matmul")
@@ -24,20 +44,19 @@ def matmul_kernel(request: Request) -> Kernel:
     right_fixed = {last_axis, row_axis} if attributes.adjoint_right else {row_axis}
     return item_kernel(
         request,
-        "portable/matmul",
-        {
-            "left": reach(left, left_shape, g.shape, left_fixed),
-            "right": reach(right, right_shape, g.shape, right_fixed),
-            "left_stride": left_shape.axis_strides[-1],
-            "right_stride": right_shape.axis_strides[-1],
-            "left_plane": left_shape.plane,
-            "right_plane": right_shape.plane,
-            "adjoint_left": attributes.adjoint_left,
-            "adjoint_right": attributes.adjoint_right,
-            "row": coordinates(g.shape)[row_axis],
-            "depth": depth,
-            "factor_type": request.factor_type(left.type, right.type),
-        },
+        MatmulParameters(
+            left=reach(left, left_shape, g.shape, left_fixed),
+            right=reach(right, right_shape, g.shape, right_fixed),
+            left_stride=left_shape.axis_strides[-1],
+            right_stride=right_shape.axis_strides[-1],
+            left_plane=left_shape.plane,
+            right_plane=right_shape.plane,
+            adjoint_left=attributes.adjoint_left,
+            adjoint_right=attributes.adjoint_right,
+            row=coordinates(g.shape)[row_axis],
+            depth=depth,
+            factor_type=request.factor_type(left.type, right.type),
+        ),
         (left, right),
         10 * depth,
         macs=g.batch * g.plane * g.channels * depth,

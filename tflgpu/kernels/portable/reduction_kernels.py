@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.access import access
+from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.demand import Demand, Phase
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.shares import Join
 from tflgpu.kernels.tiling import (
@@ -147,33 +148,84 @@ def join_kernel(request: Request) -> Kernel:
     )
 
 
-def _reduction(request: Request, sharing: Sharing, function: str, *, count: int, **parameters: object) -> Kernel:
-    """The kernel of results of ``count`` vec4s each. parameters: what else the template wants."""
+@dataclass(frozen=True, kw_only=True)
+class ReduceParameters(Parameters, template="portable/reduce"):
+    """Parameters of ``templates/portable/reduce.cl.j2``."""
+
+    kept: Access
+    loops: Sequence[tuple[int, int]]
+    channels: bool
+    past_last: Sequence[int]
+    divided_by: int
+    count: int
+    shares: int
+    count_of_share: int
+    combination: str
+    neutral: str
+    squares: bool
+    sharers: int
+    subgroups: bool
+    per_tile: int
+    at_once: int
+    src: Storage
+
+
+def _reduction(
+    request: Request,
+    sharing: Sharing,
+    function: str,
+    *,
+    kept: Access,
+    loops: Sequence[tuple[int, int]],
+    count: int,
+    channels: bool,
+    past_last: Sequence[int],
+    divided_by: int,
+) -> Kernel:
+    """The kernel of results of ``count`` vec4s each. The other parameters are the template's."""
     combination, source_type = COMBINATIONS[function], request.input(0).vector
     count_of_share = tile_count(count, request.shares)
     turns = tile_count(count_of_share, sharing.sharers)
     return Kernel(
-        "portable/reduce",
-        {
-            **parameters,
-            "count": count,
-            "shares": request.shares,
-            "count_of_share": count_of_share,
-            "combination": combination.expression,
-            "neutral": combination.neutral[_REDUCED.index(source_type)],
-            "squares": function == "sum_of_squares",
-            "sharers": sharing.sharers,
-            "subgroups": reduces_in_subgroups(request.target, sharing.sharers),
-            "per_tile": sharing.per_tile,
-            "at_once": tile_count(turns, tile_count(turns, LOADS_AT_ONCE)) if request.target.family == "gpu" else 1,
-            "src": request.input(0),
-        },
+        ReduceParameters(
+            kept=kept,
+            loops=loops,
+            channels=channels,
+            past_last=past_last,
+            divided_by=divided_by,
+            count=count,
+            shares=request.shares,
+            count_of_share=count_of_share,
+            combination=combination.expression,
+            neutral=combination.neutral[_REDUCED.index(source_type)],
+            squares=function == "sum_of_squares",
+            sharers=sharing.sharers,
+            subgroups=reduces_in_subgroups(request.target, sharing.sharers),
+            per_tile=sharing.per_tile,
+            at_once=tile_count(turns, tile_count(turns, LOADS_AT_ONCE)) if request.target.family == "gpu" else 1,
+            src=request.input(0),
+        ),
         (request.activation("src", 0),),
         tiles=sharing.tiles,
         local_size=sharing.local_size,
         workspace=sharing.workspace(1),
         value_type=source_type,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArgExtremeParameters(Parameters, template="portable/arg_extreme"):
+    """Parameters of ``templates/portable/arg_extreme.cl.j2``."""
+
+    kept: Access
+    channels: bool
+    extent: int
+    count: int
+    stride: int
+    beats: str
+    sharers: int
+    per_tile: int
+    src: Storage
 
 
 @PORTABLE.lowering("arg_extreme")
@@ -185,18 +237,17 @@ def arg_extreme_kernel(request: Request) -> Kernel:
     count = source.slices if channels else extent
     sharing = share_results(request, g.vec4s, count)
     return Kernel(
-        "portable/arg_extreme",
-        {
-            "kept": access("src", request.input(0).type, source.shape, g.shape, fixed=(attributes.axis,)),
-            "channels": channels,
-            "extent": extent,
-            "count": count,
-            "stride": source.plane if channels else source.axis_strides[attributes.axis],
-            "beats": ">" if attributes.greatest else "<",
-            "sharers": sharing.sharers,
-            "per_tile": sharing.per_tile,
-            "src": request.input(0),
-        },
+        ArgExtremeParameters(
+            kept=access("src", request.input(0).type, source.shape, g.shape, fixed=(attributes.axis,)),
+            channels=channels,
+            extent=extent,
+            count=count,
+            stride=source.plane if channels else source.axis_strides[attributes.axis],
+            beats=">" if attributes.greatest else "<",
+            sharers=sharing.sharers,
+            per_tile=sharing.per_tile,
+            src=request.input(0),
+        ),
         (request.activation("src", 0),),
         tiles=sharing.tiles,
         local_size=sharing.local_size,
@@ -228,19 +279,48 @@ def share_results(request: Request, items: int, length: int, *, large: bool = Tr
     return Sharing(1, tile_count(items, per_tile), per_tile, target.local_size)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SharedRowsParameters(Parameters):
+    """Parameters of templates whose work-items share the channels of a pixel. :func:`_row_kernel` says how."""
+
+    src: Storage
+    sharers: int = 1
+    subgroups: bool = False
+    per_tile: int = 0
+    dirty: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxParameters(SharedRowsParameters, template="portable/softmax"):
+    """Parameters of ``templates/portable/softmax.cl.j2``."""
+
+    beta: float
+    log: bool
+    shares: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
+    """Parameters of ``templates/rows/layer_norm.cl.j2``."""
+
+    epsilon: float
+
+
 @PORTABLE.lowering("softmax")
 def softmax_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Softmax)
-    parameters: dict[str, object] = {"beta": attributes.beta, "log": attributes.log, "shares": attributes.shares}
-    return _row_kernel(request, "portable/softmax", parameters)
+    return _row_kernel(
+        request,
+        SoftmaxParameters(beta=attributes.beta, log=attributes.log, shares=attributes.shares, src=request.input(0)),
+    )
 
 
 @PORTABLE.lowering("layer_norm")
 def layer_norm_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
-    return _row_kernel(request, "rows/layer_norm", {"epsilon": attributes.epsilon})
+    return _row_kernel(request, LayerNormParameters(epsilon=attributes.epsilon, src=request.input(0)))
 
 
 def _share_row(request: Request) -> Sharing:
@@ -254,19 +334,16 @@ def _share_row(request: Request) -> Sharing:
     return Sharing(sharers, tile_count(g.pixels, size // sharers), size // sharers, size)
 
 
-def _row_kernel(request: Request, template: str, parameters: dict[str, object]) -> Kernel:
+def _row_kernel(request: Request, parameters: SharedRowsParameters) -> Kernel:
     """A kernel whose work-items share the channels of a pixel."""
     sharing = _share_row(request)
     return Kernel(
-        template,
-        {
-            **parameters,
-            "dirty": True,
-            "sharers": sharing.sharers,
-            "subgroups": reduces_in_subgroups(request.target, sharing.sharers),
-            "per_tile": sharing.per_tile,
-            "src": request.input(0),
-        },
+        replace(
+            parameters,
+            sharers=sharing.sharers,
+            subgroups=reduces_in_subgroups(request.target, sharing.sharers),
+            per_tile=sharing.per_tile,
+        ),
         (request.activation("src", 0),),
         tiles=sharing.tiles,
         local_size=sharing.local_size,

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from tflgpu.graph.layout import pack
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.resize import Resize
+from tflgpu.target import ElementType
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResamplerParameters(ItemParameters, template="portable/resampler"):
+    """Parameters of ``templates/portable/resampler.cl.j2``."""
+
+    src: Storage
+    warp_type: ElementType
+    batches_per_image: int
 
 
 @PORTABLE.lowering("resampler")
@@ -20,17 +31,26 @@ def resampler_kernel(request: Request) -> Kernel:
     # Half precision has too few digits for a fraction of a pixel in a large image.
     constant = None if warp is None else Argument("warp", "float", None, pack(warp.astype(np.float32)))
     arguments = request.activation("src", 0), constant or request.activation("warp", 1)
-    parameters = {
-        "src": request.input(0),
-        "warp_type": arguments[1].type,
-        "batches_per_image": prod(request.output.geometry.batch_axes[1:]),
-    }
-    return item_kernel(request, "portable/resampler", parameters, arguments, 60)
+    parameters = ResamplerParameters(
+        src=request.input(0),
+        warp_type=arguments[1].type,
+        batches_per_image=prod(request.output.geometry.batch_axes[1:]),
+    )
+    return item_kernel(request, parameters, arguments, 60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeBilinearParameters(ItemParameters, template="portable/resize_bilinear"):
+    """Parameters of ``templates/portable/resize_bilinear.cl.j2``."""
+
+    scale: tuple[float, float]
+    offset: tuple[float, float]
+    src: Storage
 
 
 @PORTABLE.lowering("resize_bilinear")
 def resize_kernel(request: Request) -> Kernel:
     attributes = request.node.attributes
     assert isinstance(attributes, Resize)
-    parameters = {"scale": attributes.scale, "offset": attributes.offset, "src": request.input(0)}
-    return item_kernel(request, "portable/resize_bilinear", parameters, [request.activation("src", 0)], 60)
+    parameters = ResizeBilinearParameters(scale=attributes.scale, offset=attributes.offset, src=request.input(0))
+    return item_kernel(request, parameters, [request.activation("src", 0)], 60)

@@ -8,8 +8,8 @@ from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.demand import Demand, Phase
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.portable.reduction_kernels import Sharing, share_results
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -61,6 +61,25 @@ def _best_running_sum(request: Request) -> Candidate[Sharing, Sharing]:
     return Candidate(lines.sharing, lines.sharing, demand.cycles(request.target))
 
 
+@dataclass(frozen=True, kw_only=True)
+class CumulativeSumParameters(Parameters, template="portable/cumulative_sum"):
+    """Parameters of ``templates/portable/cumulative_sum.cl.j2``."""
+
+    along: Coordinate
+    extent: int
+    lines: int
+    exclusive: bool
+    reverse: bool
+    shares: int
+    share_extent: int
+    share_tiles: int
+    sharers: int
+    run: int
+    per_tile: int
+    src: Storage
+    dirty: bool
+
+
 @PORTABLE.lowering("cumulative_sum", best=_best_running_sum)
 def cumulative_sum_kernel(request: Request) -> Kernel:
     """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
@@ -71,22 +90,21 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
     if attributes.shares > 1:
         arguments.append(request.activation("share_sums", 1))
     return Kernel(
-        "portable/cumulative_sum",
-        {
-            "along": lines.along,
-            "extent": lines.extent,
-            "lines": lines.lines,
-            "exclusive": attributes.exclusive,
-            "reverse": attributes.reverse,
-            "shares": attributes.shares,
-            "share_extent": lines.own,
-            "share_tiles": lines.sharing.tiles,
-            "sharers": lines.sharing.sharers,
-            "run": lines.run,
-            "per_tile": lines.sharing.per_tile,
-            "src": source,
-            "dirty": lines.along.kind == "c",
-        },
+        CumulativeSumParameters(
+            along=lines.along,
+            extent=lines.extent,
+            lines=lines.lines,
+            exclusive=attributes.exclusive,
+            reverse=attributes.reverse,
+            shares=attributes.shares,
+            share_extent=lines.own,
+            share_tiles=lines.sharing.tiles,
+            sharers=lines.sharing.sharers,
+            run=lines.run,
+            per_tile=lines.sharing.per_tile,
+            src=source,
+            dirty=lines.along.kind == "c",
+        ),
         tuple(arguments),
         tiles=attributes.shares * lines.sharing.tiles,
         local_size=lines.sharing.local_size,
@@ -95,14 +113,24 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TopKParameters(ItemParameters, template="portable/top_k"):
+    """Parameters of ``templates/portable/top_k.cl.j2``."""
+
+    indices: bool
+    src: Storage
+
+
 @PORTABLE.lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, TopK)
     return item_kernel(
         request,
-        "portable/top_k",
-        {"indices": attributes.result == "indices", "src": source},
+        TopKParameters(
+            indices=attributes.result == "indices",
+            src=source,
+        ),
         [request.activation("src", 0)],
         2 * g.channels * source.channels,
         items=g.pixels,

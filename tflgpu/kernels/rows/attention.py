@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES, Geometry, Shape
-from tflgpu.kernels.kernel import Argument
+from tflgpu.kernels.kernel import Argument, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.strided import Factor, Strided, axes_of
 
@@ -60,10 +60,21 @@ class Attention:
         return self.heads * self.rows * self.keys * (self.depth + self.value_depth)
 
 
-def operands_of(request: Request, attention: Attention) -> tuple[Argument, ...]:
-    """The arguments by which kernels read an attention's inputs."""
+@dataclass(frozen=True, kw_only=True)
+class AttentionParameters(Parameters):
+    """Parameters of templates of attention."""
+
+    attention: Attention
+    queries: Argument
+    keys: Argument
+    values: Argument
+    mask: Argument | None = None
+
+
+def operands_of(request: Request, attention: Attention) -> dict[str, Argument]:
+    """The arguments by which kernels read an attention's inputs, by name."""
     names = ("queries", "keys", "values", "mask")[: 4 if attention.mask else 3]
-    return tuple(request.operand(name, index) for index, name in enumerate(names))
+    return {name: request.operand(name, index) for index, name in enumerate(names)}
 
 
 def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int]) -> Reach | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log2
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.items import item_kernel
-from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.items import ItemParameters, item_kernel
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.sorting.long_rows import Merge, Runs
 from tflgpu.kernels.tiling import tile_count
@@ -19,20 +20,52 @@ LENGTHS = {"cpu": 64, "gpu": 2}
 MERGING, COMPARING = 8, 4
 
 
+# Channels that are compared at once. PoCL's compiler fails at comparisons of 16, and Oclgrind at sums of any.
+COMPARED = LANES
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsParameters(ItemParameters):
+    """Parameters of templates that go through runs."""
+
+    block: int
+    runs: int
+    src: Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedRunsParameters(RunsParameters, template="sorting/ranked_runs"):
+    """Parameters of ``templates/sorting/ranked_runs.cl.j2``."""
+
+    lanes: int = COMPARED
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortedRunsParameters(RunsParameters, template="sorting/sorted_runs"):
+    """Parameters of ``templates/sorting/sorted_runs.cl.j2``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedRunsParameters(RunsParameters, template="sorting/selected_runs"):
+    """Parameters of ``templates/sorting/selected_runs.cl.j2``."""
+
+    lanes: int = COMPARED
+
+
 @PORTABLE.lowering("ranked_runs")
 def ranked_runs_kernel(request: Request) -> Kernel:
     source, block = request.input(0), _block(request)
-    return _kernel_of_runs(request, "sorting/ranked_runs", source.pixels * source.channels, COMPARING * block)
+    return _kernel_of_runs(request, RankedRunsParameters, source.pixels * source.channels, COMPARING * block)
 
 
 @PORTABLE.lowering("sorted_runs")
 def sorted_runs_kernel(request: Request) -> Kernel:
-    return _kernel_of_runs(request, "sorting/sorted_runs", request.output.pixels, MERGING * _block(request))
+    return _kernel_of_runs(request, SortedRunsParameters, request.output.pixels, MERGING * _block(request))
 
 
 @PORTABLE.lowering("selected_runs")
 def selected_runs_kernel(request: Request) -> Kernel:
-    return _kernel_of_runs(request, "sorting/selected_runs", request.output.pixels, _block(request))
+    return _kernel_of_runs(request, SelectedRunsParameters, request.output.pixels, _block(request))
 
 
 def _block(request: Request) -> int:
@@ -40,16 +73,26 @@ def _block(request: Request) -> int:
     return request.node.attributes.block
 
 
-def _kernel_of_runs(request: Request, template: str, items: int, cost: int) -> Kernel:
+def _kernel_of_runs(request: Request, made: type[RunsParameters], items: int, cost: int) -> Kernel:
     source, block = request.input(0), _block(request)
-    parameters = {
-        "block": block,
-        "runs": tile_count(source.channels, block),
-        "lanes": LANES,  # PoCL's compiler fails at comparisons of 16, and Oclgrind at sums of any
-        "src": source,
-    }
+    parameters = made(block=block, runs=tile_count(source.channels, block), src=source)
     arguments = [request.activation("src", 0)]
-    return item_kernel(request, template, parameters, arguments, cost, items=items, value_type="int")
+    return item_kernel(request, parameters, arguments, cost, items=items, value_type="int")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedRunsParameters(ItemParameters, template="sorting/merged_runs"):
+    """Parameters of ``templates/sorting/merged_runs.cl.j2``."""
+
+    block: int
+    kept: int
+    order: Storage
+    runs_before: int
+    runs: int
+    length: int
+    pieces: int
+    src: Storage
+    dirty: bool
 
 
 @PORTABLE.lowering("merged_runs")
@@ -60,18 +103,17 @@ def merged_runs_kernel(request: Request) -> Kernel:
     pieces, before = tile_count(output.slices, length), tile_count(source.channels, attributes.block)
     return item_kernel(
         request,
-        "sorting/merged_runs",
-        {
-            "block": attributes.block,
-            "kept": min(attributes.block, request.input(1).channels),
-            "order": request.input(1),
-            "runs_before": before,
-            "runs": tile_count(before, 2),
-            "length": length,
-            "pieces": pieces,
-            "src": source,
-            "dirty": True,
-        },
+        MergedRunsParameters(
+            block=attributes.block,
+            kept=min(attributes.block, request.input(1).channels),
+            order=request.input(1),
+            runs_before=before,
+            runs=tile_count(before, 2),
+            length=length,
+            pieces=pieces,
+            src=source,
+            dirty=True,
+        ),
         [request.activation("src", 0), request.activation("order", 1)],
         int(MERGING * (4 * length + log2(4 * output.slices))),
         items=output.pixels * pieces,

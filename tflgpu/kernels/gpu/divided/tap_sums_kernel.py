@@ -11,11 +11,12 @@ from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.divided.taps_as_channels import TapSums
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_between
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count
+from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
 
@@ -78,6 +79,18 @@ def _best(request: Request) -> Candidate[TapSumsTile, KLoopWork] | None:
     return _candidates(request)[0] if request.shares == 1 else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class TapSumsParameters(Parameters, template="gpu/tap_sums"):
+    """Parameters of ``templates/gpu/tap_sums.cl.j2``."""
+
+    window: Window
+    phases: Phases | None
+    split_k: int
+    items: int
+    per_tile: int
+    products: Storage
+
+
 @GPU.lowering("tap_sums", best=_best)
 def tap_sums(request: Request) -> Kernel:
     sums, target, dst, products = request.node.attributes, request.target, request.output, request.input(0)
@@ -85,15 +98,14 @@ def tap_sums(request: Request) -> Kernel:
     tile = request.choose_candidate(_candidates(request)).tile
     per_tile, items = target.local_size // tile.split_k, _items(request)
     return Kernel(
-        "gpu/tap_sums",
-        {
-            "window": sums.convolution.window,
-            "phases": _phases(request),
-            "split_k": tile.split_k,
-            "items": items,
-            "per_tile": per_tile,
-            "products": products,
-        },
+        TapSumsParameters(
+            window=sums.convolution.window,
+            phases=_phases(request),
+            split_k=tile.split_k,
+            items=items,
+            per_tile=per_tile,
+            products=products,
+        ),
         (
             request.activation("products", 0),
             Argument("bias", "float", None, padded_bias(request.optional_constant(1), dst.slices * LANES)),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tflgpu.kernels.candidates import Candidate, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.matmul_kernels import matmul_candidates, product_of
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct, Side
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork
 from tflgpu.kernels.mma.gemm.packed_weights import BATCH_REGISTERS, WarpTile, equal_batches, warp_tiles
+from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import BLOCK_REGISTERS, Operands
 from tflgpu.kernels.request import Request
@@ -54,6 +57,18 @@ def _is_faster(request: Request) -> bool:
     return _candidates(shape, request.target)[0].cycles < matmul_candidates(shape, request.target)[0].cycles
 
 
+@dataclass(frozen=True, kw_only=True)
+class ActivationsParameters(RegistersParameters, template="mma/gemm/activations"):
+    """Parameters of ``templates/mma/gemm/activations.cl.j2``."""
+
+    left_side: Side
+    right_side: Side
+    matrix_rows: int
+    depth: int
+    rows_are_images: bool
+    row_tiles: int
+
+
 @MMA.lowering("matmul", when=_is_faster)
 def activation_product(request: Request) -> Kernel:
     (shape, sides), g, target = product_of(request), request.output.geometry, request.target
@@ -65,24 +80,22 @@ def activation_product(request: Request) -> Kernel:
     registers = row_registers * tile.row_blocks + column_registers * tile.column_blocks
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     return Kernel(
-        "mma/gemm/activations",
-        {
-            "left_side": shape.left,
-            "right_side": shape.right,
-            "matrix_rows": shape.rows,
-            "depth": shape.depth,
-            "rows_are_images": shape.rows_are_images,
-            "operands": chosen.work.operands,
-            "row_blocks": tile.row_blocks,
-            "column_blocks": tile.column_blocks,
-            "split_k": tile.split_k,
-            "shares": 1,
-            "double_buffered": False,
-            "k_steps_per_split": k_steps_per_split,
-            "prefetch_depth": equal_batches(k_steps_per_split, BATCH_REGISTERS // registers),
-            "row_tiles": _row_tiles(shape, tile, target),
-            "column_tiles": _column_tiles(shape, tile),
-        },
+        ActivationsParameters(
+            left_side=shape.left,
+            right_side=shape.right,
+            matrix_rows=shape.rows,
+            depth=shape.depth,
+            rows_are_images=shape.rows_are_images,
+            operands=chosen.work.operands,
+            row_blocks=tile.row_blocks,
+            column_blocks=tile.column_blocks,
+            split_k=tile.split_k,
+            double_buffered=False,
+            k_steps_per_split=k_steps_per_split,
+            prefetch_depth=equal_batches(k_steps_per_split, BATCH_REGISTERS // registers),
+            row_tiles=_row_tiles(shape, tile, target),
+            column_tiles=_column_tiles(shape, tile),
+        ),
         sides,
         tiles=chosen.work.tiles,
         local_size=target.local_size,

@@ -17,6 +17,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
+from tflgpu.kernels.mma.gemm.skeletons import LocalMemoryParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.packing import padded_bias
@@ -162,6 +163,27 @@ def left_arguments(request: Request, packed: Array, bias: Array | None) -> tuple
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GroupTileParameters(LocalMemoryParameters):
+    """Parameters of loaders whose work-groups compute a :class:`GroupTile`, in iterations of a ring of ``stages``."""
+
+    row_warps: int
+    column_warps: int
+    row_blocks: int
+    window: Window
+    stages: int
+    input_blocks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KTilesParameters(GroupTileParameters, template="mma/gemm/k_tiles"):
+    """Parameters of ``templates/mma/gemm/k_tiles.cl.j2``."""
+
+    stage_k_steps: int
+    pixels_at_once: int
+    loads_early: bool
+
+
 def kernel(
     request: Request,
     chosen: Candidate[MultistageTile, MultistageWork],
@@ -176,18 +198,17 @@ def kernel(
     # Two pixels are 16 bytes that are aligned, and of one image.
     pairs = window.is_pointwise and src.plane % 2 == 0
     return Kernel(
-        "mma/gemm/k_tiles",
-        {
-            "window": window,
+        KTilesParameters(
+            window=window,
             **asdict(group),
-            "stages": tile.stages,
-            "stage_k_steps": tile.stage_k_steps,
-            "pixels_at_once": 2 if pairs else 1,
-            "input_blocks": input_blocks,
-            "column_tiles": tile_count(dst.slices * LANES, group.columns),
-            "src": src,
-            "loads_early": group.loads_early,
-        },
+            stages=tile.stages,
+            stage_k_steps=tile.stage_k_steps,
+            pixels_at_once=2 if pairs else 1,
+            input_blocks=input_blocks,
+            column_tiles=tile_count(dst.slices * LANES, group.columns),
+            src=src,
+            loads_early=group.loads_early,
+        ),
         left_arguments(request, packed, bias),
         tiles=chosen.work.tiles,
         local_size=group.local_size,

@@ -5,8 +5,9 @@ Operands come from the caches; each warp computes a tile of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -17,10 +18,12 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork
+from tflgpu.kernels.mma.excitation import Excitation
+from tflgpu.kernels.mma.gemm.skeletons import RegistersParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType, type_of_constant
 from tflgpu.kernels.packing import padded_bias
-from tflgpu.kernels.phases import phases_of
+from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, split_workspace, tile_count, waves
 from tflgpu.ops.image.window import Window
@@ -140,6 +143,29 @@ def taps_as_channels(weights: Array) -> Array:
     return padded.reshape(out, 1, 1, -1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PackedWeightsParameters(RegistersParameters):
+    """Parameters of ``templates/mma/gemm/packed_weights.cl.j2``, which those of its loaders extend."""
+
+    shares: int
+    window: Window
+    phases: Phases | None
+    src: Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectParameters(PackedWeightsParameters, template="mma/gemm/direct"):
+    """Parameters of ``templates/mma/gemm/direct.cl.j2``."""
+
+    input_blocks: int
+    excitation: Excitation | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewChannelsParameters(PackedWeightsParameters, template="mma/gemm/few_channels"):
+    """Parameters of ``templates/mma/gemm/few_channels.cl.j2``."""
+
+
 def kernel(
     request: Request,
     image: OperandType,
@@ -157,32 +183,32 @@ def kernel(
     positions, taps = (src.pixels, phases.window.kernel) if phases else (dst.pixels, window.kernel)
     k_steps_per_split = tile_count(chosen.work.k_steps, tile.split_k)
     if src.slices == 1:
-        template, input_blocks = "mma/gemm/few_channels", k_steps_of(window, src)
+        made: Callable[..., PackedWeightsParameters] = FewChannelsParameters
+        input_blocks = k_steps_of(window, src)
         weights = [taps_as_channels(own) for own in weights]
     else:
-        template, input_blocks = "mma/gemm/direct", UNIT.blocks(src.slices)
+        input_blocks = UNIT.blocks(src.slices)
+        made = partial(DirectParameters, input_blocks=input_blocks)
     packed = np.concatenate([UNIT.pack_right(own, tile.column_blocks, input_blocks) for own in weights])
     operands = Operands(image, type_of_constant(request, packed))
     double_buffered = waves(chosen.work.tiles, target) > FEW_WAVES
     blocks = tile.row_blocks, tile.column_blocks
     depth = prefetch_depth(operands, k_steps_per_split, *blocks, double_buffered=double_buffered)
     return Kernel(
-        template,
-        {
-            "operands": operands,
-            "window": window,
-            "row_blocks": tile.row_blocks,
-            "column_blocks": tile.column_blocks,
-            "split_k": tile.split_k,
-            "shares": request.shares,
-            "k_steps_per_split": k_steps_per_split,
-            "prefetch_depth": depth,
-            "double_buffered": double_buffered,
-            "input_blocks": input_blocks,
-            "column_tiles": tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
-            "phases": phases,
-            "src": src,
-        },
+        made(
+            operands=operands,
+            window=window,
+            row_blocks=tile.row_blocks,
+            column_blocks=tile.column_blocks,
+            split_k=tile.split_k,
+            shares=request.shares,
+            k_steps_per_split=k_steps_per_split,
+            prefetch_depth=depth,
+            double_buffered=double_buffered,
+            column_tiles=tile_count(UNIT.blocks(dst.slices), tile.column_blocks),
+            phases=phases,
+            src=src,
+        ),
         (
             request.activation("src", 0),
             Argument("weights", operands.weights, None, packed),

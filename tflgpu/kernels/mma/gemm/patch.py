@@ -17,7 +17,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork
-from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, left_arguments
+from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, GroupTile, GroupTileParameters, left_arguments
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.request import Request
@@ -122,23 +122,30 @@ def _work(tile: PatchTile, src: Storage, dst: Storage) -> PatchWork:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PatchParameters(GroupTileParameters, template="mma/gemm/patch"):
+    """Parameters of ``templates/mma/gemm/patch.cl.j2``."""
+
+    patch_rows: int
+    slice_vec4s: int
+
+
 def kernel(request: Request, chosen: Candidate[PatchTile, PatchWork], weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
     input_blocks = UNIT.blocks(src.slices)
     packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
     return Kernel(
-        "mma/gemm/patch",
-        {
-            "window": tile.window,
+        PatchParameters(
+            window=tile.window,
             **asdict(group),
-            "stages": tile.stages,
-            "patch_rows": tile.patch_rows,
-            "slice_vec4s": tile.slice_vec4s,
-            "input_blocks": input_blocks,
-            "column_tiles": tile_count(dst.slices * LANES, group.columns),
-            "src": src,
-        },
+            stages=tile.stages,
+            patch_rows=tile.patch_rows,
+            slice_vec4s=tile.slice_vec4s,
+            input_blocks=input_blocks,
+            column_tiles=tile_count(dst.slices * LANES, group.columns),
+            src=src,
+        ),
         left_arguments(request, packed, bias),
         tiles=chosen.work.tiles,
         local_size=group.local_size,

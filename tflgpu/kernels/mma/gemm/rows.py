@@ -14,6 +14,7 @@ from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import RowsWork
 from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES, left_arguments
+from tflgpu.kernels.mma.gemm.skeletons import LocalMemoryParameters
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.request import Request
@@ -125,6 +126,17 @@ def pairs_of_rows(weights: Array, elements: int, lead: int) -> Array:
     return pairs.reshape(out, k_steps, 2, 4, 2).swapaxes(2, 3).reshape(out, 1, 1, -1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowsParameters(LocalMemoryParameters, template="mma/gemm/rows"):
+    """Parameters of ``templates/mma/gemm/rows.cl.j2``."""
+
+    window: Window
+    groups: int
+    pixel_elements: int
+    lead: int
+    row_quads: int
+
+
 def kernel(request: Request, window: Window, weights: Array, bias: Array | None) -> Kernel:
     """The kernel of a convolution with ``weights`` [out, kh, kw, in]."""
     src, dst = request.input(0), request.output
@@ -132,17 +144,16 @@ def kernel(request: Request, window: Window, weights: Array, bias: Array | None)
     in_order = pairs_of_rows(weights, elements, lead)
     packed = UNIT.pack_left(in_order, tile.column_blocks, in_order.shape[-1] // (2 * PAIRS))
     return Kernel(
-        "mma/gemm/rows",
-        {
-            "window": window,
-            "groups": tile.groups,
-            "column_blocks": tile.column_blocks,
-            "pixel_elements": elements,
-            "lead": lead,
-            "row_quads": _row_quads(window, src, dst),
-            "column_tiles": _column_tiles(dst, tile),
-            "src": src,
-        },
+        RowsParameters(
+            window=window,
+            groups=tile.groups,
+            column_blocks=tile.column_blocks,
+            pixel_elements=elements,
+            lead=lead,
+            row_quads=_row_quads(window, src, dst),
+            column_tiles=_column_tiles(dst, tile),
+            src=src,
+        ),
         left_arguments(request, packed, bias),
         tiles=tiles_of(dst),
         local_size=WARPS * UNIT.lanes,

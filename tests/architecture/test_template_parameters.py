@@ -1,0 +1,118 @@
+"""Each template's dataclass has the names that the template uses, no more and no fewer."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from functools import cache
+from typing import TypeVar
+
+import jinja2.meta
+import pytest
+from jinja2 import nodes
+
+import tflgpu.kernels
+from tflgpu.codegen.environment import environment, template_folder
+from tflgpu.kernels.kernel import Parameters
+
+N = TypeVar("N", bound=nodes.Node)
+
+# What every template sees, see tflgpu.codegen.render.
+RENDERED = {"local_size", "value_type", "shuffles", "dst", "epilogue"}
+
+
+def _all_parameters() -> list[type[Parameters]]:
+    """The dataclass of every template; those that have no template of their own are only there to be extended."""
+    for module in pkgutil.walk_packages(tflgpu.kernels.__path__, "tflgpu.kernels."):
+        importlib.import_module(module.name)
+
+    def below(cls: type[Parameters]) -> Iterator[type[Parameters]]:
+        for sub in cls.__subclasses__():
+            yield sub
+            yield from below(sub)
+
+    return sorted((cls for cls in below(Parameters) if "template" in vars(cls)), key=lambda cls: cls.template)
+
+
+PARAMETERS = [cls for cls in _all_parameters() if cls.__module__.startswith("tflgpu.")]
+
+
+@cache
+def _parsed(name: str) -> nodes.Template:
+    return environment().parse((template_folder() / name).read_text())
+
+
+def _constant(node: nodes.Node) -> str:
+    assert isinstance(node, nodes.Const)
+    return str(node.value)
+
+
+def _undeclared(body: Iterable[nodes.Node]) -> set[str]:
+    """Names that statements use before they declare them, on some path."""
+    template = nodes.Template(list(body), lineno=1)
+    template.set_environment(environment())
+    return jinja2.meta.find_undeclared_variables(template) - set(environment().globals)
+
+
+def _pieces(body: list[nodes.Node]) -> Iterator[list[nodes.Node]]:
+    """Statements, and those of what they import with context: all but the macros that are not called."""
+    yield body
+    imports = (found for statement in body for found in _found(statement, nodes.FromImport))
+    for imported in imports:
+        if imported.with_context:
+            wanted = {name if isinstance(name, str) else name[0] for name in imported.names}
+            yield from _pieces(_called(_parsed(_constant(imported.template)).body, wanted))
+
+
+def _called(body: list[nodes.Node], wanted: set[str]) -> list[nodes.Node]:
+    """Statements without the macros that are neither ``wanted`` nor called by others."""
+    macros = {node.name: node for node in body if isinstance(node, nodes.Macro)}
+    called = (wanted | _undeclared(node for node in body if not isinstance(node, nodes.Macro))) & set(macros)
+    while more := (_undeclared(macros[name] for name in called) & set(macros)) - called:
+        called |= more
+    return [node for node in body if not isinstance(node, nodes.Macro) or node.name in called]
+
+
+def _found(statement: nodes.Node, kind: type[N]) -> Iterator[N]:
+    """The nodes of a kind in a statement, itself included."""
+    if isinstance(statement, kind):
+        yield statement
+    yield from statement.find_all(kind)
+
+
+def _declared(pieces: Iterable[list[nodes.Node]]) -> set[str]:
+    """Names that statements declare anywhere, or have a default for."""
+    found: set[str] = set()
+    for statement in (statement for piece in pieces for statement in piece):
+        found |= {macro.name for macro in _found(statement, nodes.Macro)}
+        found |= {name.name for name in _found(statement, nodes.Name) if name.ctx in ("store", "param")}
+        for imported in _found(statement, nodes.FromImport):
+            found |= {name if isinstance(name, str) else name[1] for name in imported.names}
+        for asked in _found(statement, nodes.Filter):
+            found |= {asked.node.name} if asked.name == "default" and isinstance(asked.node, nodes.Name) else set()
+    return found
+
+
+def names_of(template: str) -> tuple[set[str], set[str]]:
+    """What a template uses, and of that what it has to be given, with the templates that it extends and imports."""
+    chain = [_parsed(template)]
+    while extends := next(chain[-1].find_all(nodes.Extends), None):
+        chain.append(_parsed(_constant(extends.template)))
+    pieces = [piece for part in chain for piece in _pieces(part.body)]
+    used = {name for piece in pieces for name in _undeclared(piece)}
+    return used, used - _declared(pieces)
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=lambda cls: cls.template)
+def test_a_dataclass_has_what_its_template_uses(parameters: type[Parameters]) -> None:
+    names = {field.name for field in fields(parameters)}
+    used, wanted = names_of(f"{parameters.template}.cl.j2")
+    assert wanted - RENDERED - names == set(), "the template wants what its dataclass has not"
+    assert names - used - {"dirty"} == set(), "the dataclass has what its template does not use"
+
+
+def test_no_template_has_two_dataclasses() -> None:
+    templates = [cls.template for cls in PARAMETERS]
+    assert len(templates) == len(set(templates)) > 60
