@@ -1,4 +1,4 @@
-"""What a kernel demands of a GPU, and how long that takes: the one cost function of all kernels for GPUs.
+"""What a kernel demands of a device, and how long that takes: the one cost function of all kernels.
 
 A kernel's time is that of its busiest compute unit, which computes its tiles in turn. A tile takes a latency and then
 its phases, each of which is a number of equal steps. In a step some units of the compute unit work side by side, so the
@@ -49,6 +49,7 @@ class Demand:
         latency: Cycles of a tile without any step.
         resident: How many work-groups of a compute unit hide each other's waits.
         least: Cycles that the kernel takes at least, whatever is hidden.
+        uneven: Part of a tile that counts once more, because compute units do not end together.
     """
 
     tiles: int
@@ -56,19 +57,31 @@ class Demand:
     latency: float
     resident: int = 1
     least: float = 0.0
+    uneven: float = 0.0
 
     def cycles(self, target: Target) -> float:
         """Cycles of the kernel on ``target``, of whose busiest compute unit these are."""
         in_turn = waves(self.tiles, target)
         groups = min(self.resident, in_turn)
         tile = self.latency / groups + sum(phase.cycles(groups) for phase in self.phases)
-        return max(self.least, in_turn * tile)
+        return max(self.least, (in_turn + self.uneven) * tile)
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Demands that are met one after another, of one kernel or of several."""
+
+    demands: tuple[Demand, ...]
+
+    def cycles(self, target: Target) -> float:
+        """Cycles of all of them."""
+        return sum(demand.cycles(target) for demand in self.demands)
 
 
 class Demanding(Protocol):
     """What a kernel has counted of its tiles."""
 
-    def demand(self, target: Target) -> Demand: ...
+    def demand(self, target: Target) -> Demand | InTurn: ...
 
 
 def cycles(work: Demanding, target: Target) -> float:

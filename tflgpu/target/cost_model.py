@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tflgpu.target.measured_costs import measured_costs
+
 
 @dataclass(frozen=True, kw_only=True)
 class CostModel:
@@ -60,21 +62,5 @@ class CostModel:
         return self.launch_latency if executor == "launch" else self.interval_latency
 
 
-# Where nothing was measured: the costs of one GPU, NVIDIA's H200. The four numbers that say "49 tiles" were chosen
-# together: they rank first a tile that is within 5% of the best of 49 for all layers of MobileNetV1 but two (9 and
-# 13%), in both precisions.
-BUILT_IN_COSTS = CostModel(
-    tile_latency=1500,  # 49 tiles
-    k_step_latency=200,  # 49 tiles
-    batch_latency=800,  # four latencies of a k-step, because four are under way at once
-    loaded_vec4s=8,  # data sheet: 128 bytes of the L1 cache in a cycle
-    products=8,  # data sheet: 128 multiply-adds in a cycle
-    tile_products=(),
-    splitting=1,
-    reduction_latency=100,  # 49 tiles
-    local_vec4s=8,  # 49 tiles; data sheet: 128 bytes of local memory in a cycle
-    shared_weight_bytes=32,  # squeeze-and-excitations of selfie_segmenter on an H100
-    launch_latency=4000,  # 2 us between dependent launches on an H200
-    interval_latency=1300,  # the barrier of 132 work-groups takes 0.63 us on an H100
-    lockstep=32,  # a warp
-)
+# Where nothing was measured of a device: the costs of one GPU.
+BUILT_IN_COSTS = CostModel(**measured_costs("gpu"))

@@ -15,10 +15,11 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.cpu import band_kernels, costs, depthwise_bands, fuse_bands
+from tflgpu.kernels.cpu import band_kernels, depthwise_bands, fuse_bands
 from tflgpu.kernels.cpu.band_kernels import Band
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS
-from tflgpu.kernels.cpu.costs import BandWork
+from tflgpu.kernels.cpu.costs import BandWork, PairWork
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.image.window import POINTWISE, Padding
 from tflgpu.ops.image.window import Window as PlannedWindow
@@ -63,7 +64,7 @@ SOME = ("rows that bands share", "a stride that skips rows")
 
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_bands, "pair_cycles", lambda *_: np.inf)
+    monkeypatch.setattr(fuse_bands, "cycles", lambda *_: np.inf)
 
 
 def image(net: Net, *shape: int) -> Tensor:
@@ -195,10 +196,10 @@ def test_only_the_blocks_that_cores_cannot_share_evenly_become_bands() -> None:
 def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
     """Until it holds each core's part of what is between them."""
     between = Storage(Geometry((1, 64, 64, 64)), "float")
-    work = BandWork(tiles=4, vectors=1, convolution_products=1, depthwise_products=1, workspace=0)
+    work = PairWork(BandWork(4, 1, 1, 1, depthwise_rate=1, workspace=0), between, depthwise_rate=1)
     sizes = (0, between.bytes // 2 - 1, between.bytes // 2, between.bytes)
-    cycles = [costs.pair_cycles(work, between, 1, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
-    assert cycles[0] == cycles[1] > cycles[2] == cycles[3]
+    times = [cycles(work, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
+    assert times[0] == times[1] > times[2] == times[3]
 
 
 def test_cores_read_rows_that_they_have_written() -> None:

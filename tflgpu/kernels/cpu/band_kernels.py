@@ -13,7 +13,8 @@ from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead, pixels_per_block
-from tflgpu.kernels.cpu.costs import ROW_PRODUCTS, BandWork, band_cycles
+from tflgpu.kernels.cpu.costs import BandWork
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
@@ -21,6 +22,7 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import ElementType, Target
+from tflgpu.target.measured_costs import core_costs
 
 # Vectors of a block of channels, and the pixels of a block of the convolution by them. All sums are in registers, of
 # which narrow ones, of 4 or 8 floats, hold few vectors of 16. So are the pixels themselves where they are halves.
@@ -77,7 +79,7 @@ def band_candidates(
     found = ranked(
         (shared for band in bands(dst, target) for shared in shared_out(band, dst, target)),
         lambda band: band_work(band, attributes, src, dst),
-        lambda work: band_cycles(work, target, ROW_PRODUCTS),
+        lambda work: cycles(work, target),
     )
     return [candidate for candidate in found if is_possible(candidate.work, target)]
 
@@ -137,6 +139,7 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
         vectors=band.vectors,
         convolution_products=computed * width * depth * band.vectors,
         depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
+        depthwise_rate=core_costs().row_products,
         workspace=kept * row * band.vectors * VECTOR // LANES + (wide.slices * wide.width if wide else 0),
         image=src.bytes if band.rows == dst.height else 0,
         before=before,

@@ -24,6 +24,7 @@ from tflgpu.kernels.tiling import most_per_tile, tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType, Target
+from tflgpu.target.measured_costs import core_costs
 
 # By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
 REGISTERS = {16: 32, 8: 16, 4: 32}
@@ -41,10 +42,6 @@ DEEP = 160
 
 # Input channels from which on the weights of a block of output channels do not stay in a core's first cache.
 FAR_WEIGHTS = 128
-
-# What a block costs beside its pixels, and what it costs to store a part of one. In pixels, measured as in costs.py.
-BLOCK = 1.5
-PART = 8
 
 # Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 400_000
@@ -221,7 +218,10 @@ def choose_quads(request: Request, pixels: int, most: int) -> int:
     """
     row = tile_count(pixels, LANES)
     evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
-    time = {n: tile_count(row, n) * (n * LANES + BLOCK) + (PART if row % n else 0) for n in evenly}
+    costs = core_costs()
+    time = {
+        n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
+    }
     (quads,) = request.choose([(n,) for n in sorted(evenly, key=time.__getitem__)])
     return quads
 
@@ -243,15 +243,19 @@ def lines_ahead(window: Window, src: Storage, vectors: int, pixel_blocks: int, o
     return tile_count(LANES * vectors, pixel_blocks)
 
 
-def pixels_per_block(width: int, wanted: int, part: float = PART) -> int:
+def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
     """The width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
 
-    The last block of a row begins early enough to be whole. part: what it costs that the row is no multiple of blocks.
+    The last block of a row begins early enough to be whole. part: what it costs that the row is no multiple of blocks,
+    in pixels; by default what it costs to store a part of one.
     """
     if width <= wanted + 2:
         return width
+    costs = core_costs()
+    part = costs.part_pixels if part is None else part
     return min(
-        range(wanted, wanted // 2, -1), key=lambda n: tile_count(width, n) * (n + BLOCK) + (part if width % n else 0)
+        range(wanted, wanted // 2, -1),
+        key=lambda n: tile_count(width, n) * (n + costs.block_pixels) + (part if width % n else 0),
     )
 
 

@@ -11,7 +11,8 @@ from tflgpu.kernels.candidates import ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, bands, is_possible, pixels_by_vectors
 from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
-from tflgpu.kernels.cpu.costs import BandWork, band_cycles, depthwise_rate
+from tflgpu.kernels.cpu.costs import BandWork, depthwise_rate
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -30,7 +31,7 @@ def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, targe
     found = ranked(
         bands(dst, target),
         lambda band: depthwise_pointwise_work(band, window, src, dst),
-        lambda work: band_cycles(work, target, depthwise_rate(window)),
+        lambda work: cycles(work, target),
     )
     return [candidate for candidate in found if is_possible(candidate.work, target)]
 
@@ -44,6 +45,7 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
         vectors=band.vectors,
         convolution_products=pixels * src.slices * LANES * blocks * band.vectors,
         depthwise_products=tile_count(pixels * src.slices * prod(window.kernel), VECTOR // LANES),
+        depthwise_rate=depthwise_rate(window),
         workspace=pixels * src.slices,
     )
 

@@ -11,8 +11,9 @@ from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.band_kernels import Band, ConvolutionDepthwise, band_candidates, band_work
-from tflgpu.kernels.cpu.costs import depthwise_rate, pair_cycles
+from tflgpu.kernels.cpu.costs import PairWork, depthwise_rate
 from tflgpu.kernels.cpu.depthwise_bands import depthwise_pointwise_bands, depthwise_pointwise_work
+from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, joined_node, weights_and_bias
 from tflgpu.kernels.kernel import Storage
@@ -74,7 +75,7 @@ def _convolution_depthwise(
     src, dst = storage[first.inputs[0]], storage[second.output].geometry
     together = band_candidates(attributes, src, dst, target)
     work, between = band_work(Band(1, dst.height), attributes, src, dst), storage[first.output]
-    alone = pair_cycles(work, between, depthwise_rate(after.window), target)
+    alone = cycles(PairWork(work, between, depthwise_rate(after.window)), target)
     return attributes if together and together[0].cycles < alone else None
 
 
@@ -87,5 +88,5 @@ def _depthwise_pointwise(
     src, dst = storage[first.inputs[0]], storage[second.output].geometry
     together = depthwise_pointwise_bands(before.window, src, dst, target)
     work = depthwise_pointwise_work(Band(1, dst.height), before.window, src, dst)
-    alone = pair_cycles(work, storage[first.output], depthwise_rate(before.window), target)
+    alone = cycles(PairWork(work, storage[first.output], depthwise_rate(before.window)), target)
     return DepthwisePointwise(before.window, epilogue) if together and together[0].cycles < alone else None

@@ -15,8 +15,8 @@ from tflgpu.target import Limits, Target
 STAGED_VEC4S = LOCAL_VEC4S // 2  # of keys and values in local memory at once
 HELD_VEC4S = 40  # of queries and sums in registers: 160 of 255 numbers
 ROWS_HELD = (4, 2, 1)
-# What a tile takes beside products, for each key: in rows that a work-item has alone. It fits ten ways to divide 40
-# heads of 335 rows on an H200, of 29 to 76 us, within 10%: 8 us of each tile go to loading keys and adding up sums.
+# What a tile takes beside products, for each key: in rows that a work-item has alone. Loading keys and adding up sums
+# takes it.
 LOADING = 0.2
 
 

@@ -82,7 +82,7 @@ class MultistageWork:
 
     def demand(self, target: Target) -> Demand:
         """Latencies are hidden by the other stages, and by other work-groups of the compute unit."""
-        costs = UNIT.multistage
+        costs = UNIT.costs.ring
         busy = (
             self.macs / costs.macs,
             (self.read_bytes + self.copied_bytes) / costs.local_bytes,
@@ -115,7 +115,7 @@ class PatchWork:
 
         A compute unit has several tensor cores, among which it divides its warps.
         """
-        costs = UNIT.patch
+        costs = UNIT.costs.patch
         warps = min(self.resident, waves(self.tiles, target)) * self.warps
         busy_units = warps / tile_count(warps, costs.units)  # while the last warps are multiplying
         busy = (
@@ -124,7 +124,7 @@ class PatchWork:
             + self.copied_bytes / costs.l2_bytes
         )
         loop = Phase(self.iterations, (busy,), barrier=costs.barrier_latency)
-        storing = Phase(1, (self.result_bytes / UNIT.multistage.stored_bytes,))
+        storing = Phase(1, (self.result_bytes / UNIT.costs.ring.stored_bytes,))
         return Demand(self.tiles, (loop, storing), latency=0.0, resident=self.resident)
 
 

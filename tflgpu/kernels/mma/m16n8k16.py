@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu.graph.ir import Array
-from tflgpu.kernels.matrix_unit import MatrixUnit, MatrixUnitCosts, MultistageCosts, PatchCosts
+from tflgpu.kernels.matrix_unit import MatrixUnit
 from tflgpu.kernels.packing import reordered
 from tflgpu.kernels.tiling import tile_count
 
@@ -56,30 +56,4 @@ M16N8K16 = MatrixUnit(
     left_columns=2 * SIDE,
     pack_right=pack_fragments,
     pack_left=pack_left_fragments,
-    costs=MatrixUnitCosts(
-        pixel_block_cycles=20,  # 13 warp tiles of each convolution of ResNet50 at batch 1 on an H200
-        weight_block_cycles=8,  # the same
-        depthwise_vec4_cycles=800,  # pairs of MobileNetV1, MobileNetV2 and face_landmark on an H200
-        depthwise_row_vec4_cycles=500,  # the same
-        diagonal_vec4_cycles=11,  # within 15% for 25 convolutions at batch 64 on an H200
-        local_k_step_latency=50,  # the same
-        part_product_cycles=8,  # data sheet: 512 multiply-adds in a cycle
-        row_product_cycles=3,  # 1x420 taps, 2 -> 203 channels on an H200: 70 us
-    ),
-    multistage=MultistageCosts(  # chosen together: least time of 80 convolutions at batch 64 on an H200
-        macs=512,
-        local_bytes=128,
-        l2_bytes=24,
-        stored_bytes=24,
-        tile_latency=1000,
-        copy_latency=1000,
-        barrier_latency=50,
-    ),
-    patch=PatchCosts(  # 18 tiles of the four 3x3 layers of ResNet50 at batch 64 on an H200, within 5% in the mean
-        units=4,
-        macs=306,
-        local_bytes=200,
-        l2_bytes=128,
-        barrier_latency=200,
-    ),
 )

@@ -32,8 +32,7 @@ from tflgpu.target import Target
 # Rows and columns of a warp tile, in blocks. Larger ones spill registers.
 WARP_TILES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2))
 
-# K-steps of a warp. With four warps on a compute unit nobody hides what it waits for: 160 in turn took 68 us on an H200
-# (a transposed convolution of 8x8 taps, 145 -> 5 channels), and 40 for four times as many warps 38.
+# K-steps of a warp. The few warps of a compute unit do not hide each other's waits in a longer loop.
 LONG_LOOP = 150
 
 # Registers of a lane for operands on their way from memory: with batches of k-steps, and with double buffering.
@@ -42,7 +41,7 @@ DOUBLE_BUFFER_REGISTERS = 64
 # Of floats, whose parts take registers, too: for operands on their way and for sums.
 FLOAT_REGISTERS = 128
 # Waves up to which batches are faster: the first loads take the time, and so does loading the code, which double
-# buffering makes twice as long (ResNet50 on an H200: 3% slower at batch 1, 4 to 5% faster at batch 64).
+# buffering makes twice as long.
 FEW_WAVES = 2
 
 

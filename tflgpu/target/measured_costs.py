@@ -1,0 +1,127 @@
+"""The numbers that turn counted work into cycles, as data: of a GPU, of its tensor cores and of a CPU's core.
+
+``measured_costs.json`` says for each where and when it was measured, and by which layers. Only ratios matter.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_name("measured_costs.json")
+
+
+def measured_costs(name: str) -> dict[str, Any]:
+    """The numbers of a row of the table, with tuples in place of its lists.
+
+    Raises:
+        StopIteration: The table has no such row.
+    """
+    row = next(row for row in json.loads(TABLE.read_text(encoding="utf-8")) if row["name"] == name)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row["costs"].items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingCosts:
+    """Costs of convolutions whose operands pass through a ring of stages in local memory.
+
+    macs, local_bytes, l2_bytes, stored_bytes: per cycle of a compute unit, as kernels reach them.
+    tile_latency: of a tile without any k-step. copy_latency: until a copy to local memory is there. barrier_latency: of
+        the barrier of one stage. While one work-group waits for these, others of the compute unit work.
+    """
+
+    macs: float
+    local_bytes: float
+    l2_bytes: float
+    stored_bytes: float
+    tile_latency: float
+    copy_latency: float
+    barrier_latency: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchCosts:
+    """Costs of convolutions all of whose taps read one copy of the image in local memory.
+
+    units: tensor cores of a compute unit. macs: of one of them in a cycle. local_bytes, l2_bytes: per cycle of a
+        compute unit, as kernels reach them. barrier_latency: as of :class:`RingCosts`.
+    """
+
+    units: int
+    macs: float
+    local_bytes: float
+    l2_bytes: float
+    barrier_latency: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorCoreCosts:
+    """Costs of kernels on tensor cores, in cycles of the compute unit that these belong to.
+
+    pixel_block_cycles, weight_block_cycles: of the caches, for one block of 16 x 16 operands that a warp loads: pixels
+        come from four slices, weights are 512 bytes in a row.
+    depthwise_vec4_cycles: of a vec4 of a depthwise result that each work-item computes from global memory.
+    depthwise_row_vec4_cycles: the same from local memory.
+    diagonal_vec4_cycles: of the caches, for a vec4 that each lane of a warp loads or stores in a depthwise convolution
+        by diagonal matrices.
+    local_k_step_latency: of a k-step whose operands are in registers and in local memory.
+    part_product_cycles: of a product of parts of floats, of two blocks of 16 x 16.
+    row_product_cycles: of a product with 8 pixels of a row in local memory.
+    """
+
+    pixel_block_cycles: float
+    weight_block_cycles: float
+    depthwise_vec4_cycles: float
+    depthwise_row_vec4_cycles: float
+    diagonal_vec4_cycles: float
+    local_k_step_latency: float
+    part_product_cycles: float
+    row_product_cycles: float
+    ring: RingCosts
+    patch: PatchCosts
+
+
+@cache
+def tensor_core_costs(name: str) -> TensorCoreCosts:
+    """The costs of tensor cores of a kind, which :attr:`tflgpu.target.Target.matrix_unit` names."""
+    costs = measured_costs(name)
+    return TensorCoreCosts(**{**costs, "ring": RingCosts(**costs["ring"]), "patch": PatchCosts(**costs["patch"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreCosts:
+    """Costs in cycles of a CPU's core.
+
+    Products are of vectors of 16 lanes in a cycle, of two that the core can do.
+
+    convolution_products: of a convolution in a kernel of its own.
+    band_products: of one in bands, by the vectors of a block of channels: 1, 2.
+    depthwise_products, strided_products: of a depthwise one that reads an image in PHWC4, neighbouring pixels or with
+        others between them. row_products: of one that reads rows with 16 channels of a pixel side by side.
+    uneven: part of what a core's last tile costs that counts once more, because cores do not end together.
+    near_bytes, far_bytes: in a cycle, to and from the cache of a core, and to and from what is beyond it.
+    foreign_bytes: in a cycle, of what another core has written.
+    block_pixels: what a block of pixels costs beside these, in pixels.
+    part_pixels: what it costs to store a part of a block, in pixels.
+    """
+
+    convolution_products: float
+    band_products: tuple[float, float]
+    depthwise_products: float
+    strided_products: float
+    row_products: float
+    uneven: float
+    near_bytes: float
+    far_bytes: float
+    foreign_bytes: float
+    block_pixels: float
+    part_pixels: float
+
+
+@cache
+def core_costs() -> CoreCosts:
+    """The costs of a CPU's core."""
+    return CoreCosts(**measured_costs("cpu"))
