@@ -55,6 +55,6 @@ def test_corrections_are_sound() -> None:
     assert corrections()
     for row in corrections().values():
         assert row.factor > 0 and row.beside and row.device and row.measured and len(row.date) == len("2026-11-26")
-        assert corrected(row.kernel, 10.0) == 10 * row.factor
+        assert corrected(row.kernel, 10.0, 10.0) == 10 * row.factor
     with pytest.raises(KeyError):
-        corrected("no such kernel", 1.0)
+        corrected("no such kernel", 1.0, 1.0)

@@ -1,12 +1,16 @@
 """By how much the cost model is wrong about a kernel beside the one that it competes with: measured / predicted.
 
 The table is data, ``corrections.json``: a factor for each kernel, and beside which one, where and when it was measured.
+``python -m benchmarks.sweep.corrections`` writes it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +38,26 @@ class Correction:
     measured: str
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """Cycles that the cost model predicts of a kernel, and of the one that it competes with."""
+
+    kernel: str
+    cycles: float
+    beside: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Planning by other factors than the table's, which notes what was predicted."""
+
+    factors: Mapping[str, float]
+    predictions: list[Prediction] = field(default_factory=list)
+
+
+_trial: ContextVar[Trial | None] = ContextVar("trial", default=None)
+
+
 @cache
 def corrections() -> dict[str, Correction]:
     """The rows of the table by kernel."""
@@ -41,14 +65,34 @@ def corrections() -> dict[str, Correction]:
     return {row.kernel: row for row in rows}
 
 
-def corrected(kernel: str, cycles: float) -> float:
+def corrected(kernel: str, cycles: float, beside: float) -> float:
     """The cycles of a kernel as they were measured to be.
 
     Args:
         kernel: A name in the table.
-        cycles: What the cost model predicts.
+        cycles: What the cost model predicts of it.
+        beside: What the cost model predicts of the kernel that it competes with.
 
     Raises:
         KeyError: The table has no such kernel.
     """
-    return corrections()[kernel].factor * cycles
+    factor = corrections()[kernel].factor
+    if trial := _trial.get():
+        trial.predictions.append(Prediction(kernel, cycles, beside))
+        factor = trial.factors.get(kernel, factor)
+    return factor * cycles
+
+
+@contextmanager
+def trial(factors: Mapping[str, float]) -> Iterator[Trial]:
+    """Let plans that are made in this context go by other factors.
+
+    Args:
+        factors: By kernel: 0 for one that is always chosen, a very large one for one that never is.
+    """
+    current = Trial(factors)
+    token = _trial.set(current)
+    try:
+        yield current
+    finally:
+        _trial.reset(token)

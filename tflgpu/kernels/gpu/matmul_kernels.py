@@ -54,15 +54,17 @@ def matmul_candidates(shape: MatrixProduct, target: Target) -> list[Candidate[Ti
     Groups share the depth only where their neighbours' vec4s of the right side are neighbours in memory.
     """
     found: list[Candidate[Tile, KLoopWork]] = [*candidates(shape, target)]
-    if not shape.rows_are_images and shape.right.row_stride == 1:
-        found += vector_candidates(shape, target)
+    has_neighbours = not shape.rows_are_images and shape.right.row_stride == 1
+    shared = vector_candidates(shape, target) if has_neighbours else []
+    if not shared:
+        return found
 
     def cycles(candidate: Candidate[Tile, KLoopWork]) -> float:
         if isinstance(candidate.tile, MatrixTile) and shape.right.adjoint:
-            return corrected("gpu/matrix_product of an adjoint right side", candidate.cycles)
+            return corrected("gpu/matrix_product of an adjoint right side", candidate.cycles, shared[0].cycles)
         return candidate.cycles
 
-    return sorted(found, key=cycles)
+    return sorted([*found, *shared], key=cycles)
 
 
 def _side(argument: Argument, geometry: Geometry, output: Shape, adjoint: bool) -> Side:

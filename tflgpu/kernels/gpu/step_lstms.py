@@ -144,4 +144,4 @@ def _is_faster(lstm: Lstm, times: int, batch: int, target: Target) -> bool:
     turns = tile_count(lstm.gates * lstm.cell_vec4s, target.local_size)
     loop = Phase(turns * lstm.outputs, wait=model.k_step_latency)
     whole = times * Demand(1, (loop,), model.tile_latency).cycles(target)
-    return steps < corrected("an LSTM in one kernel", whole)
+    return steps < corrected("an LSTM in one kernel", whole, steps)

@@ -86,7 +86,7 @@ def _is_dense(request: Request) -> bool:
     if is_vector_product(request):
         return _has_rows(request)
     by_work_items = plain_candidates(request, request.target)[0].cycles
-    return corrected("mma/gemm of floats", _least_cycles(request)) < by_work_items
+    return corrected("mma/gemm of floats", _least_cycles(request), by_work_items) < by_work_items
 
 
 def _least_cycles(request: Request) -> float:

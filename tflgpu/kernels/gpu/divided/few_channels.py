@@ -42,7 +42,7 @@ def _fastest(request: Request, fresh: Iterator[TensorId]) -> Division | None:
     if whole == inf:
         return None
     found = [(name, divided(request, fresh)) for name, divided in WAYS.items()]
-    cycles = [(corrected(name, two[1]), two[0]) for name, two in found if two]
+    cycles = [(corrected(name, two[1], whole), two[0]) for name, two in found if two]
     least, best = min(cycles, key=itemgetter(0), default=(inf, None))
     return best if least < whole else None
 
