@@ -29,6 +29,7 @@ JOINED = {
     "examples/container/README.md": "examples/container.md",
     "examples/digits/README.md": "examples/digits.md",
     "examples/custom_operator/README.md": "examples/custom-operator.md",
+    "examples/four_bit_weights/README.md": "examples/four-bit-weights.md",
     "README.md": "index.md",  # links to it only: the site has a front page of its own
 }
 ORIGIN = {place: path for path, place in JOINED.items() if path != "README.md"}

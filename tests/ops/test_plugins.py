@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_operator"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "custom_operator"
 PACKAGE = "tflgpu_filters"
 
 # Compiles the model of the example, and says what was imported for it.
@@ -34,13 +35,14 @@ print(json.dumps({
 """
 
 
-def install(site: Path, version: str = "0.1") -> None:
-    """What pip makes of the example, without pip: its modules, and what its pyproject.toml says of them."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    shutil.copytree(EXAMPLE / PACKAGE, site / PACKAGE, dirs_exist_ok=True)
+def install(site: Path, version: str = "0.1", example: Path = EXAMPLE) -> None:
+    """What pip makes of an example, without pip: its modules, and what its pyproject.toml says of them."""
+    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
+    (package,) = project["entry-points"]["tflgpu.operators"].values()
+    shutil.copytree(example / package, site / package, dirs_exist_ok=True)
     for old in site.glob("*.dist-info"):
         shutil.rmtree(old)
-    facts = site / f"{PACKAGE}-{version}.dist-info"
+    facts = site / f"{package}-{version}.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n")
     lines = [f"{name} = {module}" for name, module in project["entry-points"]["tflgpu.operators"].items()]
@@ -61,10 +63,11 @@ def start(site: Path) -> dict[str, list[str]]:
     return answer
 
 
-def test_the_example_computes_what_its_readme_shows(tmp_path: Path) -> None:
-    install(tmp_path)
-    output = python(tmp_path, EXAMPLE / "run.py")
-    assert output in (EXAMPLE / "README.md").read_text()
+@pytest.mark.parametrize("name", ["custom_operator", "four_bit_weights"])
+def test_an_example_computes_what_its_readme_shows(name: str, tmp_path: Path) -> None:
+    install(tmp_path, example=EXAMPLES / name)
+    output = python(tmp_path, EXAMPLES / name / "run.py")
+    assert output in (EXAMPLES / name / "README.md").read_text()
 
 
 @pytest.mark.full("it starts four processes")

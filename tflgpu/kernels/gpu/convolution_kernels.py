@@ -14,8 +14,9 @@ from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
+from tflgpu.kernels.gpu.item_products import ItemProductsParameters
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
-from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
 from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
@@ -96,14 +97,11 @@ def _best(request: Request) -> Candidate[ConvolutionTile, KLoopWork] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionParameters(Parameters, template="gpu/convolution"):
+class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution"):
     """Parameters of ``templates/gpu/convolution.cl.j2``."""
 
     window: Window
-    rows: int
-    slices_out: int
     slices: int
-    split_k: int
     shares: int
     by_steps: bool
     per_split: int
@@ -111,7 +109,6 @@ class ConvolutionParameters(Parameters, template="gpu/convolution"):
     groups: Groups | None
     out_blocks: int
     phases: Phases | None
-    per_tile: int
     src: Storage
     weights_type: ElementType
     factor_type: ElementType

@@ -12,7 +12,8 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.kernel import Argument, Kernel, Parameters
+from tflgpu.kernels.gpu.item_products import ItemProductsParameters
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.target import ElementType, Target
@@ -129,7 +130,7 @@ def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixProductParameters(Parameters, template="gpu/matrix_product"):
+class MatrixProductParameters(ItemProductsParameters, template="gpu/matrix_product"):
     """Parameters of ``templates/gpu/matrix_product.cl.j2``."""
 
     left_side: Side
@@ -138,15 +139,11 @@ class MatrixProductParameters(Parameters, template="gpu/matrix_product"):
     depth: int
     rows_are_images: bool
     has_bias: bool
-    rows: int
-    slices_out: int
-    split_k: int
     slices_per_split: int
     neighbours: int
     others: int
     blocks: int
     items: int
-    per_tile: int
     left: Argument
     right: Argument
     factor_type: ElementType
