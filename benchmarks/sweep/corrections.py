@@ -1,12 +1,11 @@
 """How wrong the cost model is about kernels that compete: ``python -m benchmarks.sweep.corrections [--write]``.
 
 For each row of ``tflgpu/target/corrections.json``, operators of drawn shapes are planned twice, so that the kernel is
-always chosen and never. Both are measured, many runs in turn. A shape's factor is the ratio of the measured times,
-divided by that of the predicted cycles; the row's is the median of the shapes whose two ways are predicted to differ by
-less than ``CLOSE``, because only there a factor decides. ``--write`` puts these into the table, with device and date.
-
-Nothing else may use the device. Each row says as well how much time its choices lose: that of the chosen ways over that
-of the faster ones, by the table's factor and by the new one.
+always chosen and never. Both are measured, many runs in turn. A factor decides between the two wherever it is applied
+to a prediction; what it loses is the time of the ways that it chooses over that of the faster ones. The row's factor is
+the one that loses least, and of several the one that is nearest to the table's. The median of measured / predicted is
+published as well, but loses more: many of its shapes take the same time either way. ``--write`` puts the factors into
+the table, with device and date. Nothing else may use the device.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
-from math import exp, fsum, log
+from itertools import islice, pairwise
+from math import exp, fsum, log, sqrt
 from pathlib import Path
 from statistics import median
 
@@ -32,7 +31,6 @@ from tflgpu.runtime.opencl.devices import Device, choose
 from tflgpu.target.corrections import TABLE, Correction, corrections, trial
 
 ALWAYS, NEVER = 0.0, 1e18
-CLOSE = 8.0
 TRIES = 40  # drawn shapes for each that is wanted: of most, only one way is possible
 
 # Operators and precisions in which a kernel competes.
@@ -108,34 +106,39 @@ def _in_both_ways(kernel: str, drawn: Drawn, precision: Precision, device: Devic
     return Compared(drawn, precision, (seconds[0], seconds[1]), cycles)
 
 
+def best_factor(found: Sequence[Compared], known: float) -> float:
+    """The factor that loses least; of several, the one that is nearest to the ``known`` one."""
+    turning = sorted(1 / each.predicted for each in found)
+    between = [sqrt(low * high) for low, high in pairwise(turning)]
+    candidates = [known, turning[0] / 2, *between, 2 * turning[-1]]
+    return min(candidates, key=lambda factor: (round(lost(found, factor), 3), abs(log(factor / known))))
+
+
+def lost(found: Sequence[Compared], factor: float) -> float:
+    """The time of the ways that a factor chooses over that of the faster ones, in the geometric mean."""
+    return exp(fsum(log(each.lost(factor)) for each in found) / len(found))
+
+
 def corrected_row(row: Correction, found: Sequence[Compared], device: Device) -> tuple[Correction, dict[str, object]]:
     """The row with the factor that was measured, and what to publish of it."""
-    close = [each for each in found if 1 / CLOSE < each.predicted < CLOSE] or found
-    factor = float(f"{median(each.factor for each in close):.2g}")
+    factor = float(f"{best_factor(found, row.factor):.2g}")
     facts = {
         "kernel": row.kernel,
         "shapes": len(found),
-        "close": len(close),
         "factor": factor,
         "factor_before": row.factor,
-        "quartiles": [float(f"{q:.2g}") for q in np.quantile([each.factor for each in close], (0.25, 0.75))],
-        "lost": round(_mean(each.lost(factor) for each in found), 3),
-        "lost_before": round(_mean(each.lost(row.factor) for each in found), 3),
+        "lost": round(lost(found, factor), 3),
+        "lost_before": round(lost(found, row.factor), 3),
+        "median_of_measured_by_predicted": float(f"{median(each.factor for each in found):.2g}"),
         "shapes_and_times": [
             {"shape": each.drawn.title, "precision": each.precision, "predicted": float(f"{each.predicted:.3g}")}
             | {"us": [round(1e6 * seconds, 2) for seconds in each.seconds]}
             for each in found
         ],
     }
-    said = f"median of {len(close)} drawn shapes; chosen ways take {facts['lost']} of the faster ones' time"
+    said = f"of {len(found)} drawn shapes the chosen ways take {facts['lost']} of the faster ones' time"
     today = datetime.now(UTC).date().isoformat()
     return replace(row, factor=factor, device=device.name, date=today, measured=said), facts
-
-
-def _mean(ratios: Iterator[float]) -> float:
-    """The geometric mean."""
-    logarithms = [log(ratio) for ratio in ratios]
-    return exp(fsum(logarithms) / len(logarithms))
 
 
 def main() -> None:

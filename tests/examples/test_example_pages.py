@@ -20,7 +20,8 @@ PROGRAMS = sorted(name for name in COMMANDS if name.endswith(".py"))
 
 def test_every_program_is_on_the_page() -> None:
     programs = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py") if "def main(" in path.read_text()}
-    own_pages = {name for name in programs if name.startswith(("container/", "custom_operator/", "digits/", "four_bit_weights/"))}
+    folders = ("container/", "custom_operator/", "digits/", "four_bit_weights/")
+    own_pages = {name for name in programs if name.startswith(folders)}
     assert programs - own_pages == {*PROGRAMS, "download.py"}
 
 

@@ -45,7 +45,7 @@ def kernels_of(family: str) -> list[tuple[PlannedKernel, str]]:
         net.output(build(net))
         _, plan = plan_model(net.case(EXACT).model, FAST, target)
         source = render(plan)
-        tiles = {function.name: function.tile for function in source.functions}
+        tiles = {function.name: function.tile() for function in source.functions}
         found += [(kernel, tiles[name]) for kernel, name in zip(plan.kernels, source.names, strict=True)]
     return found
 

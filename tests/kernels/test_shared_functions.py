@@ -13,29 +13,34 @@ from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
+from tflgpu.codegen.functions import Pointer, read_body
 from tflgpu.codegen.render import render
 from tflgpu.codegen.shared_functions import share
 from tflgpu.compiler import plan_model
 from tflgpu.plan import Plan
 from tflgpu.target import Target
 
-PARAMETERS = ("__global float *dst", "__global const float *restrict src", "int tile")
+POINTERS = (Pointer("dst", "float", is_written=True), Pointer("src", "float", restrict=True))
 
 
 def shared(*bodies: str) -> tuple[str, list[str]]:
-    text, calls = share({str(i): (PARAMETERS, body) for i, body in enumerate(bodies)})
-    return text, [re.sub("shared_[0-9a-f]+", "shared", calls[str(i)]) for i in range(len(bodies)) if str(i) in calls]
+    text, calls = share({str(i): (POINTERS, read_body(body)) for i, body in enumerate(bodies)})
+    found = [calls[str(i)].text for i in range(len(bodies)) if str(i) in calls]
+    return text, [re.sub("shared_[0-9a-f]+", "shared", call) for call in found]
 
 
 def test_numbers_that_differ_become_arguments() -> None:
     text, calls = shared("dst[tile] = 3 * src[0] + 7 * 12;", "dst[tile] = 3 * src[0] + 8 * 13;")
-    assert calls == ["shared(dst, src, tile, 7, 12);", "shared(dst, src, tile, 8, 13);"]
-    assert "int tile, int size0, int size1) {\ndst[tile] = 3 * src[0] + size0 * size1;\n}" in text
+    assert calls == ["shared(dst, src, tile, workspace, 7, 12);", "shared(dst, src, tile, workspace, 8, 13);"]
+    assert (
+        "int tile, __local float4 *workspace, int size0, int size1) {\ndst[tile] = 3 * src[0] + size0 * size1;\n}"
+        in text
+    )
 
 
 def test_numbers_that_always_agree_are_one_argument() -> None:
     _, calls = shared("int x = 5 + 5 - 9;", "int x = 6 + 6 - 4;")
-    assert calls == ["shared(dst, src, tile, 5, 9);", "shared(dst, src, tile, 6, 4);"]
+    assert calls == ["shared(dst, src, tile, workspace, 5, 9);", "shared(dst, src, tile, workspace, 6, 4);"]
 
 
 def test_what_is_no_int_or_has_to_be_a_constant_is_the_same_in_all_that_share() -> None:

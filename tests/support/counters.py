@@ -11,8 +11,9 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
+from tflgpu.codegen.functions import Function, read_body
 from tflgpu.codegen.link import link
-from tflgpu.codegen.render import Function, render
+from tflgpu.codegen.render import render
 from tflgpu.plan import Plan
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.program import make_kernel
@@ -66,8 +67,7 @@ def counted(plan: Plan, inputs: Sequence[NDArray[Any]], session: Session) -> Ite
 
 def _counting(function: Function, number: int) -> str:
     """The text of a tile function that adds what each work-item counts to its place in ``counts``."""
-    head, body = function.tile.split("{", 1)
-    body = ACCUMULATION.sub(r"products += 4, \1", body.rpartition("}")[0])
+    counted = replace(function, body=read_body(ACCUMULATION.sub(r"products += 4, \1", function.body.text)))
     declared = "".join(f"uint {name} = 0;\n" for name in COUNTERS)
     added = "".join(f"atomic_add(&counts[{len(COUNTERS) * number + i}], {name});\n" for i, name in enumerate(COUNTERS))
-    return f"{head}{{\n{declared}{body}{added}}}\n"
+    return counted.tile(before=declared, after=added)

@@ -20,8 +20,9 @@ from jinja2.bccache import Bucket
 
 from tflgpu.kernels.kernel import Parameters
 
-# In the text of a function: from here on it reads what other kernels write. A comment, except in the persistent kernel.
-AWAIT_INPUTS = "/* Inputs are read from here on. */"
+# A macro in the text of a function: from here on it reads what other kernels write. It is empty, except in a persistent
+# kernel.
+AWAIT_INPUTS = "AWAIT_INPUTS"
 
 
 def template_folder() -> Path:

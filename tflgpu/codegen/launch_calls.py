@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tflgpu.artifact.executable import Executable, Launch, Slot
-from tflgpu.codegen.environment import AWAIT_INPUTS
-from tflgpu.codegen.render import Function, KernelSource
+from tflgpu.codegen.functions import Function, Pointer
+from tflgpu.codegen.render import KernelSource
 
 Place = tuple[int, int]  # a buffer's number, and an offset in bytes
 
@@ -62,7 +62,7 @@ def calls(
             tiles,
             f"{'if (get_local_id(0) == 0) ' if name in alone else ''}{name}_tile("
             f"{', '.join((*_arguments(functions[name], own, launches, bindings), *last))})",
-            AWAIT_INPUTS in functions[name].tile,
+            functions[name].body.awaits,
         )
         for (name, tiles), own in groups.items()
     ]
@@ -81,6 +81,6 @@ def _arguments(
         yield "".join((*choices, _address(pointer, slots[last], bindings)))
 
 
-def _address(pointer: str, slot: Slot, bindings: Mapping[Place, str]) -> str:
+def _address(pointer: Pointer, slot: Slot, bindings: Mapping[Place, str]) -> str:
     place = bindings.get(slot.place) or f"buffer{slot.buffer} + {slot.offset}"
-    return f"({pointer.replace('restrict', '').strip()}){place}"
+    return f"({pointer.plain_type}){place}"

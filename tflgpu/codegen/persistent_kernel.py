@@ -8,9 +8,13 @@ from itertools import count, groupby, pairwise
 from tflgpu.artifact.executable import Executable, Persistent
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
-from tflgpu.codegen.render import Function, KernelSource
+from tflgpu.codegen.render import KernelSource
 
 PERSISTENT = "persistent"  # how the names of the kernels begin
+
+# Parameters of functions that wait for other work-groups where they say so, if `waits`, and how they do.
+WAITING = ("Meeting meeting", "bool waits")
+AWAITING = f"#define {AWAIT_INPUTS} if (waits) await_others(meeting);"
 
 # Functions that one kernel may have, and how many each has at most if they are more. A compiler takes a time that grows
 # faster than their number, and several kernels are compiled at the same time, but take a launch each: see
@@ -54,7 +58,8 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         kernels = [f"#if !defined PART || PART == {part}\n{kernel}\n#endif" for part, kernel in enumerate(kernels)]
     barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
-    text = "\n".join((source.prelude, grid, barrier, *map(_inlined, source.functions), *kernels))
+    functions = (f"static inline {function.tile(*WAITING)}" for function in source.functions)
+    text = "\n".join((AWAITING, source.prelude, grid, barrier, *functions, *kernels))
     return text, Persistent(tuple(names), local_size, tuple(order), clock=ptx)
 
 
@@ -78,10 +83,3 @@ def _cut(executable: Executable, order: Sequence[int], most: int) -> list[range]
             functions = set()
         functions |= own
     return [range(begin, end) for begin, end in pairwise((*begins, len(order)))]
-
-
-def _inlined(function: Function) -> str:
-    """The text of a function that waits for other work-groups where it says so, if `waits`."""
-    head, body = function.tile.split(")", 1)
-    body = body.replace(AWAIT_INPUTS, "if (waits) await_others(meeting);")
-    return f"static inline {head}, Meeting meeting, bool waits){body}"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tflgpu.codegen.environment import environment
-from tflgpu.codegen.render import Function, prelude, render
+from tflgpu.codegen.functions import Function
+from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig

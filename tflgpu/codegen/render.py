@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tflgpu.codegen.environment import environment, literal, literals
+from tflgpu.codegen.functions import Function, Pointer, read_body
 from tflgpu.codegen.shared_functions import share
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
@@ -27,24 +28,6 @@ from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.target import WIDE, Target, VectorType, vector_type
 
 PLACEHOLDER = "KERNEL"
-
-
-@dataclass(frozen=True)
-class Function:
-    """One tile function and its launch wrapper; both need the prelude before them.
-
-    pointers: the types of its pointer arguments. workspace: float4 elements of local memory.
-    """
-
-    name: str
-    tile: str
-    wrapper: str
-    pointers: tuple[str, ...]
-    workspace: int
-
-    @property
-    def source(self) -> str:
-        return self.tile + self.wrapper
 
 
 @dataclass(frozen=True)
@@ -67,36 +50,26 @@ class KernelSource:
 @internal_faults("rendering the source")
 def render(plan: Plan) -> KernelSource:
     """The source of every kernel of ``plan``."""
-    bodies: dict[str, str] = {}  # of the distinct functions, by name
-    kernels: dict[str, PlannedKernel] = {}  # the first that launches each
+    functions: dict[str, Function] = {}
+    shareable: set[str] = set()
     rendered: dict[str, str] = {}  # names by what the text is made of: deep models repeat their layers
     names = []
     for planned in plan.kernels:
         made_of = _made_of(planned)
         if made_of not in rendered:
             with internal_faults(f"rendering {planned.node.title}"):
-                body, wrapper = _render_body(planned, plan.target), _wrapper(PLACEHOLDER, planned, plan.target)
-            digest = hashlib.blake2b((_tile(PLACEHOLDER, planned, body) + wrapper).encode(), digest_size=6).hexdigest()
-            name = rendered[made_of] = f"{planned.kernel.template.replace('/', '_')}_{digest}"
-            bodies.setdefault(name, body)
-            kernels.setdefault(name, planned)
+                function = _function(planned, plan.target)
+            rendered[made_of] = function.name
+            functions.setdefault(function.name, function)
+            if _is_shareable(planned.kernel, plan.target):
+                shareable.add(function.name)
         names.append(rendered[made_of])
-    alike = [name for name, planned in kernels.items() if _is_shareable(planned.kernel, plan.target)]
-    shared, calls = share({name: (tuple(_parameters(kernels[name])), bodies[name]) for name in alike})
+    shared, calls = share({name: (f.pointers, f.body) for name, f in functions.items() if name in shareable})
     types = {vector_type(a.type) for k in plan.kernels for a in k.arguments}
     wide = WIDE & (types | {op.type for k in plan.kernels for op in k.epilogue})
     text = prelude(plan.target) + (_wide_prelude(wide) if wide else "") + "\n" + shared
-    functions = (
-        Function(
-            name,
-            _tile(name, planned, calls.get(name, bodies[name])),
-            _wrapper(name, planned, plan.target),
-            tuple(map(_pointer, planned.arguments)),
-            planned.kernel.workspace,
-        )
-        for name, planned in kernels.items()
-    )
-    return KernelSource(text, tuple(functions), tuple(names))
+    called = (replace(f, body=calls[name]) if name in calls else f for name, f in functions.items())
+    return KernelSource(text, tuple(called), tuple(names))
 
 
 @cache
@@ -133,7 +106,7 @@ def _made_of(planned: PlannedKernel) -> str:
         kernel.fills_vectors,
         kernel.takes_sizes,
     )
-    arguments = [(a.name, _pointer(a)) for a in planned.arguments]
+    arguments = list(map(_pointer, planned.arguments))
     shares = (kernel.shares, kernel.tiles) if kernel.shares > 1 else ()
     with np.printoptions(threshold=sys.maxsize):
         return repr((launch, shares, kernel.parameters, arguments, planned.destination, planned.epilogue))
@@ -172,34 +145,21 @@ def _render_body(planned: PlannedKernel, target: Target) -> str:
     return "\n".join(line.rstrip() for line in body.splitlines() if line.strip())
 
 
-def _parameters(planned: PlannedKernel) -> list[str]:
-    """The parameters of the function that computes one tile."""
-    return [*(f"{_pointer(a)}{a.name}" for a in planned.arguments), "int tile", "__local float4 *workspace"]
-
-
-def _tile(name: str, planned: PlannedKernel, body: str) -> str:
-    return f"void {name}_tile({', '.join(_parameters(planned))}) {{\n{body}\n}}\n"
-
-
-def _wrapper(name: str, planned: PlannedKernel, target: Target) -> str:
-    """The kernel in which work-group i computes tile i, or tile o - i where the launch has a global offset o.
-
-    Not every device has arguments of 64 bits for its pointers' offsets.
-    """
-    kernel, arguments = planned.kernel, planned.arguments
-    offset = "uint" if "int64" in target.missing_types else "ulong"
-    launch = ", ".join(f"{_pointer(a)}{a.name}, {offset} {a.name}_offset" for a in arguments)
-    passed = ", ".join(f"{a.name} + {a.name}_offset" for a in arguments)
-    local = f"__local float4 workspace[{kernel.workspace}];\n  " if kernel.workspace else ""
-    workspace = "workspace" if kernel.workspace else "(__local float4 *)0"
-    tile = "(int)abs((int)get_global_offset(0) - (int)get_group_id(0))"
-    # Without it Intel's compiler makes versions of large and of shared functions for vectors of work-items.
-    hint = "__attribute__((vec_type_hint(float4)))\n" if kernel.fills_vectors or _is_shareable(kernel, target) else ""
-    return (
-        f"__kernel __attribute__((reqd_work_group_size({kernel.local_size}, 1, 1)))\n{hint}"
-        f"void {name}({launch}) {{\n"
-        f"  {local}{name}_tile({passed}, {tile}, {workspace});\n}}\n"
+def _function(planned: PlannedKernel, target: Target) -> Function:
+    """The function of a kernel, whose name has a digest of its text."""
+    kernel = planned.kernel
+    # Without the hint Intel's compiler makes versions of large and of shared functions for vectors of work-items.
+    function = Function(
+        PLACEHOLDER,
+        tuple(map(_pointer, planned.arguments)),
+        read_body(_render_body(planned, target)),
+        kernel.workspace,
+        kernel.local_size,
+        fills_vectors=kernel.fills_vectors or _is_shareable(kernel, target),
+        offset_type="uint" if "int64" in target.missing_types else "ulong",
     )
+    digest = hashlib.blake2b(function.source.encode(), digest_size=6).hexdigest()
+    return replace(function, name=f"{kernel.template.replace('/', '_')}_{digest}")
 
 
 class _Destination:
@@ -213,8 +173,7 @@ class _Destination:
         return getattr(self._storage, name)
 
 
-def _pointer(argument: Argument) -> str:
-    qualifier = "" if argument.written else "const "
-    # Constants never alias anything. Activations may: a kernel can write its result over an operand.
-    restrict = "restrict " if argument.data is not None and argument.restrict else ""
-    return f"__global {qualifier}{argument.type} *{restrict}"
+def _pointer(argument: Argument) -> Pointer:
+    """Constants never alias anything. Activations may: a kernel can write its result over an operand."""
+    restrict = argument.data is not None and argument.restrict
+    return Pointer(argument.name, argument.type, argument.written, restrict)

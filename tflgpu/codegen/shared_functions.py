@@ -1,4 +1,4 @@
-"""Functions whose texts differ in whole numbers only -> one function that takes these numbers as arguments.
+"""Functions that differ in whole numbers only -> one function that takes these numbers as arguments.
 
 Intel's compiler for CPUs takes 45 ms for a convolution, and networks repeat theirs in many sizes. A shared function is
 compiled once; a call of it takes the compiler a millisecond.
@@ -7,48 +7,38 @@ compiled once; a call of it takes the compiler a millisecond.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-# Whole numbers that fit an int. What has to be a constant comes first: directives, indices and sizes of arrays,
-# attributes, labels.
-_NUMBER = re.compile(
-    r"#[^\n]*|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
-    r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8})(?![\w.])"
-)
+from tflgpu.codegen.functions import Body, Pointer, declarations, read_body
 
-Column = tuple[str, ...]  # the numbers at one place in the texts of several functions
+Column = tuple[str, ...]  # the numbers at one place of several functions
 
 
-def share(functions: Mapping[str, tuple[tuple[str, ...], str]]) -> tuple[str, dict[str, str]]:
+def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[str, dict[str, Body]]:
     """The text of shared functions, and the bodies that some of ``functions`` get in place of theirs: calls.
 
-    functions: declarations of parameters, and the body, by name.
+    functions: parameters and body, by name.
     """
-    alike: dict[tuple[tuple[str, ...], str], list[str]] = {}
-    for name, (parameters, body) in functions.items():
-        alike.setdefault((parameters, _NUMBER.sub(lambda m: "#" if m["number"] else m[0], body)), []).append(name)
+    alike: dict[tuple[tuple[Pointer, ...], tuple[str, ...]], list[str]] = {}
+    for name, (pointers, body) in functions.items():
+        alike.setdefault((pointers, body.pieces), []).append(name)
     texts, calls = [], {}
-    for (parameters, _), names in alike.items():
+    for (pointers, _), names in alike.items():
         if len(names) == 1:
             continue
-        columns = list(zip(*(_numbers(functions[name][1]) for name in names), strict=True))
+        first = functions[names[0]][1]
+        columns = list(zip(*(functions[name][1].numbers for name in names), strict=True))
         sizes = {column: f"size{i}" for i, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
-        body = _with_sizes(functions[names[0]][1], columns, sizes)
-        shared = f"shared_{hashlib.blake2b(repr((parameters, body)).encode(), digest_size=6).hexdigest()}"
+        text = first.with_numbers([sizes.get(column, column[0]) for column in columns])
+        parameters = declarations(pointers)
+        shared = f"shared_{hashlib.blake2b(repr((parameters, text)).encode(), digest_size=6).hexdigest()}"
         declared = ", ".join((*parameters, *(f"int {size}" for size in sizes.values())))
-        texts.append(f"static __attribute__((noinline)) void {shared}({declared}) {{\n{body}\n}}\n")
-        given = [re.split(r"\W", declaration)[-1] for declaration in parameters]
+        texts.append(f"static __attribute__((noinline)) void {shared}({declared}) {{\n{text}\n}}\n")
         for i, name in enumerate(names):
-            calls[name] = f"{shared}({', '.join((*given, *(column[i] for column in sizes)))});"
+            calls[name] = _call(shared, pointers, [column[i] for column in sizes])
     return "".join(texts), calls
 
 
-def _numbers(text: str) -> Iterator[str]:
-    return (match["number"] for match in _NUMBER.finditer(text) if match["number"])
-
-
-def _with_sizes(text: str, columns: Sequence[Column], sizes: Mapping[Column, str]) -> str:
-    """The text with the names of ``sizes`` in place of numbers. columns: those of its numbers, in order."""
-    rest = iter(columns)
-    return _NUMBER.sub(lambda match: sizes.get(next(rest), match[0]) if match["number"] else match[0], text)
+def _call(shared: str, pointers: Sequence[Pointer], sizes: Sequence[str]) -> Body:
+    given = (*(pointer.name for pointer in pointers), "tile", "workspace", *sizes)
+    return read_body(f"{shared}({', '.join(given)});")

@@ -14,8 +14,9 @@ import pytest
 import tflgpu
 from tests.plan.costs.sized_models import MODELS, sized
 from tests.quick import RUNTIMES
+from tflgpu.codegen.functions import Function, read_body
 from tflgpu.codegen.link import link
-from tflgpu.codegen.render import Function, render
+from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.plan.traffic import traffic
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
@@ -74,6 +75,6 @@ def work(family: Family, size: int) -> dict[str, int]:
 
 def counting(function: Function, number: int) -> str:
     """The text of a tile function that adds the turns of its loops to its place in ``turns_of``."""
-    head, body = function.tile.split("{", 1)
-    body = WHILE.sub("while (++turns, ", FOR.sub(r"for (\1 ++turns, ", body.rpartition("}")[0]))
-    return f"{head}{{\nuint turns = 0;\n{body}atomic_add(&turns_of[{number}], turns);\n}}\n"
+    body = WHILE.sub("while (++turns, ", FOR.sub(r"for (\1 ++turns, ", function.body.text))
+    counted = replace(function, body=read_body(body))
+    return counted.tile(before="uint turns = 0;\n", after=f"atomic_add(&turns_of[{number}], turns);\n")

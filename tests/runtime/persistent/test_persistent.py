@@ -210,7 +210,7 @@ def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
     source = render(plan)
     functions, waiting = {f.name: f for f in source.functions}, 0
     for planned, name in zip(plan.kernels, source.names, strict=True):
-        ahead, found, _ = functions[name].tile.partition("{")[2].partition(AWAIT_INPUTS)
+        ahead, found, _ = functions[name].body.text.partition(AWAIT_INPUTS)
         if not found:
             continue
         waiting += 1
@@ -244,7 +244,7 @@ def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
     for planned, name in zip(plan.kernels, source.names, strict=True):
         function = next(f for f in source.functions if f.name == name)
         for argument, pointer in zip(planned.arguments, function.pointers, strict=True):
-            assert ("restrict" in pointer) == (argument.data is not None)
+            assert pointer.restrict == (argument.data is not None)
 
 
 def test_every_other_kernel_begins_with_the_last_work_group() -> None:
