@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from tflgpu.codegen.functions import Function, read_body
+from tflgpu.codegen.functions import Body, Function, read_body
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.plan import Plan
@@ -41,7 +41,7 @@ def counted(plan: Plan, inputs: Sequence[NDArray[Any]], session: Session) -> Ite
     """Run a plan in fp32 for the launch executor; the counts of each kernel."""
     source = render(plan)
     number = {function.name: i for i, function in enumerate(source.functions)}
-    functions = tuple(replace(f, tile=_counting(f, number[f.name])) for f in source.functions)
+    functions = tuple(replace(f, body=_counting(f, number[f.name])) for f in source.functions)
     total = len(COUNTERS) * len(functions)
     begin = f"__global uint counts[{total}];\n__kernel void read_counts(__global uint *to)"
     begin += f" {{ for (int i = 0; i < {total}; ++i) to[i] = counts[i]; }}\n"
@@ -65,9 +65,9 @@ def counted(plan: Plan, inputs: Sequence[NDArray[Any]], session: Session) -> Ite
         yield Counts(planned.kernel.template, *(found[number[name]] / elements))
 
 
-def _counting(function: Function, number: int) -> str:
-    """The text of a tile function that adds what each work-item counts to its place in ``counts``."""
-    counted = replace(function, body=read_body(ACCUMULATION.sub(r"products += 4, \1", function.body.text)))
+def _counting(function: Function, number: int) -> Body:
+    """The statements of a function that also adds what each work-item counts to its place in ``counts``."""
+    body = ACCUMULATION.sub(r"products += 4, \1", function.body.text)
     declared = "".join(f"uint {name} = 0;\n" for name in COUNTERS)
     added = "".join(f"atomic_add(&counts[{len(COUNTERS) * number + i}], {name});\n" for i, name in enumerate(COUNTERS))
-    return counted.tile(before=declared, after=added)
+    return read_body(f"{declared}{body}\n{added}")

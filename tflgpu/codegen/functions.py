@@ -96,10 +96,10 @@ class Function:
         """Both as text."""
         return self.tile() + self.wrapper
 
-    def tile(self, *more: str, before: str = "", after: str = "") -> str:
-        """The function as text. more: declarations of further parameters. before, after: further statements."""
+    def tile(self, *more: str) -> str:
+        """The function as text. more: declarations of further parameters."""
         declared = ", ".join((*declarations(self.pointers), *more))
-        return f"void {self.name}_tile({declared}) {{\n{before}{self.body.text}\n{after}}}\n"
+        return f"void {self.name}_tile({declared}) {{\n{self.body.text}\n}}\n"
 
     @property
     def wrapper(self) -> str:

@@ -14,7 +14,7 @@ import pytest
 import tflgpu
 from tests.plan.costs.sized_models import MODELS, sized
 from tests.quick import RUNTIMES
-from tflgpu.codegen.functions import Function, read_body
+from tflgpu.codegen.functions import Body, Function, read_body
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
@@ -51,7 +51,7 @@ def work(family: Family, size: int) -> dict[str, int]:
     _, plan = plan_model(m.model, tflgpu.Options(), target)
     source, session = render(plan), open_session(choose(RUNTIMES[0]))
     number = {function.name: i for i, function in enumerate(source.functions)}
-    functions = tuple(replace(f, tile=counting(f, number[f.name])) for f in source.functions)
+    functions = tuple(replace(f, body=counting(f, number[f.name])) for f in source.functions)
     begin = f"__global uint turns_of[{len(functions)}];\n__kernel void read_turns(__global uint *to)"
     begin += f" {{ for (int i = 0; i < {len(functions)}; ++i) to[i] = turns_of[i]; }}\n"
     text = replace(source, prelude=source.prelude + begin, functions=functions).text
@@ -73,8 +73,7 @@ def work(family: Family, size: int) -> dict[str, int]:
     return found
 
 
-def counting(function: Function, number: int) -> str:
-    """The text of a tile function that adds the turns of its loops to its place in ``turns_of``."""
+def counting(function: Function, number: int) -> Body:
+    """The statements of a function that also adds the turns of its loops to its place in ``turns_of``."""
     body = WHILE.sub("while (++turns, ", FOR.sub(r"for (\1 ++turns, ", function.body.text))
-    counted = replace(function, body=read_body(body))
-    return counted.tile(before="uint turns = 0;\n", after=f"atomic_add(&turns_of[{number}], turns);\n")
+    return read_body(f"uint turns = 0;\n{body}\natomic_add(&turns_of[{number}], turns);")

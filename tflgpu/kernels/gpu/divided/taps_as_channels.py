@@ -41,8 +41,10 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, floa
     assert isinstance(attributes, Convolution | TransposeConvolution)
     image, channels = request.input(0), prod(weights.shape[:3])
     shape, precise = (*image.geometry.shape[:3], channels), request.graph[node.output].precise
-    # To round each product of a window adds as much to the error as to round its pixels did.
-    between = Storage(Geometry(shape), "half" if image.type == "half" and not precise else "float")
+    # To round each product of a window adds as much to the error as to round its pixels did. Where the result may be
+    # larger than any half, so may the products.
+    in_half = image.type == request.output.type == "half" and not precise
+    between = Storage(Geometry(shape), "half" if in_half else "float")
     if channels == len(weights) or not fits(between, target):
         return None
     of_taps = np.ascontiguousarray(np.moveaxis(weights, 0, 2)).reshape(channels, 1, 1, -1)
