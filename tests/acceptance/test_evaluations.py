@@ -14,7 +14,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import as_json, succeed
-from tests.cli.test_cli_json import check
+from tests.cli.documented import check
 from tests.evaluate.image_sets import annotated_set, labelled_set
 from tests.support import litert
 from tflgpu.inputs import InputReader, packed_labels

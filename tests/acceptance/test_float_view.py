@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import tflgpu
-from tests.acceptance.test_tasks import IMAGES, overlap
+from tests.acceptance.pictures import IMAGES, overlap
 from tests.quick import RUNTIMES
 from tflgpu.options import Options, Quantized
 

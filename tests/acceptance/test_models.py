@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image
 
 import tflgpu
+from tests.acceptance.real_models import MOBILENET, TOLERANCE, Floats, RealModel, error
 from tests.quick import on_first_runtime
 from tests.support import litert
 from tflgpu.options import KernelFamily, Options
 
-Floats = NDArray[np.float32]
-
-# Largest error, as a part of the range of an output's values.
-TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2, "fp16_fast": 4e-2}
-
-
-@dataclass(frozen=True)
-class RealModel:
-    """A model of the shared folder. ``kernels`` is how many an inference takes at most: a lost fusion shows here.
-
-    pixels: the values that black and white become. amplifies: how much more than others it makes of rounding errors.
-    """
-
-    name: str
-    image: str
-    kernels: int
-    size: tuple[int, int]
-    pixels: tuple[float, float] = (-1.0, 1.0)
-    amplifies: float = 1.0
-
-    def path(self, shared: Path) -> Path:
-        return shared / "models" / f"{self.name}.tflite"
-
-    def input(self, shared: Path, image: str | None = None) -> Floats:
-        """[1, height, width, 3] of the model's image, or another one."""
-        with Image.open(shared / "images" / (image or self.image)) as file:
-            rgb = np.asarray(file.convert("RGB").resize(self.size[::-1], Image.Resampling.BILINEAR), np.float32)
-        low, high = self.pixels
-        return rgb[None] * np.float32((high - low) / 255) + np.float32(low)
-
-
-MOBILENET = RealModel("mobilenet_v1_0.25_224_1_default_1", "cat.png", 19, (224, 224))
 DEEPLAB = RealModel("deeplabv3_257_mv_gpu", "bird_segmentation.png", 42, (257, 257))
 RESNET = RealModel("pretrainedResnet", "cat.png", 12, (32, 32), pixels=(0.0, 255.0))
 FACE_DETECTION = RealModel("face_detection_short_range", "face.jpg", 46, (128, 128))
@@ -73,13 +39,6 @@ pytestmark = pytest.mark.quick(when=on_first_runtime)
 @cache
 def reference(model: RealModel, shared: Path) -> dict[str, Floats]:
     return litert.run(model.path(shared).read_bytes(), model.input(shared))
-
-
-def error(got: Floats, expected: Floats) -> float:
-    """The largest difference as a part of the expected values' range; of their size where there is only one."""
-    assert got.shape == expected.shape
-    extent = np.ptp(expected) if expected.size > 1 else np.abs(expected).max()
-    return float(np.abs(got - expected).max() / extent)
 
 
 @pytest.mark.quick(

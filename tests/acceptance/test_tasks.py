@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import tflgpu
-from tests.acceptance.test_models import error
+from tests.acceptance.pictures import IMAGES, overlap
+from tests.acceptance.real_models import error
 from tests.quick import RUNTIMES, on_first_runtime
 from tests.support import litert
 from tflgpu.options import Options
 
 Array = NDArray[np.generic]
-IMAGES = ("cat.png", "dog_segmentation.png", "grace_hopper.png")
 
 # Operators that keep two of the models from running wholly on the device.
 ELSEWHERE = {
@@ -77,13 +77,6 @@ def test_a_detector_finds_the_same_boxes(shared: Path, options: Options) -> None
                     boxes, labels, scores = (np.asarray(t)[0] for t in got[:3])
                     near = (labels == label) & (np.abs(scores - score) <= 0.05)
                     assert any(overlap(box, other) > 0.9 for other in boxes[near]), (box, label, score)
-
-
-def overlap(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Intersection over union of two boxes (top, left, bottom, right)."""
-    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
-    common = float(np.prod(np.maximum(sides, 0)))
-    return common / (float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2])) - common)
 
 
 @pytest.mark.full("a large model")

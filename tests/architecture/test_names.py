@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -41,3 +42,9 @@ def test_a_name_means_one_module() -> None:
 
 def test_a_name_means_one_template() -> None:
     assert ambiguous(files("templates")) == []
+
+
+def test_no_module_of_tests_imports_another() -> None:
+    """What several of them need is in a module that has no tests."""
+    importing = re.compile(r"^\s*(?:from|import) tests\.[\w.]*\btest_\w+", re.MULTILINE)
+    assert [str(path) for path in files("tests") if path.suffix == ".py" and importing.search(path.read_text())] == []

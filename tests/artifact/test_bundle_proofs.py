@@ -12,21 +12,13 @@ import pytest
 
 from tests.artifact.cache.damage import KEY, flip, store
 from tests.artifact.cache.entries import same
+from tests.artifact.keys import make_key
 from tflgpu.artifact.cache import Cache, pack
 from tflgpu.artifact.cache.signature import DIGITS, Proof, check_proof, signer
 from tflgpu.errors import BundleError, CacheWarning
 from tflgpu.options import Options
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
-
-
-def make_key(path: Path) -> Path:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.write_bytes(Ed25519PrivateKey.generate().private_bytes(*pem))
-    return path
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.artifact.test_bundle_proofs import make_key
+from tests.artifact.keys import make_key
 from tests.cli.command import MODEL, as_json, invoke, succeed
 from tests.conftest import missing
 from tflgpu.cli.commands.cache import parse_size

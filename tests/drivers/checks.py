@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import tflgpu
-from tests.acceptance.test_models import TOLERANCE, error
+from tests.acceptance.real_models import TOLERANCE, error
 from tests.ops.case import Case, Net, Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import ARITHMETIC, SUMS_IN_HALF, check

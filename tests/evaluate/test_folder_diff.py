@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cli.command import as_json, fail, invoke, succeed
-from tests.cli.test_cli_json import check
+from tests.cli.documented import check
 from tests.frontend.stateful_models import SHAPE, variable_tensor
 from tflgpu.evaluate.accuracy import Deviation
 from tflgpu.evaluate.folder_diff import deviations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import as_json, fail, succeed
-from tests.cli.test_cli_json import check
+from tests.cli.documented import check
 from tests.evaluate.image_sets import labelled_set
 from tflgpu.evaluate.imagenet import LabelledImage, labelled_images, top_k_accuracies
 from tflgpu.evaluate.task import key_of

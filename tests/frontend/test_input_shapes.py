@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.acceptance.test_models import MOBILENET
+from tests.acceptance.real_models import MOBILENET
 from tests.quick import on_first_runtime
 from tests.support import litert
 from tflgpu.model.writer import ModelBuilder

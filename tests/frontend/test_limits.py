@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.frontend.unit_windows import CODES, convolution
 from tests.quick import on_first_runtime
 from tflgpu.compiler import compile_model
 from tflgpu.frontend.lower import lower
@@ -17,12 +18,10 @@ from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target
 
-CODES = ("CONV_2D", "grouped CONV_2D", "DEPTHWISE_CONV_2D")
-
 # In a process of its own, because what goes wrong here kills it.
 RUN = """
 import numpy as np, sys, tflgpu
-from tests.frontend.test_limits import CODES, convolution
+from tests.frontend.unit_windows import CODES, convolution
 device, *window = sys.argv[1:]
 for code in CODES:
     for kernels in ("cpu", "gpu"):
@@ -31,18 +30,6 @@ for code in CODES:
         (y,) = model.run(np.ones((1, 5, 5, 8), np.float32)).values()
         print(code, kernels, set(y.reshape(-1).tolist()))
 """
-
-
-def convolution(code: str, dilation: int = 1, stride: int = 1) -> bytes:
-    """A window of 3 by 3 ones over an image of 5 by 5 pixels."""
-    builder = ModelBuilder()
-    shape = {"CONV_2D": (8, 3, 3, 8), "grouped CONV_2D": (8, 3, 3, 4), "DEPTHWISE_CONV_2D": (1, 3, 3, 8)}[code]
-    out = -(-5 // stride)
-    x, y = builder.input((1, 5, 5, 8)), builder.tensor((1, out, out, 8))
-    options = {"padding": "SAME", "dilation_h_factor": dilation, "dilation_w_factor": dilation}
-    inputs = [x, builder.constant(np.ones(shape, np.float32)), builder.constant(np.zeros(8, np.float32))]
-    builder.op(code.split()[-1], inputs, [y], {**options, "stride_h": stride, "stride_w": stride})
-    return builder.finish([y])
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import tflgpu
 from tests.kernels.gpu.ways import take_always
+from tests.kernels.largest import Storage, check_largest
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
@@ -24,16 +23,9 @@ from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 from tflgpu.target import CostModel
 
-Storage = Literal["half", "float"]
-ERRORS: dict[Storage, float] = {"half": 2e-3, "float": 1e-6}  # of the largest number of a result
-
 
 def in_storages(cases: Sequence[object], in_float: Sequence[object]) -> list[tuple[object, Storage]]:
     return [*((case, "half") for case in cases), *((case, "float") for case in in_float)]
-
-
-def check_largest(got: NDArray[Any], expected: NDArray[Any], storage: Storage) -> None:
-    np.testing.assert_allclose(got, expected, rtol=0, atol=ERRORS[storage] * np.nanmax(np.abs(expected)))
 
 
 @dataclass(frozen=True)

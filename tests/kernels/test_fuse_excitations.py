@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.kernels.fused_networks import product
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import on_first_runtime
-from tests.runtime.persistent.test_persistent import H200
 from tests.support.limited_devices import Simulation, limited
+from tests.support.targets import H200
 from tests.support.template_cases import image_and_gates
 from tflgpu.compiler import plan_model
 from tflgpu.target import CostModel, Target
@@ -23,10 +24,6 @@ from tflgpu.target import CostModel, Target
 def templates(net: Net, target: Target) -> list[str]:
     _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
     return [k.kernel.template for k in plan.kernels]
-
-
-def product(net: Net, x: Tensor, gates: Tensor) -> Tensor:
-    return net.op("MUL", [x, gates], x.value * gates.value)
 
 
 @pytest.mark.quick(when=lambda hidden, device_name: hidden in (3, 125) and on_first_runtime(device_name))

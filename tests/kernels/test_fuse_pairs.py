@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tflgpu
-from tests.runtime.persistent.test_persistent import H200
+from tests.kernels.fused_networks import PairNet
+from tests.support.targets import H200
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Node
@@ -17,56 +17,12 @@ from tflgpu.kernels.mma.fuse_pairs import PAIR_KINDS, Pair, best_pairs
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.tiling import LOCAL_VEC4S
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import CostModel, Limits, Target
 
 KINDS = {"pointwise_depthwise", "depthwise_pointwise"}
-
-
-class Net:
-    """A model of pointwise and depthwise convolutions; a first one makes an image of halves."""
-
-    def __init__(self, channels: int = 24) -> None:
-        self.builder, self.random, self.channels = ModelBuilder(), np.random.default_rng(0), channels
-        self.image = self.convolution(self.builder.input((1, 8, 8, 12)), 12, 16)
-
-    def constant(self, *shape: int) -> int:
-        return self.builder.constant(self.random.normal(size=shape).astype(np.float32))
-
-    def result(self, channels: int) -> int:
-        return self.builder.tensor((1, 8, 8, channels))
-
-    def convolution(self, x: int, depth: int, channels: int, side: int = 1, activation: str = "NONE") -> int:
-        y = self.result(channels)
-        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "fused_activation_function": activation}
-        weights = self.constant(channels, side, side, depth)
-        self.builder.op("CONV_2D", [x, weights, self.constant(channels)], [y], options)
-        return y
-
-    def pointwise(self, side: int = 1, activation: str = "RELU6") -> int:
-        return self.convolution(self.image, 16, self.channels, side, activation)
-
-    def depthwise(self, x: int, side: int = 3, multiplier: int = 1, channels: int | None = None) -> int:
-        channels = (channels or self.channels) * multiplier
-        y, weights = self.result(channels), self.constant(1, side, side, channels)
-        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "depth_multiplier": multiplier}
-        options |= {"fused_activation_function": "RELU"}
-        self.builder.op("DEPTHWISE_CONV_2D", [x, weights, self.constant(channels)], [y], options)
-        return y
-
-    def mean(self, x: int, *axes: int) -> int:
-        shape = tuple(1 if axis in axes else size for axis, size in enumerate((1, 8, 8, self.channels)))
-        y, listed = self.builder.tensor(shape), self.builder.constant(np.array(axes, np.int32))
-        self.builder.op("MEAN", [x, listed], [y], {"keep_dims": True})
-        return y
-
-    def op(self, code: str, *inputs: int) -> int:
-        y = self.result(self.channels)
-        self.builder.op(code, list(inputs), [y], {"fused_activation_function": "NONE"} if code == "ADD" else None)
-        return y
 
 
 @pytest.fixture(autouse=True)
@@ -79,13 +35,13 @@ def plan_of(model: bytes, target: Target = H200) -> Plan:
     return plan_model(model, tflgpu.Options(), target)[1]
 
 
-def fused(net: Net, *outputs: int, target: Target = H200) -> list[Node]:
+def fused(net: PairNet, *outputs: int, target: Target = H200) -> list[Node]:
     plan = plan_of(net.builder.finish(list(outputs)), target)
     return [k.node for k in plan.kernels if k.node.kind in KINDS]
 
 
 def test_a_pair_is_one_kernel_of_both_operators() -> None:
-    net = Net()
+    net = PairNet()
     plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
     assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "pointwise_depthwise"]
     assert plan.kernels[-1].node.sources == (1, 2)
@@ -96,7 +52,7 @@ def test_a_pair_is_one_kernel_of_both_operators() -> None:
 
 def test_a_depthwise_convolution_joins_the_pointwise_one_behind_it() -> None:
     """A block of BlazeFace: the image is also added to the result, and that read twice again."""
-    net = Net(channels=16)
+    net = PairNet(channels=16)
     block = net.op("ADD", net.image, net.convolution(net.depthwise(net.image), 16, 16))
     again = net.op("ADD", block, net.convolution(net.depthwise(block), 16, 16))
     plan = plan_of(net.builder.finish([again]))
@@ -120,7 +76,7 @@ def test_chains_pair_up_by_themselves() -> None:
 
 
 def test_a_residual_joins_the_pair() -> None:
-    net = Net(channels=16)
+    net = PairNet(channels=16)
     (node,) = fused(net, net.op("ADD", net.image, net.depthwise(net.pointwise())))
     assert node.inputs[0] == node.inputs[min(node.epilogue_inputs)], (
         "the image is read by the kernel and by its last step"
@@ -128,52 +84,52 @@ def test_a_residual_joins_the_pair() -> None:
 
 
 def test_activations_of_their_own_fuse() -> None:
-    net = Net(channels=16)
+    net = PairNet(channels=16)
     (node,) = fused(net, net.depthwise(net.op("LOGISTIC", net.pointwise(activation="NONE"))))
     assert node.sources == (1, 2, 3)
 
 
-def an_output(net: Net) -> tuple[int, ...]:
+def an_output(net: PairNet) -> tuple[int, ...]:
     between = net.pointwise()
     return between, net.depthwise(between)
 
 
-def a_second_reader(net: Net) -> tuple[int, ...]:
+def a_second_reader(net: PairNet) -> tuple[int, ...]:
     between = net.pointwise()
     return (net.op("ADD", between, net.depthwise(between)),)
 
 
-def an_operand(net: Net) -> tuple[int, ...]:
+def an_operand(net: PairNet) -> tuple[int, ...]:
     return (net.depthwise(net.op("PRELU", net.pointwise(activation="NONE"), net.constant(net.channels))),)
 
 
-def a_larger_window(net: Net) -> tuple[int, ...]:
+def a_larger_window(net: PairNet) -> tuple[int, ...]:
     return (net.depthwise(net.pointwise(side=3)),)
 
 
-def many_taps(net: Net) -> tuple[int, ...]:
+def many_taps(net: PairNet) -> tuple[int, ...]:
     return (net.depthwise(net.pointwise(), side=7),)
 
 
-def a_multiplier(net: Net) -> tuple[int, ...]:
+def a_multiplier(net: PairNet) -> tuple[int, ...]:
     return (net.depthwise(net.pointwise(), multiplier=2),)
 
 
-def a_depthwise_output(net: Net) -> tuple[int, ...]:
+def a_depthwise_output(net: PairNet) -> tuple[int, ...]:
     between = net.depthwise(net.image, channels=16)
     return between, net.convolution(between, 16, 16)
 
 
-def a_multiplier_before(net: Net) -> tuple[int, ...]:
+def a_multiplier_before(net: PairNet) -> tuple[int, ...]:
     between = net.depthwise(net.image, multiplier=2, channels=16)
     return (net.convolution(between, 32, 16),)
 
 
-def a_larger_window_behind(net: Net) -> tuple[int, ...]:
+def a_larger_window_behind(net: PairNet) -> tuple[int, ...]:
     return (net.convolution(net.depthwise(net.image, channels=16), 16, 16, side=3),)
 
 
-def a_mean_of_rows(net: Net) -> tuple[int, ...]:
+def a_mean_of_rows(net: PairNet) -> tuple[int, ...]:
     return (net.mean(net.pointwise(), 1),)
 
 
@@ -184,13 +140,13 @@ APART += (a_depthwise_output, a_multiplier_before, a_larger_window_behind, a_mea
 @pytest.mark.parametrize("case", APART)
 def test_what_one_kernel_cannot_do_stays_apart(case: object) -> None:
     assert callable(case)
-    net = Net()
+    net = PairNet()
     assert fused(net, *case(net)) == []
 
 
 def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
     """The exponential of a zero is none, and 0 times infinity would be NaN."""
-    net = Net(channels=22)
+    net = PairNet(channels=22)
     assert fused(net, net.depthwise(net.op("EXP", net.pointwise(activation="NONE")))) == []
 
 
@@ -198,13 +154,13 @@ def test_lanes_past_the_last_channel_have_to_stay_zero() -> None:
     "change", [{"matrix_unit": None}, {"family": "cpu", "ptx": False, "matrix_unit": None}], ids=str
 )
 def test_other_devices_have_no_such_kernel(change: dict[str, object]) -> None:
-    net = Net()
+    net = PairNet()
     target = replace(H200, **change)  # type: ignore[arg-type]
     assert fused(net, net.depthwise(net.pointwise()), target=target) == []
 
 
 def test_floats_fuse_as_halves_do() -> None:
-    net = Net()
+    net = PairNet()
     (node,) = fused(net, net.depthwise(net.pointwise()), target=replace(H200, storage="float"))
     assert node.kind == "pointwise_depthwise"
 
@@ -212,7 +168,7 @@ def test_floats_fuse_as_halves_do() -> None:
 @pytest.mark.parametrize(("kept", "count"), [({0}, 0), ({1}, 0), ({0, 1}, 1), ({2}, 1), ({0, 1, 2}, 1)])
 def test_what_is_between_a_pair_lies_in_memory_as_the_image_does(kept: set[int], count: int) -> None:
     """kept: of the image, what is between, and the result, those that are precise."""
-    net = Net()
+    net = PairNet()
     model = net.builder.finish([net.op("ABS", net.depthwise(net.pointwise()))])
     graph = optimize(lower(read_model(model)).graph)
     marked = [replace(graph[graph.nodes[n].output], precise=True) for n in kept]
@@ -222,17 +178,17 @@ def test_what_is_between_a_pair_lies_in_memory_as_the_image_does(kept: set[int],
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
-    net = Net()
+    net = PairNet()
     assert fused(net, net.depthwise(net.pointwise())) == []
 
 
 def test_rows_that_no_local_memory_can_hold_do_not_fuse() -> None:
-    net, small = Net(), replace(H200, limits=Limits(local_bytes=128))
+    net, small = PairNet(), replace(H200, limits=Limits(local_bytes=128))
     assert fused(net, net.convolution(net.depthwise(net.pointwise()), 24, 24), target=small) == []
 
 
 def test_tiles_cover_the_result_within_local_memory() -> None:
-    net = Net(channels=100)
+    net = PairNet(channels=100)
     plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
     kernel, node = plan.kernels[-1].kernel, plan.kernels[-1].node
     assert isinstance(node.attributes, PointwiseDepthwise)

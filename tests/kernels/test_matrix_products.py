@@ -10,6 +10,7 @@ import pytest
 
 import tflgpu
 from tests.kernels.networks import convolution
+from tests.kernels.products import Product
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
@@ -19,36 +20,6 @@ from tests.support.limited_devices import Simulation, limited
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.request import Request
 from tflgpu.target import Limits, Target
-
-
-@dataclass(frozen=True)
-class Product:
-    """A product of [*left_batch, rows, depth] and [*right_batch, depth, columns], and how kernels divide it.
-
-    tile: rows and slices of a work-item, and split-K; or the rows of a group that shares the depth.
-    """
-
-    left_batch: tuple[int, ...]
-    right_batch: tuple[int, ...]
-    rows: int
-    depth: int
-    columns: int
-    adjoint: tuple[bool, bool]
-    tile: tuple[int, ...]
-
-    def network(self, net: Net) -> Tensor:
-        left = net.normal((*self.left_batch, self.rows, self.depth))
-        right = net.normal((*self.right_batch, self.depth, self.columns))
-        value = np.matmul(left.astype(np.float64), right.astype(np.float64))
-        sides = [
-            net.input(np.ascontiguousarray(np.swapaxes(side, -1, -2)) if adjoint else side)
-            for side, adjoint in zip((left, right), self.adjoint, strict=True)
-        ]
-        options = dict(zip(("adj_x", "adj_y"), self.adjoint, strict=True))
-        x = net.op("BATCH_MATMUL", sides, value, options, terms=self.depth)
-        y = net.input(net.normal(value.shape))
-        return net.op("ADD", [x, y], x.value + y.value, activation="RELU")
-
 
 PRODUCTS = (
     Product((), (), 70, 37, 90, (False, False), (4, 4, 1)),

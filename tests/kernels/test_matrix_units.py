@@ -10,11 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.kernels.fused_networks import convolutions
 from tests.kernels.networks import convolution, options
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
-from tests.runtime.persistent.test_persistent import H200
+from tests.support.targets import H200
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.layout import LANES, pack
@@ -75,20 +76,6 @@ def test_vec4s_are_operands_and_sums(out: int, depth: int) -> None:
     got = result.transpose(1, 0, 2).reshape(16, -1)
     np.testing.assert_allclose(got[:, :out], pixels[0, 0] @ weights[:, 0, 0].T, atol=1e-5)
     assert not got[:, out:].any()
-
-
-def convolutions(channels: int) -> bytes:
-    """Two convolutions: the second reads what the first computes."""
-    builder, random = ModelBuilder(), np.random.default_rng(0)
-    x = builder.input((1, 9, 9, 3))
-    for depth in (3, channels):
-        weights = builder.constant(random.normal(size=(channels, 3, 3, depth)).astype(np.float32))
-        bias = builder.constant(random.normal(size=channels).astype(np.float32))
-        y = builder.tensor((1, 9, 9, channels))
-        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "fused_activation_function": "RELU"}
-        builder.op("CONV_2D", [x, weights, bias], [y], options)
-        x = y
-    return builder.finish([x])
 
 
 def templates(target: Target) -> list[str]:

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.test_fuse_excitations import product
-from tests.kernels.test_fuse_pairs import Net
-from tests.kernels.test_matrix_units import H200
+from tests.kernels.fused_networks import PairNet, product
 from tests.ops.case import Case
 from tests.ops.case import Net as CaseNet
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.support.limited_devices import Simulation, limited
+from tests.support.targets import H200
 from tests.support.template_cases import image_and_gates
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.measure.tuner import DeviceTuner
@@ -68,7 +67,7 @@ def test_the_faster_of_one_kernel_and_two_is_taken(
     proposed: bool, seconds: float, expected: bool | None, timed: Callable[..., list[Plan]]
 ) -> None:
     """Two take 10 seconds each and one between them. Where one takes as long, the cost model's choice stays."""
-    net = Net()
+    net = PairNet()
     data = net.builder.finish([net.depthwise(net.pointwise())])
     target = replace(H200, cost_model=replace(H200.cost_model, interval_latency=1e6 if proposed else -1e6))
     assert (PAIR in kinds(plan_model(data, tflgpu.Options(), target)[1])) == proposed
@@ -83,7 +82,7 @@ def test_the_faster_of_one_kernel_and_two_is_taken(
 
 def test_groups_are_decided_one_by_one(timed: Callable[..., list[Plan]]) -> None:
     """Equal ones together: the pair of the first three is undone, another one stays."""
-    net = Net()
+    net = PairNet()
     outputs = [net.depthwise(net.pointwise()) for _ in range(3)]
     data = net.builder.finish([*outputs, net.convolution(net.depthwise(net.image, channels=16), 16, 16)])
     timed(**{PAIR: 30.0, "depthwise_pointwise": 5.0})

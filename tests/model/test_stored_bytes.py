@@ -10,7 +10,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import tflgpu
-from tests.frontend.test_detection import detector, draw
+from tests.frontend.detectors import detector, draw
 from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.metadata.metadata_reader import read_metadata
 from tflgpu.model.reader import read_model

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tests.ops.test_ops import FAMILIES
+from tests.ops.axes import FAMILIES
 from tests.support import litert
 from tflgpu.model.writer import ModelBuilder, Quantization
 from tflgpu.options import Options

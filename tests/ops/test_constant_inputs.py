@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import tflgpu
 from tests.conftest import usable
+from tests.ops.axes import FAMILIES, PRECISIONS
 from tests.ops.case import Row
 from tests.ops.table import ROWS
-from tests.ops.test_ops import FAMILIES, PRECISIONS
 from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.test_ops import FAMILIES
+from tests.ops.axes import FAMILIES
 from tests.quick import on_first_runtime
 
 numerics = pytest.importorskip("scripts.pages.numerics", reason="LiteRT is missing")  # judges each corner

@@ -13,15 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tflgpu
+from tests.ops.axes import FAMILIES, ONE_OF_EACH, PRECISIONS
 from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import SUMS_IN_HALF, check
 from tests.quick import on_first_runtime
 from tflgpu.model.writer import ModelBuilder
-
-FAMILIES = ("gpu", "cpu")
-PRECISIONS = ("fp32", "fp16")
-ONE_OF_EACH = list({row.op: row for row in reversed(ROWS)}.values())  # the first row of each operator
 
 
 def is_quick(row: Row, fused: bool, device_name: str) -> bool:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.ops.axes import ONE_OF_EACH
 from tests.ops.case import Case, Row
 from tests.ops.reference import resampler
 from tests.ops.table import ROWS
-from tests.ops.test_ops import ONE_OF_EACH
 from tests.ops.tolerance import check
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")

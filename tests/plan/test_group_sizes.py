@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.plan.test_planned_limits import H200
 from tests.support.fixed_cases import fixed_cases
+from tests.support.targets import H200_LAUNCHES as H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Graph
 from tflgpu.model.writer import ModelBuilder

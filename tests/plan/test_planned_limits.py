@@ -15,6 +15,7 @@ from tests.ops.reference import softmax
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window, max_pool_2d
 from tests.support.fixed_cases import draws_nothing, fixed_cases
+from tests.support.targets import H200_LAUNCHES as H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
@@ -24,7 +25,6 @@ from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Limits, Target
 
-H200 = Target(family="gpu", compute_units=132, storage="half", executor="launch", ptx=True, matrix_unit="mma.m16n8k16")
 LIMITS = {
     "1 work-item": Limits(work_group_size=1),
     "7 work-items": Limits(work_group_size=7),

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support import targets
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.errors import DeviceError
-from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.plan import executor_heuristics
@@ -23,9 +23,8 @@ from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl import devices
 from tflgpu.runtime.race import ENOUGH_SECONDS, IN_A_ROW, PATIENCE, ROUNDS, SELDOM, SOON, TO_WARM_UP, Contest, fastest
-from tflgpu.target import Target
 
-H200 = Target(family="gpu", compute_units=132, storage="half", executor="auto", ptx=True, matrix_unit=M16N8K16.name)
+H200 = replace(targets.H200, executor="auto")
 
 
 def network(size: int) -> bytes:

@@ -10,15 +10,7 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
-from tests.runtime.test_device_memory import (
-    SHAPES,
-    Array,
-    arrays,
-    fresh_outputs,
-    model,
-    on_device,
-    three_of_each,
-)
+from tests.runtime.device_arrays import SHAPES, Array, arrays, fresh_outputs, model, on_device, three_of_each
 from tests.support.arrays import assert_equal
 
 __all__ = ["model"]

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.test_matrix_units import H200, convolutions
+from tests.kernels.fused_networks import convolutions
 from tests.quick import on_first_runtime
+from tests.support.targets import H200
 from tflgpu.artifact import serializer
 from tflgpu.compiler import plan_model
 from tflgpu.errors import CacheWarning

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.frontend.test_detection import detector
+from tests.frontend.detectors import detector
 from tflgpu.errors import ModelError
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder

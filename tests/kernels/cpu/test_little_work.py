@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import tflgpu
-from tests.kernels.cpu.test_bands import CASES
+from tests.kernels.cpu.pairs_in_bands import CASES
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC, check

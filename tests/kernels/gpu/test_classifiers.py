@@ -10,7 +10,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tests.kernels.gpu.test_shared_sums import reduced
+from tests.kernels.gpu.reductions import reduced
 from tests.kernels.networks import convolution
 from tests.ops import reference
 from tests.ops.case import Case, Net, Tensor

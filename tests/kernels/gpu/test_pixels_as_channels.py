@@ -14,7 +14,7 @@ from tests.ops.case import Case, Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
-from tests.runtime.persistent.test_persistent import H200
+from tests.support.targets import H200
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu.divided import pixels_as_channels
 from tflgpu.model.writer import ModelBuilder

@@ -9,15 +9,16 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.kernels.gpu.reductions import running_sum
 from tests.kernels.networks import options
 from tests.ops import windows
-from tests.ops.case import Net, Tensor
+from tests.ops.case import Net
 from tests.ops.rows.recurrent import Lstm, sequence_node
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
-from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
 from tests.support.corrections import NEVER, correct
+from tests.support.targets import H200
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu import depthwise_windows, lstm_steps
 from tflgpu.kernels.kernel import Kernel
@@ -98,13 +99,6 @@ def test_work_items_share_the_search_for_the_greatest_element(
     net.output(net.op(code, [x, net.integers(1)], found, {"output_type": "INT32"}))
     (shared,) = kernels_of(net, "portable/arg_extreme")
     assert vars(shared.parameters)["sharers"] != 1
-
-
-def running_sum(net: Net, x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-    steps = np.flip(x.value, axis) if reverse else x.value
-    value = np.cumsum(steps, axis) - (steps if exclusive else 0)
-    value = (np.flip(value, axis) if reverse else value).astype(x.value.dtype)
-    return net.op("CUMSUM", [x, net.integers(axis)], value, {"exclusive": exclusive, "reverse": reverse})
 
 
 @pytest.mark.quick(when=lambda shape: shape == (3, 3000))

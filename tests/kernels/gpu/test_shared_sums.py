@@ -10,14 +10,14 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tests.kernels.gpu.test_shared_items import running_sum
+from tests.kernels.gpu.reductions import reduced, running_sum
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
-from tests.runtime.persistent.test_persistent import H200
 from tests.support import emulated_matrix_units as emulated
+from tests.support.targets import H200
 from tests.support.template_cases import transpose_convolution
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
@@ -39,12 +39,6 @@ def in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
         return 5 if sharing is not None and sharing.best is not None and sharing.best(shared) is not None else 1
 
     monkeypatch.setattr(shared_sums, "best_count", five)
-
-
-def reduced(net: Net, code: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    function = {"MEAN": np.mean, "SUM": np.sum, "REDUCE_MAX": np.max, "REDUCE_MIN": np.min}[code]
-    value = function(x.value, axes, keepdims=True)
-    return net.op(code, [x, net.integers(list(axes))], value, {"keep_dims": True})
 
 
 def layer(net: Net, x: Tensor, channels: int) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.kernels.test_matrix_products import Product
+from tests.kernels.products import Product
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated

@@ -9,8 +9,8 @@ import pytest
 
 import tflgpu
 from tests.kernels.gpu.ways import take_always
+from tests.kernels.largest import check_largest
 from tests.kernels.networks import convolution, depthwise, joined_convolution
-from tests.kernels.test_emulated_kernels import check_largest
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import usable
 from tests.quick import RUNTIMES
-from tests.runtime.claiming.test_claiming import SHAPE, Executors, ran
+from tests.runtime.claiming.executors import SHAPE, Executors, ran
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor, ways
 from tflgpu.runtime.executors.ways import ASKED, CAME, LEFT, OVER, HelpedWay, Way, is_over

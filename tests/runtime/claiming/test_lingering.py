@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import usable
 from tests.quick import RUNTIMES
-from tests.runtime.claiming.test_claiming import SMALL, Executors, ran
+from tests.runtime.claiming.executors import SMALL, Executors, ran
 from tflgpu.runtime.executors import claiming_executor, ways
 from tflgpu.runtime.executors.ways import FIRST_REST, OVER, RESTING, SAVED, LingeringWay, is_over
 

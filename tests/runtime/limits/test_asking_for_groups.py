@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.runtime.limits.test_limited_devices import INTEL
+from tests.quick import RUNTIMES
 from tests.support.limited_devices import Simulation, limited
 from tflgpu.artifact.executable import DeviceBuffer, Executable, Launch, Persistent
 from tflgpu.runtime.opencl.build import WideGroupsError, check_groups
@@ -13,7 +13,7 @@ from tflgpu.target import WHOLE_PLAN
 
 def too_wide(executable: Executable, **allowed: int) -> dict[str, int]:
     """The groups that the kernels of an executable are allowed where they are too wide. allowed: by function."""
-    with limited(INTEL, Simulation(groups=allowed)) as device:
+    with limited(RUNTIMES[0], Simulation(groups=allowed)) as device:
         session = open_session(device)
         program = compile_program(session.context, "".join(f"__kernel void {name}() {{}}\n" for name in allowed))
         try:

@@ -12,6 +12,8 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
+from tests.runtime.persistent.chains import X, chain, expected
+from tests.support.targets import H200
 from tflgpu.artifact.executable import RANGE_ALIGNMENT
 from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.environment import AWAIT_INPUTS
@@ -19,7 +21,6 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_model, plan_model
-from tflgpu.kernels.mma.m16n8k16 import M16N8K16
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
@@ -28,49 +29,6 @@ from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExe
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
-from tflgpu.target import Target
-
-H200 = Target(
-    family="gpu", compute_units=132, storage="half", executor="persistent", ptx=True, matrix_unit=M16N8K16.name
-)
-
-
-def chain() -> bytes:
-    """softmax(softmax(x) * mean(x)): kernels of which each needs the one before."""
-    builder = ModelBuilder()
-    x, product = builder.input((1, 4, 4, 8)), builder.tensor((1, 4, 4, 8))
-    curve, mean, result = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8)), builder.tensor((1, 4, 4, 8))
-    axes = builder.constant(np.array([1, 2], np.int32))
-    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
-    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
-    builder.op("MUL", [curve, mean], [product], {"fused_activation_function": "NONE"})
-    builder.op("SOFTMAX", [product], [result], {"beta": 1.0})
-    return builder.finish([result])
-
-
-def expected(x: np.ndarray) -> np.ndarray:
-    def softmax(v: np.ndarray) -> np.ndarray:
-        powers = np.exp(v - v.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True)
-
-    x = x.astype(np.float64)
-    return softmax(softmax(x) * x.mean((1, 2), keepdims=True))
-
-
-@pytest.fixture
-def executor(device_name: str) -> PersistentExecutor:
-    """On the kernels for GPUs, with a single work-group where that is all that surely runs at once."""
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
-    device = choose(device_name)
-    _, plan = plan_model(chain(), options, device.target(options))
-    source = render(plan)
-    executable = link(plan, source.names)
-    text, persistent = render_persistent(source, executable, ptx=False)
-    session = open_session(device)
-    return PersistentExecutor(replace(executable, persistent=persistent), build(text, session)[0], session)
-
-
-X = np.random.default_rng(0).normal(size=(1, 4, 4, 8)).astype(np.float32)
 
 
 def test_one_kernel_runs_all(executor: PersistentExecutor) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.runtime.persistent.test_persistent import H200, X, chain, executor, expected
+from tests.runtime.persistent.chains import X, chain, executor, expected
+from tests.support.targets import H200
 from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
