@@ -39,15 +39,23 @@ LOGGER = logging.getLogger(__name__)
 
 
 def compile(model: ModelSource, options: Options | None = None, *, queue: Queue | None = None) -> CompiledModel:
-    """Compile a .tflite model (a path, bytes or a buffer) for an OpenCL device.
+    """Compile a .tflite model for an OpenCL device.
 
-    queue: an in-order queue of pyopencl, on whose device and in whose context to run, whatever ``Options.device`` says;
-    another model's, for instance, that is to share arrays on the device. By default the model has one of its own.
+    Args:
+        model: A path, bytes or a buffer.
+        options: By default those of :class:`Options`.
+        queue: An in-order queue of pyopencl, on whose device and in whose context to run, whatever ``Options.device``
+            says; another model's, for instance, that is to share arrays on the device. By default the model has one of
+            its own.
 
-    Raises ModelError for a damaged model, UnsupportedError with every reason if an operator cannot run on the
-    device, DeviceError without a fitting device, BuildError if its compiler fails, ValueError for an unknown
-    signature or output or a queue that does not fit, CacheMissError if the cache is required to have the model and
-    does not, CacheDirectoryError if other users can write to the cache.
+    Raises:
+        ModelError: The model is damaged.
+        UnsupportedError: An operator cannot run on the device; it has every reason.
+        DeviceError: There is no fitting device.
+        BuildError: The device's compiler fails.
+        ValueError: The signature or an output is unknown, or the queue does not fit.
+        CacheMissError: The cache is required to have the model and does not.
+        CacheDirectoryError: Other users can write to the cache.
     """
     content = ModelContent(model)
     with content.naming_file(), Using():
@@ -55,7 +63,19 @@ def compile(model: ModelSource, options: Options | None = None, *, queue: Queue 
 
 
 def inspect(model: ModelSource, options: Options | None = None) -> Report:
-    """What of a model can run on a device, and why not the rest; needs no device."""
+    """What of a model can run on a device, and why not the rest. No device is needed.
+
+    Args:
+        model: A path, bytes or a buffer.
+        options: By default those of :class:`Options`.
+
+    Returns:
+        A report without kernels.
+
+    Raises:
+        ModelError: The model is damaged.
+        ValueError: The signature or an output is unknown.
+    """
     from tflgpu.compiler import inspect_model  # a warm start must not import the compiler
 
     content = ModelContent(model)
@@ -66,8 +86,10 @@ def inspect(model: ModelSource, options: Options | None = None) -> Report:
 class CompiledModel:
     """A model on a device. Made by :func:`tflgpu.compile`; thread-safe, picklable, a context manager.
 
-    inputs, outputs: TensorInfo of each. report: what became of each operator. seconds: what each stage of compiling
-    took.
+    Attributes:
+        options: As the model was compiled with.
+        device: The device that it runs on.
+        seconds: What each stage of compiling took, in seconds.
     """
 
     def __init__(self, model: ModelContent, options: Options, queue: Queue | None = None) -> None:
@@ -92,14 +114,17 @@ class CompiledModel:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
+        """The model's inputs, in the order in which ``run`` takes them."""
         return tuple(info for _, info in self._artifact.inputs)
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
+        """The model's outputs, in the order of the file or of ``Options.outputs``."""
         return tuple(info for _, info in self._artifact.outputs)
 
     @property
     def report(self) -> Report:
+        """What runs where, and what compiling cost."""
         return self._artifact.report
 
     @property
@@ -123,45 +148,76 @@ class CompiledModel:
         return self._opening.session().queue
 
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> dict[str, NDArray[Any]]:
-        """One inference: NHWC arrays by name, in order, or one alone; every output by name.
-
-        An input may be a pyopencl Array or Buffer, which is read where it is. outputs: Arrays or Buffers by name of
-        output, in which to leave it on the device; it is not in the result then. When this returns, all is done.
+        """Run one inference, and wait for it.
 
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
-        Ctrl-C ends the wait for a long run. The device goes on with it, and the next run begins behind it.
-        Raises TypeError or ValueError for inputs or outputs that do not fit or a closed model, DeviceError if the
-        device fails. In a signal handler, in the middle of another call, a run has variables of its own.
+        Ctrl-C ends the wait for a long run. The device goes on with it, and the next run begins after it.
+        In a signal handler, in the middle of another call, a run has variables of its own.
+
+        Args:
+            inputs: NHWC arrays by name, in order, or one alone. An input may be a pyopencl Array or Buffer, which is
+                read where it is.
+            outputs: Arrays or Buffers of pyopencl by name of output, in which to leave it on the device.
+
+        Returns:
+            Every output by name, but those in ``outputs``: arrays of the host, of the shapes in :attr:`outputs`.
+
+        Raises:
+            TypeError: Inputs or outputs do not fit.
+            ValueError: Inputs or outputs do not fit, or the model is closed.
+            DeviceError: The device fails.
         """
         return self._runner.run(inputs, outputs)
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> Submission:
-        """Start :meth:`run` and return; the submission's ``wait`` has the result, and raises the errors of the device.
+        """Start an inference and return.
 
         Inferences follow each other on the queue in the order of the calls, so that variables change as by runs.
         Inputs on the host are copied before this returns. Arrays on the device are kept until the inference is over,
-        and read and written up to then. If 8 inferences are on their way, this waits for the first of them; of a model
-        of which operators run on the CPU, or in a loop or a branch that the host decides, it waits for the result.
+        and read and written up to then. If 8 inferences are in flight, this waits for the first of them; of a model of
+        which operators run on the CPU, or in a loop or a branch that the host decides, it waits for the result.
 
-        Raises what :meth:`run` does.
+        Args:
+            inputs: As of :meth:`run`.
+            outputs: As of :meth:`run`.
+
+        Returns:
+            A submission. Its ``wait`` has the result, and raises the errors of the device.
+
+        Raises:
+            TypeError: Inputs or outputs do not fit.
+            ValueError: Inputs or outputs do not fit, or the model is closed.
+            DeviceError: The device fails.
         """
         return self._runner.enqueue(inputs, outputs)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, NDArray[Any]]]:
-        """The results of one inference after another, in order, while the next ones are on their way already.
+        """Run one inference after another, while the next ones are in flight.
 
-        Inputs are taken from ``many`` up to three inferences ahead (on CPUs one after another), and copied at once: an
-        array may be filled again.
-        An error of one inference, or of ``many``, is raised in its place, and ends the iteration. Whoever stops earlier
-        can go on to use the model.
+        The iteration may be left early; the model can be used as before.
+
+        Args:
+            many: Inputs as of :meth:`run`. They are taken up to three inferences ahead (on CPUs one after another), and
+                copied at once: an array may be filled again.
+
+        Yields:
+            The outputs of each inference, in order.
+
+        Raises:
+            Exception: What an inference raises, or ``many``, in its place. It ends the iteration.
         """
         return self._runner.run_many(many)
 
     def pinned_array(self, name: str) -> NDArray[Any]:
-        """Zeros of an input's shape and element type in memory that a GPU reads by itself.
+        """Zeros of an input's shape and element type in pinned memory, which a GPU reads without a copy.
 
-        A run with this array as input, filled again and again, saves the copy to such memory. Raises ValueError for an
-        unknown name.
+        A run with this array as input, filled again and again, saves the copy to such memory.
+
+        Args:
+            name: Of an input.
+
+        Raises:
+            ValueError: There is no such input.
         """
         return self._runner.pinned_array(name)
 
@@ -170,15 +226,27 @@ class CompiledModel:
 
         Models keep state in resource variables and in variable tensors, such as those of an LSTM. It belongs to this
         object and to one set of input shapes: another object, a copy by pickle and a run with other shapes begin anew.
-        In a signal handler, it is done when the interrupted call is over. Raises ValueError if the model is closed.
+        In a signal handler, it is done when the interrupted call is over.
+
+        Raises:
+            ValueError: The model is closed.
         """
         self._runner.reset_state()
 
     def profile(self, inputs: Inputs, runs: int = 10) -> Profile:
-        """Device time of each kernel, the median of ``runs`` inferences on a queue of its own.
+        """Measure the device time of each kernel, on a queue of its own. For the model's state it is one run.
 
-        For the model's state it is one run. Raises TypeError or ValueError for inputs or a number of runs that do not
-        fit or a closed model, DeviceError if the device has no clock for the persistent executor.
+        Args:
+            inputs: As of :meth:`run`.
+            runs: How many inferences to take the median of.
+
+        Returns:
+            Seconds of each kernel, and of the operators on the CPU.
+
+        Raises:
+            TypeError: Inputs or the number of runs do not fit.
+            ValueError: Inputs or the number of runs do not fit, or the model is closed.
+            DeviceError: The device has no clock for the persistent executor.
         """
         runs = whole_number("runs", runs)
         codes = {o.index: o.code for o in self.report.operators}

@@ -205,6 +205,7 @@ def _plans_by_executor(graphs: Graphs, target: Target, clock: Stopwatch, tuner: 
 
 
 def make_plans(graphs: Graphs, target: Target, clock: Stopwatch, tuner: Tuner | None = None) -> Plans:
+    """The plans of all graphs, tuned by measurements if there is a tuner."""
     clock.lap("plan")
     choosers = {p: [tuner(g, target) if tuner else first_ranked for g in each] for p, each in graphs.items()}
     if tuner:

@@ -71,6 +71,7 @@ class Launch:
 
     @property
     def work(self) -> int:
+        """The launch's work in multiply-adds, its bytes included."""
         return cpu_work(self.macs, self.bytes)
 
 

@@ -53,9 +53,11 @@ class EvaluationActor:
             self._failure = Failure(error)
 
     def engines(self) -> Engines:
+        """What the worker compares, with versions."""
         return self._started().engines
 
     def row(self, file: Path) -> Row:
+        """The row of a file; of one that fails, the row has the error."""
         worker = self._started()
         try:
             return worker(file)

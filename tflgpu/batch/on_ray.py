@@ -121,6 +121,7 @@ class Worker:
             self._failure = Failure(error)
 
     def __call__(self, table: pa.Table) -> pa.Table:
+        """The table with a column for each output. Raises what starting the worker raised."""
         if self._predictor is None:
             raise self._failure
         return _carrying_errors(self._predictor, table)

@@ -37,6 +37,7 @@ class ParquetRows:
 
     @property
     def count(self) -> int:
+        """How many rows there are in all files."""
         return sum(self._groups)
 
     def batches(self, size: int) -> int:
@@ -44,6 +45,7 @@ class ParquetRows:
         return sum(ceil(count / size) for count in self._groups)
 
     def tables(self, size: int) -> Iterator[pa.Table]:
+        """The rows, at most ``size`` of them in a table."""
         for path in self.paths:
             with pq.ParquetFile(path) as file:
                 for group in range(file.num_row_groups):
@@ -63,6 +65,7 @@ class ListedRows:
 
     @property
     def count(self) -> int:
+        """How many rows the listing has."""
         return len(self.listing)
 
     def batches(self, size: int) -> int:
@@ -70,6 +73,7 @@ class ListedRows:
         return ceil(len(self.listing) / size)
 
     def tables(self, size: int) -> Iterator[pa.Table]:
+        """The rows that the reader makes of the listing, at most ``size`` of them in a table."""
         for start in range(0, len(self.listing), size):
             yield self.reader(self.listing.slice(start, size))
 

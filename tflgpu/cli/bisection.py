@@ -55,6 +55,7 @@ class Bisection:
 
     @property
     def first(self) -> TensorError | None:
+        """The first tensor that is off by more than the tolerance; None if there is none."""
         return next((t for t in self.tensors if t.relative_error > self.tolerance), None)
 
     @property
@@ -112,6 +113,7 @@ def _error(
 
 
 def bisection_as_dict(found: Bisection) -> dict[str, Any]:
+    """What was found, as JSON has it."""
     return {
         "kernels": found.kernels,
         "first": asdict(found.first) if found.first else None,
@@ -120,6 +122,7 @@ def bisection_as_dict(found: Bisection) -> dict[str, Any]:
 
 
 def print_bisection(found: Bisection) -> None:
+    """Print what was found, with the first tensor that is off."""
     first = found.first
     if first is None:
         console.print(f"\n[green]no tensor is off by more than {found.tolerance:g}[/] of its range", end="")

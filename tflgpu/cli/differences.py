@@ -48,6 +48,7 @@ class OutputDiff:
 
     @classmethod
     def of(cls, info: TensorInfo, found: Deviation, tolerance: float) -> OutputDiff:
+        """The difference of an output, from the errors that were collected."""
         unit = "value" if found.quantum is None else "quanta"
         errors = found.avg_error, found.std_dev, found.max_error
         passed = found.relative <= tolerance
@@ -71,6 +72,7 @@ def print_errors(outputs: Sequence[OutputDiff]) -> None:
 
 
 def print_verdict(outputs: Sequence[OutputDiff], tolerance: float) -> None:
+    """Print whether all outputs are within the tolerance."""
     differing = [o for o in outputs if not o.passed]
     if not differing:
         console.print(f"\n[bold green]PASS[/] every output is within {tolerance:g} of its range")

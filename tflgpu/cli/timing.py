@@ -33,11 +33,13 @@ class Latency:
 
     @classmethod
     def of(cls, times: Sequence[float]) -> Latency:
+        """Statistics of times, in their unit."""
         spread = min(times), float(np.mean(times)), max(times), float(np.std(times))
         return cls(len(times), *spread, *map(float, np.percentile(times, PERCENTILES)))
 
 
 def seconds_of(call: Callable[[], object]) -> float:
+    """The wall time of a call in seconds."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -17,6 +17,7 @@ class Verbs(TyperGroup):
     """A group of verbs. Exit code 2 for a command that cannot be understood."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command. Ctrl-C ends it with a message."""
         with answering_interrupts():
             return super().invoke(ctx)
 
@@ -29,6 +30,7 @@ class Verbs(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
+        """Run the command line. A wrong use of it ends with a message and status 2."""
         given = args, prog_name, complete_var, False, windows_expand_args
         if not standalone_mode:
             return super().main(*given, **extra)

@@ -64,11 +64,13 @@ class Bytecode(jinja2.BytecodeCache):
     """
 
     def load_bytecode(self, bucket: Bucket) -> None:
+        """Read a compiled template, if there is one."""
         # A file that another program has damaged is as good as none.
         with suppress(OSError, EOFError, ValueError, UnpicklingError), self._path(bucket).open("rb") as file:
             bucket.load_bytecode(file)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write a compiled template, where the folder allows it."""
         if sys.dont_write_bytecode:
             return
         path = self._path(bucket)

@@ -71,6 +71,7 @@ class Pointer:
 
     @property
     def declaration(self) -> str:
+        """The pointer as a parameter of a function."""
         return f"{self.plain_type}{'restrict ' if self.restrict else ''}{self.name}"
 
 

@@ -32,6 +32,7 @@ class ObjectDetection(Task):
     name: ClassVar[str] = "coco"
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
+        """Where boxes, classes and scores are among the outputs. Raises ValueError for a model that has none."""
         names = [info.name for info in model.outputs]
         found = detector_outputs(model.report, model.outputs)
         if not found:
@@ -39,6 +40,7 @@ class ObjectDetection(Task):
         return tuple(map(names.index, found))
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
+        """The detections of each engine."""
         found = {engine: detections(each, (), each[2].size) for engine, each in outputs.items()}
         return {"detections": {engine: [[d.index, d.score, *d.box] for d in each] for engine, each in found.items()}}
 

@@ -19,9 +19,11 @@ class Difference(Task):
     antialias: ClassVar[bool] = True
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
+        """All outputs."""
         return tuple(range(len(model.outputs)))
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
+        """The errors of each output beside LiteRT's."""
         pairs = zip(outputs[LITERT], outputs[DEVICE], infos, strict=True)
         return {"errors": [asdict(Errors.of(expected, got, _quantum(info))) for expected, got, info in pairs]}
 

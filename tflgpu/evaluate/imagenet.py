@@ -29,6 +29,7 @@ class Classification(Task):
     crop: ClassVar[float | None] = 0.875
 
     def positions(self, model: CompiledModel) -> tuple[int, ...]:
+        """The output that has an element for each class. Raises ValueError if there is none."""
         sizes = [prod(info.shape) for info in model.outputs]
         if self.classes not in sizes:
             outputs = ", ".join(
@@ -38,6 +39,7 @@ class Classification(Task):
         return (sizes.index(self.classes),)
 
     def answers(self, outputs: Mapping[str, Sequence[Array]], infos: Sequence[TensorInfo]) -> Row:
+        """The classes of each engine, the most probable first."""
         # Of equal scores the first class comes first. Integers are in order as they are.
         orders = {
             engine: np.argsort(-each[0].astype(np.float64).reshape(-1), kind="stable")

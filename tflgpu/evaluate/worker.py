@@ -74,6 +74,7 @@ class Worker:
 
     @property
     def engines(self) -> Engines:
+        """What is compared, with versions: the identity of a run."""
         model, reference, task = self.model, self.reference, self.task
         identity = {
             "task": task.name,

@@ -42,6 +42,7 @@ class Frontend:
 
     @property
     def subgraph(self) -> Subgraph:
+        """The subgraph that the signature names."""
         return self.model.subgraphs[self.entry.subgraph]
 
     def interface(self) -> tuple[Interface, Interface]:

@@ -69,6 +69,7 @@ class Lowered:
 
     @property
     def obstacles(self) -> tuple[str, ...]:
+        """A sentence for each reason why an operator cannot run on the device."""
         return tuple(f"operator {e.index} {e.code}: {reason}" for e in self.entries for reason in e.reasons)
 
     @property

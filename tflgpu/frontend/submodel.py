@@ -15,6 +15,7 @@ ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
 
 
 def is_installed() -> bool:
+    """Whether LiteRT's interpreter can be imported."""
     return find_spec("ai_edge_litert") is not None
 
 

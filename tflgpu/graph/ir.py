@@ -42,10 +42,12 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
+        """Whether its elements are known when the model is compiled."""
         return self.data is not None
 
     @property
     def size(self) -> int:
+        """How many elements it has."""
         return prod(self.shape)
 
 
@@ -168,6 +170,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> Mapping[TensorId, Node]:
+        """The node that computes each tensor."""
         return {tensor: node for node in self.nodes for tensor in node.outputs}
 
     @cached_property
@@ -185,6 +188,7 @@ class Graph:
         return readers[0] if len(readers) == 1 and tensor not in self.wanted else None
 
     def constant(self, tensor: TensorId) -> Array | None:
+        """The elements of a tensor; None if they are computed."""
         return self.tensors[tensor].data
 
     def with_nodes(self, nodes: Iterable[Node], new_tensors: Iterable[Tensor] = ()) -> Graph:

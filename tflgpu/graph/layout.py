@@ -27,14 +27,17 @@ class Geometry:
 
     @cached_property
     def channels(self) -> int:
+        """Extent of the last axis."""
         return self.shape[-1] if self.shape else 1
 
     @cached_property
     def width(self) -> int:
+        """Extent of the second last axis, of tensors of three axes and more."""
         return self.shape[-2] if len(self.shape) >= 3 else 1
 
     @cached_property
     def height(self) -> int:
+        """Extent of the third last axis, of tensors of four axes and more."""
         return self.shape[-3] if len(self.shape) >= 4 else 1
 
     @cached_property
@@ -45,10 +48,12 @@ class Geometry:
 
     @cached_property
     def batch(self) -> int:
+        """How many images there are."""
         return prod(self.batch_axes)
 
     @property
     def slices(self) -> int:
+        """How many vec4s a pixel has."""
         return -(-self.channels // LANES)
 
     @property
@@ -58,10 +63,12 @@ class Geometry:
 
     @property
     def pixels(self) -> int:
+        """Pixels of all images."""
         return self.batch * self.plane
 
     @property
     def vec4s(self) -> int:
+        """Vec4s of all images."""
         return self.batch * self.slices * self.plane
 
     @property
@@ -71,6 +78,7 @@ class Geometry:
 
     @cached_property
     def bhwc(self) -> tuple[int, int, int, int]:
+        """The shape as [batch, height, width, channels]."""
         return self.batch, self.height, self.width, self.channels
 
     @cached_property

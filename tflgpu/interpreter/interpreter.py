@@ -22,17 +22,28 @@ from tflgpu.options import Options, check_options
 class Interpreter:
     """Runs a .tflite model with the methods of ``ai_edge_litert.interpreter.Interpreter``, and its errors.
 
-    model_path, model_content: exactly one of the two.
-    experimental_delegates: of :func:`load_delegate`; the first one says on which device and how to run the model.
-    experimental_preserve_all_tensors: every tensor that an operator computes can be read, of the main subgraph and of
-        signatures. Nothing is fused then, and every run copies all of them from the device.
-    options: as for :func:`tflgpu.compile`, without those in ``DECIDED_BY_FILE_OR_METHODS``.
-
     What concerns LiteRT's CPU kernels alone is checked and has no effect: ``num_threads``,
     ``experimental_op_resolver_type`` and the other experimental arguments. Like LiteRT's, it is not thread-safe.
 
-    Raises ValueError for wrong arguments, for a file that cannot be read, and for what is no model.
     :meth:`allocate_tensors` compiles, and raises what :func:`tflgpu.compile` does.
+
+    Args:
+        model_path: The file; exactly one of path and content is given.
+        model_content: The bytes of a file.
+        experimental_delegates: Of :func:`load_delegate`; the first one says on which device and how to run the model.
+        num_threads: Checked, without effect.
+        experimental_op_resolver_type: Checked, without effect.
+        experimental_preserve_all_tensors: Every tensor that an operator computes can be read, of the main subgraph and
+            of signatures. Nothing is fused then, and every run copies all of them from the device.
+        experimental_disable_delegate_clustering: Without effect.
+        experimental_default_delegate_latest_features: Without effect.
+        experimental_compress_quantization_zero_points: As LiteRT's, of the details of tensors.
+        experimental_disable_delegate_node_fusion: Without effect.
+        experimental_force_delegate_node_profiling: Without effect.
+        options: As for :func:`tflgpu.compile`, without those in ``DECIDED_BY_FILE_OR_METHODS``.
+
+    Raises:
+        ValueError: Arguments are wrong, or the file cannot be read or is no model.
     """
 
     def __init__(

@@ -67,6 +67,7 @@ class Access:
 
     @property
     def vector(self) -> VectorType:
+        """The type of the vec4 that a load gives."""
         return vector_type(self.type)
 
     @property

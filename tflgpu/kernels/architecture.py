@@ -104,6 +104,7 @@ class Lowering:
         return -self.architecture.depth, self.when is None
 
     def applies(self, request: Request) -> bool:
+        """Whether it makes the kernel of a request's node."""
         fits = self.kind == request.node.kind and self.architecture.includes(request.target)
         return fits and (self.when is None or self.when(request))
 
@@ -125,6 +126,7 @@ class RegisteredRewrite:
     fuses: bool = False
 
     def precedence(self) -> tuple[int, str]:
+        """By what rewrites of a phase are sorted: the most general architecture first."""
         return self.architecture.depth, self.name
 
 

@@ -17,7 +17,8 @@ class Tile(Protocol):
     """What a work-group, a warp or a work-item computes at once."""
 
     @property
-    def config(self) -> TileConfig: ...
+    def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
 
 
 class Work(Protocol):

@@ -38,6 +38,7 @@ class PackedWeights:
 
     @property
     def blocks(self) -> int:
+        """How many blocks of output channels there are."""
         return len(self.read.first)
 
 

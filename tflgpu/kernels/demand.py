@@ -81,7 +81,8 @@ class InTurn:
 class Demanding(Protocol):
     """What a kernel has counted of its tiles."""
 
-    def demand(self, target: Target) -> Demand | InTurn: ...
+    def demand(self, target: Target) -> Demand | InTurn:
+        """What the kernel demands of a target."""
 
 
 def cycles(work: Demanding, target: Target) -> float:

@@ -28,6 +28,7 @@ class Storage:
 
     @property
     def vector(self) -> VectorType:
+        """The type of the vec4 that a load gives."""
         return vector_type(self.type)
 
     def share(self, shares: int) -> Storage:

@@ -49,10 +49,12 @@ class Phases:
 
     @property
     def count(self) -> int:
+        """How many phases there are."""
         return prod(self.counts)
 
     @property
     def plane(self) -> int:
+        """Pixels of a phase."""
         return self.height * self.width
 
     @property

@@ -86,6 +86,7 @@ class Request:
 
     @property
     def output(self) -> Storage:
+        """How the node's output lies in memory."""
         return self.storage[self.node.output]
 
     def input(self, index: int) -> Storage:

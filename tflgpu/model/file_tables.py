@@ -69,6 +69,8 @@ class OperatorTable:
 
 @dataclass(frozen=True, slots=True)
 class SubgraphTable:
+    """A subgraph, as it is written to a file."""
+
     name: str
     tensors: Sequence[TensorTable]
     operators: Sequence[OperatorTable]
@@ -84,6 +86,7 @@ class OperatorCode(NamedTuple):
 
 
 def offset_vector(builder: Any, offsets: Sequence[int]) -> int:
+    """Write a vector of offsets. Returns its own offset."""
     builder.StartVector(4, len(offsets), 4)
     for offset in reversed(offsets):  # a flatbuffer grows from its end
         builder.PrependUOffsetTRelative(offset)
@@ -91,10 +94,12 @@ def offset_vector(builder: Any, offsets: Sequence[int]) -> int:
 
 
 def int32_vector(builder: Any, values: Iterable[int]) -> int:
+    """Write a vector of integers of 32 bits. Returns its offset."""
     return int(builder.CreateNumpyVector(np.fromiter(values, "<i4")))
 
 
 def write_buffer(builder: Any, data: bytes) -> int:
+    """Write a buffer of aligned bytes. Returns its offset."""
     data_offset = None
     if data:
         # CreateByteVector and CreateNumpyVector align to one element; StartVector takes any alignment.
@@ -109,6 +114,7 @@ def write_buffer(builder: Any, data: bytes) -> int:
 
 
 def write_operator_code(builder: Any, opcode: OperatorCode) -> int:
+    """Write the code of a builtin or custom operator. Returns its offset."""
     builtin = BUILTINS.get(opcode.name, tflite.BuiltinOperator.CUSTOM)
     custom_code = None if opcode.name in BUILTINS else builder.CreateString(opcode.name)
     tflite.OperatorCodeStart(builder)
@@ -150,6 +156,7 @@ def _write_tensor(builder: Any, tensor: TensorTable) -> int:
 
 
 def write_subgraph(builder: Any, graph: SubgraphTable) -> int:
+    """Write a subgraph with its tensors and operators. Returns its offset."""
     tensors = offset_vector(builder, [_write_tensor(builder, tensor) for tensor in graph.tensors])
     operators = offset_vector(builder, [_write_operator(builder, op) for op in graph.operators])
     input_indices = int32_vector(builder, graph.inputs)

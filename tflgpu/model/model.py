@@ -45,10 +45,12 @@ class FileTensor:
 
     @property
     def size(self) -> int:
+        """How many elements it has."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
+        """Bytes of its elements."""
         return self.size * itemsize(self.dtype)
 
 

@@ -20,9 +20,10 @@ class Quantization:
 class TensorInfo:
     """A model input or output.
 
-    shape: in the file's order of axes, NHWC for images; the file's for an output whose shape only a run can tell.
-    dtype: the file's element type, by its numpy name.
-    free_axes: the axes whose size the file leaves open; ``shape`` has the sizes that the model was compiled for.
+    Attributes:
+        shape: In the file's order of axes, NHWC for images; the file's for an output whose shape only a run can tell.
+        dtype: The file's element type, by its numpy name.
+        free_axes: The axes whose size the file leaves open; ``shape`` has the sizes that the model was compiled for.
     """
 
     name: str

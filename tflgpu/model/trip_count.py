@@ -21,6 +21,7 @@ class Scalar:
     offset: int
 
     def value(self, values: Values) -> int:
+        """The number, from the values of constant tensors."""
         return self.offset + (0 if self.tensor is None else int(values[self.tensor].reshape(-1)[0]))
 
 

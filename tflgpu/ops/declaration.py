@@ -48,6 +48,7 @@ class Site:
         return tensor
 
     def optional(self, index: int) -> Tensor | None:
+        """An input that the file may leave out; None if it does."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def constant(self, index: int) -> Array | None:
@@ -70,6 +71,7 @@ class Emitter:
         self._reads_nothing = False
 
     def constant(self, data: Array, name: str = "") -> Tensor:
+        """A new tensor with known elements."""
         tensor = Tensor(next(self._ids), name, tuple(data.shape), data.dtype.name, data)
         self.tensors.append(tensor)
         return tensor

@@ -114,6 +114,7 @@ class Piece:
 
     @property
     def seconds(self) -> float:
+        """Time of its kernels."""
         return sum(k.seconds or 0.0 for k in self.kernels)
 
 
@@ -171,6 +172,7 @@ class Contents:
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
+        """The pieces of all sections."""
         return tuple(piece for section in self.sections for piece in section.pieces)
 
     @property
@@ -180,10 +182,12 @@ class Contents:
 
     @property
     def device_seconds(self) -> float:
+        """Time of the sections on the device."""
         return sum(section.seconds for section in self.sections if section.on_device)
 
     @property
     def cpu_seconds(self) -> float:
+        """Time of the sections that LiteRT runs."""
         return sum(section.seconds for section in self.sections if not section.on_device)
 
     @property

@@ -29,6 +29,7 @@ class Lifetime:
 
 
 def aligned(size: int) -> int:
+    """The least multiple of the alignment that holds ``size`` bytes."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

@@ -89,6 +89,7 @@ class Plan(Placement):
 
     @property
     def constant_bytes(self) -> int:
+        """Bytes of the constants of all kernels."""
         return sum(a.bytes for k in self.kernels for a in k.arguments if a.data is not None)
 
     def place(self, tensor: TensorId) -> str:

@@ -31,6 +31,7 @@ def end_in_words(code: int) -> str:
 
 
 def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGSEGV."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -61,9 +62,11 @@ class ServerProcess:
 
     @property
     def is_there(self) -> bool:
+        """Whether the process has not ended."""
         return self._popen.poll() is None
 
     def kill(self) -> None:
+        """End the process at once."""
         self._popen.kill()
 
     def wait(self) -> int:

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 class KernelTime:
     """Device time of one launch.
 
-    kernel: name of its function, which equal launches share. operators: codes of the operators that it computes.
-    begin: seconds after the first launch began; the CPU's time between two partitions on the device is left out.
-    seconds: from its begin to its end.
-    macs: multiplications of convolutions and matrix products. bytes: that it reads and writes, each counted once.
-    groups, local_size: its work-groups, and the work-items of each.
-    level: number of its barrier interval; launches of a piece with the same number do not depend on each other.
-    piece: number of the piece of the model that it belongs to, of which the CPU's operators, loops and branches make
-    several; a branch that was not taken has a number, too.
+    Attributes:
+        kernel: Name of its function, which equal launches share.
+        operators: Codes of the operators that it computes.
+        begin: Seconds after the first launch began; the CPU's time between two partitions on the device is left out.
+        seconds: From its begin to its end.
+        macs: Multiplications of convolutions and matrix products.
+        bytes: Bytes that it reads and writes, each counted once.
+        groups: Its work-groups.
+        local_size: Work-items of each of them.
+        level: Number of its barrier interval; launches of a piece with the same number do not depend on each other.
+        piece: Number of the piece of the model that it belongs to, of which the CPU's operators, loops and branches
+            make several; a branch that was not taken has a number, too.
     """
 
     kernel: str
@@ -50,7 +54,9 @@ class KernelTime:
 class Profile:
     """One entry for each launch, in order. Times are medians of several runs.
 
-    cpu_seconds: wall time of each partition on the CPU, in order, in a single run.
+    Attributes:
+        kernels: An entry for each launch.
+        cpu_seconds: Wall time of each partition on the CPU, in order, in a single run.
     """
 
     kernels: tuple[KernelTime, ...]

@@ -55,10 +55,13 @@ class ModelInfo:
 class OperatorReport:
     """One operator of the file.
 
-    device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
-    kernel: number of the launch that computes it, None if it needs none. reasons: why it cannot run on the device.
-    notes: with ``Options(quantized="float")``, what quantization clamps and the device does not.
-    inputs, outputs: names of tensors.
+    Attributes:
+        device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
+        kernel: Number of the launch that computes it, None if it needs none.
+        reasons: Why it cannot run on the device.
+        notes: With ``Options(quantized="float")``, what quantization clamps and the device does not.
+        inputs: Names of the tensors that it reads.
+        outputs: Names of the tensors that it computes.
     """
 
     index: int
@@ -100,13 +103,15 @@ class Advice:
 class Report:
     """The model, all its operators and, if it is compiled for a device, the memory that it takes there.
 
-    partitions: number of partitions on the device. crossing_bytes: bytes between device and CPU in one run, without the
-        model's own inputs and outputs.
-    kernels: launches of one run, those of loops and branches once each. arena_bytes: memory of activations.
-        arena_lower_bound: the largest sum of activations that are alive at once; no arena can be smaller.
-        constant_bytes: weights as the device stores them.
-    mixed: with ``Options(tolerance=)``, which tensors stay in float, and why.
-    fusions: with ``Options(tuning=)``, what was measured to be faster than what the cost model had chosen.
+    Attributes:
+        partitions: Number of partitions on the device.
+        crossing_bytes: Bytes between device and CPU in one run, without the model's own inputs and outputs.
+        kernels: Launches of one run, those of loops and branches once each.
+        arena_bytes: Memory of activations.
+        arena_lower_bound: The largest sum of activations that are alive at once; no arena can be smaller.
+        constant_bytes: Weights as the device stores them.
+        mixed: With ``Options(tolerance=)``, which tensors stay in float, and why.
+        fusions: With ``Options(tuning=)``, what was measured to be faster than what the cost model had chosen.
     """
 
     model: ModelInfo
@@ -178,6 +183,7 @@ class Report:
 
 
 def counted(count: int, noun: str) -> str:
+    """A count with its noun, in the plural unless it is 1."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 

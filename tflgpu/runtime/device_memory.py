@@ -41,14 +41,17 @@ class DeviceMemory:
 
     @property
     def bytes(self) -> int:
+        """Bytes of its elements."""
         return prod(self.shape) * self.dtype.itemsize
 
     @property
     def place(self) -> Place:
+        """The buffer, and the offset in bytes."""
         return self.buffer, self.offset
 
     @property
     def is_aligned(self) -> bool:
+        """Whether kernels can access it where it is."""
         return self.offset % ALIGNMENT == 0
 
     def overlaps(self, other: DeviceMemory) -> bool:

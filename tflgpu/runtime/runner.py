@@ -61,6 +61,7 @@ class Runner:
         return self._instances.get(0, OrderedDict())
 
     def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
+        """Outputs by name, as arrays of the host unless the caller gives others."""
         with self._failures:
             known = self._last.again(inputs, outputs)
             values = self._inputs.values(inputs) if known is None else known.values
@@ -78,6 +79,7 @@ class Runner:
             return dict(zip(targets.names, arrays)) if arrays else {}  # noqa: B905
 
     def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
+        """Start a run, and return at once."""
         with self._failures:
             known = self._last.again(inputs, outputs)
             values = self._inputs.values(inputs) if known is None else known.values
@@ -88,6 +90,7 @@ class Runner:
             return Submission(instance, flight, targets.names, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
+        """The outputs of many runs in their order, of which some are under way at a time."""
         if self.ahead == 1:
             yield from (self.run(inputs, None) for inputs in many)
             return
@@ -108,12 +111,14 @@ class Runner:
             yield error
 
     def profile(self, inputs: Inputs, runs: int) -> Timed:
+        """Times of the kernels of some runs."""
         with self._failures:
             values = self._inputs.values(inputs)
             with self._turn() as depth:
                 return self._instance(values, depth).profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
+        """An array in pinned memory for an input. Raises ValueError for an unknown name."""
         for info in self._infos:
             if info.name == name:
                 with self._failures:

@@ -17,9 +17,10 @@ Event: TypeAlias = cl.Event
 
 
 class Submission:
-    """An inference on its way, of :meth:`tflgpu.CompiledModel.enqueue`. Threads may share it.
+    """An inference in flight, of :meth:`tflgpu.CompiledModel.enqueue`. Threads may share it.
 
-    event: pyopencl's, of the inference's last command; other queues of the context can wait for it.
+    Attributes:
+        event: Pyopencl's, of the inference's last command; other queues of the context can wait for it.
     """
 
     def __init__(
@@ -45,9 +46,13 @@ class Submission:
             return flight.is_over
 
     def wait(self) -> dict[str, Array]:
-        """Wait for the inference. Returns the outputs that are not on the device, by name, each time the same arrays.
+        """Wait for the inference.
 
-        Raises what :meth:`tflgpu.CompiledModel.run` would have raised.
+        Returns:
+            The outputs that are not on the device, by name; each time the same arrays.
+
+        Raises:
+            Exception: What :meth:`tflgpu.CompiledModel.run` would have raised.
         """
         with self._failures:
             self.event.wait()  # without the lock, so that other threads can enqueue

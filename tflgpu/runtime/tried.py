@@ -10,6 +10,7 @@ _tried: set[str] = set()  # the names of keys; for models without a cache
 
 
 def is_tried(model: bytes, cache: Cache | None) -> bool:
+    """Whether LiteRT has run this model without a crash before."""
     key = _key(model)
     known = key.name in _tried
     if cache is None:
@@ -22,6 +23,7 @@ def is_tried(model: bytes, cache: Cache | None) -> bool:
 
 
 def remember(model: bytes, cache: Cache | None) -> None:
+    """Note that LiteRT has run this model."""
     key = _key(model)
     _tried.add(key.name)
     if cache is not None:

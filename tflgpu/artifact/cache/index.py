@@ -35,11 +35,13 @@ class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no 
     """Text keys and sizes in bytes, all in the database: no pickles and no further files."""
 
     def put(self, key: object) -> tuple[str, bool]:
+        """The key as the table stores it."""
         if type(key) is not str:
             raise TypeError(f"a key of the index is {key!r}; it must be text")
         return key, True
 
     def get(self, key: object, raw: object) -> str:
+        """The key that the table has stored."""
         if not raw or type(key) is not str:
             raise ValueError("the index holds a key that is not text")
         return key
@@ -51,6 +53,7 @@ class LedgerDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache carries no 
         return value, MODE_RAW, None, value
 
     def fetch(self, mode: object, filename: object, value: object, read: bool) -> int:
+        """The size that a row of the table has."""
         if mode != MODE_RAW or type(value) is not int:
             raise ValueError("the index holds a value that is not a size")
         return value
@@ -66,6 +69,7 @@ class Index:
         self._ledger = ledger
 
     def record(self, name: str, size: int) -> None:
+        """Note the size in bytes of an entry."""
         self._ledger.set(name, size)
 
     def volume(self) -> int:

@@ -80,6 +80,7 @@ class KernelKey(Key):
     device: DeviceIdentity
 
     def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
         source = xxhash.xxh3_128_hexdigest(self.source.encode())
         return {"kind": "kernel", "source": source, "flags": self.flags, **self.device._asdict()}
 
@@ -99,6 +100,7 @@ class ModelKey(Key):
     version: str
 
     def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
         return {
             "kind": "model",
             "token": f"{self.token:016x}",
@@ -119,6 +121,7 @@ class TuningKey(Key):
     version: str
 
     def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
         kernel = xxhash.xxh3_128_hexdigest(self.kernel.encode())
         return {
             "kind": "tuning",
@@ -152,6 +155,7 @@ class SourceKey(Key):
     stamp: FileStamp
 
     def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
         return {"kind": "source", "token": f"{self.token:016x}", "stamp": self.stamp._asdict()}
 
 
@@ -166,6 +170,7 @@ class TrialKey(Key):
     litert: str
 
     def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
         return {"kind": "trial", "piece": xxhash.xxh3_128_hexdigest(self.piece), "litert": self.litert}
 
 
@@ -177,4 +182,5 @@ class ProbesKey(Key):
     device: DeviceIdentity
 
     def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
         return {"kind": "probe", "revision": self.revision, **self.device._asdict()}

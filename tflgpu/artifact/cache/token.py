@@ -12,6 +12,12 @@ def model_token(data: Bytes) -> int:
 
     TensorFlow Lite applications compute the same number for the same file. Two models can share a token, by choice of
     the caller or by accident, so an entry that is found by it is also checked by its content hash.
+
+    Args:
+        data: The bytes of the file.
+
+    Returns:
+        A number from 0 to 2^64 - 1.
     """
     import farmhash
 

@@ -54,6 +54,7 @@ def print_latencies(found: Evaluated, names: Mapping[str, str]) -> None:
 
 
 def print_percentiles(found: Evaluated) -> None:
+    """Print a table of latencies in milliseconds, a column for each engine."""
     titles = {DEVICE: f"{escape(found.engines.device['name'])}, {found.engines.precision}"}
     if litert := found.engines.litert:
         titles[LITERT] = f"LiteRT {litert['version']} CPU, threads: {litert['threads']}"

@@ -8,6 +8,7 @@ from tflgpu.artifact.executable import Binding, Executable
 
 
 def executable_lines(executable: Executable) -> list[str]:
+    """Lines of markup that show buffers, launches and bindings."""
     lines = [
         f"[bold]buffer {number}[/]  {buffer.bytes:,} bytes{' of constants' if buffer.data is not None else ''}"
         for number, buffer in enumerate(executable.buffers)

@@ -12,6 +12,7 @@ from tflgpu.model.text import decoded
 
 
 def model_lines(model: Model) -> list[str]:
+    """Lines of markup that show the subgraphs of a file."""
     lines: list[str] = []
     for number, subgraph in enumerate(model.subgraphs):
         lines += [""] * (number > 0) + [f"[bold]subgraph {number}[/] {escape(repr(subgraph.name))}"]

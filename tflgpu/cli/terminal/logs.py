@@ -41,6 +41,7 @@ _LINES = _Lines()
 
 
 def set_verbosity(verbose: int, quiet: bool) -> None:
+    """Let messages of a level and above be printed on stderr."""
     LOGGER.setLevel(QUIET if quiet else LEVELS[min(verbose, len(LEVELS) - 1)])
     LOGGER.removeHandler(_LINES)
     if verbose:

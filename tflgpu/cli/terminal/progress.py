@@ -77,6 +77,7 @@ class Display:
 
     @contextmanager
     def task(self, title: str, total: int | None = None) -> Iterator[Step]:
+        """Show a task while the block runs. Gives the function to call after each step."""
         if self._stages is None:
             yield lambda: None
             return

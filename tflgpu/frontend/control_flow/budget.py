@@ -34,6 +34,7 @@ class Cost:
         return Cost(self.operators - other.operators, self.constant_bytes - other.constant_bytes)
 
     def times(self, count: int) -> Cost:
+        """The cost of ``count`` repetitions."""
         return Cost(self.operators * count, self.constant_bytes * count)
 
 

@@ -62,6 +62,7 @@ class Loop:
 
     @property
     def pieces(self) -> tuple[LoweredPiece, ...]:
+        """The body, and the condition if it is computed."""
         return (self.body,) if self.condition is None else (self.body, self.condition)
 
 
@@ -79,6 +80,7 @@ class Branch:
 
     @property
     def pieces(self) -> tuple[LoweredPiece, ...]:
+        """Both branches."""
         return (self.then, self.otherwise)
 
 

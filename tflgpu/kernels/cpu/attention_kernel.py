@@ -36,6 +36,7 @@ class AttentionVectorsParameters(AttentionParameters, template="rows/attention_v
 
 @CPU.lowering("attention")
 def attention_of_vectors(request: Request) -> Kernel:
+    """Attention whose work-item computes blocks of 16 rows."""
     attention = request.node.attributes
     assert isinstance(attention, Attention)
     depths = attention.depth + attention.value_depth

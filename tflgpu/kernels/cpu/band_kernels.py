@@ -63,6 +63,7 @@ class Band:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the band."""
         return self.vectors, self.rows, self.whole
 
 
@@ -192,6 +193,7 @@ class BandConvolutionDepthwiseParameters(Parameters, template="cpu/band_convolut
 
 @CPU.lowering("convolution_depthwise")
 def convolution_depthwise(request: Request) -> Kernel:
+    """A convolution and the depthwise one that reads it, in bands of rows."""
     attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, ConvolutionDepthwise)
     best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))

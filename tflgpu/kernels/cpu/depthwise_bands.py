@@ -76,6 +76,7 @@ class BandDepthwisePointwiseParameters(Parameters, template="cpu/band_depthwise_
 
 @CPU.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
+    """A depthwise convolution and the pointwise one that reads it, in bands of rows."""
     attributes, src, dst = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, DepthwisePointwise)
     best = request.choose_candidate(depthwise_pointwise_bands(attributes.window, src, dst, request.target))

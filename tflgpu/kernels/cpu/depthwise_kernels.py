@@ -41,6 +41,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
 
 @CPU.lowering("depthwise", when=_is_small)
 def depthwise_rows(request: Request) -> Kernel:
+    """A depthwise convolution whose tile is some rows of a slice."""
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Depthwise)
     taps = prod(attributes.window.kernel)

@@ -39,6 +39,7 @@ class FullyConnectedParameters(Parameters, template="cpu/fully_connected"):
 @CPU.lowering("convolution", when=is_vector_product)
 @CPU.lowering("fully_connected")
 def fully_connected(request: Request) -> Kernel:
+    """A fully connected layer in blocks of rows by vectors of 16 outputs."""
     source, g = request.input(0).geometry, request.output.geometry
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape

@@ -32,6 +32,7 @@ class PoolRowsParameters(Parameters, template="cpu/pool_rows"):
 
 @CPU.lowering("pool", when=_has_no_padding)
 def pool_rows(request: Request) -> Kernel:
+    """Pooling whose tile is some rows of a slice."""
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Pool)
     cost = OPERATIONS * prod(attributes.window.kernel) * g.width

@@ -67,16 +67,19 @@ class ResizeRowsParameters(ResizeParameters, template="cpu/resize_rows"):
 
 @CPU.lowering("resize_bilinear", when=_takes_whole_pixels)
 def resize_pixels(request: Request) -> Kernel:
+    """Bilinear resizing to whole pixels in row-major order."""
     return _kernel(request, ResizePixelsParameters, _pixels_workspace(request))
 
 
 @CPU.lowering("resize_bilinear", when=_reads_all_columns)
 def resize_blended(request: Request) -> Kernel:
+    """Bilinear resizing that blends whole rows of the image first."""
     return _kernel(request, ResizeBlendedParameters, _rows_workspace(request))
 
 
 @CPU.lowering("resize_bilinear")
 def resize_rows(request: Request) -> Kernel:
+    """Bilinear resizing row by row."""
     return _kernel(request, ResizeRowsParameters, 0)
 
 

@@ -47,6 +47,7 @@ def _row_kernel(request: Request, operations: int, parameters: ItemParameters) -
 
 @CPU.lowering("softmax")
 def softmax(request: Request) -> Kernel:
+    """Softmax of the channels of four pixels at a time."""
     attributes = request.node.attributes
     assert isinstance(attributes, Softmax)
     kept = not attributes.log and request.output.geometry.slices <= KEPT_SLICES
@@ -56,6 +57,7 @@ def softmax(request: Request) -> Kernel:
 
 @CPU.lowering("layer_norm")
 def layer_norm(request: Request) -> Kernel:
+    """Layer normalization of the channels of four pixels at a time."""
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
     parameters = LayerNormVectorsParameters(epsilon=attributes.epsilon, src=request.input(0))

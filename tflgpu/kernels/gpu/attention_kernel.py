@@ -58,6 +58,7 @@ class AttentionRowsParameters(AttentionParameters, template="rows/attention"):
 
 @GPU.lowering("attention")
 def attention_of_rows(request: Request) -> Kernel:
+    """Attention whose work-items have some rows each, or share the keys of rows."""
     attention, target = request.node.attributes, request.target
     assert isinstance(attention, Attention)
     rows, sharers = divide(attention, target)

@@ -41,6 +41,7 @@ class ConvolutionTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.pixels, self.slices, self.split_k
 
     @property
@@ -117,6 +118,7 @@ class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution"):
 @GPU.lowering("transpose_convolution", best=_best)
 @GPU.lowering("convolution", best=_best)
 def convolution(request: Request) -> Kernel:
+    """A dense convolution, transposed or not, whose work-items compute some pixels of some output slices."""
     attributes, src = request.node.attributes, request.input(0)
     assert isinstance(attributes, Convolution | TransposeConvolution)
     chosen, target = choose_with_group(request, partial(candidates, request))

@@ -33,6 +33,7 @@ class DepthwiseTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return (self.pixels,)
 
 
@@ -81,6 +82,7 @@ class DepthwiseColumnsParameters(Parameters, template="gpu/depthwise_columns"):
 
 @GPU.lowering("depthwise", when=has_unrolled_taps)
 def depthwise_columns(request: Request) -> Kernel:
+    """A depthwise convolution whose work-items compute some neighbouring pixels of a slice."""
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, Depthwise)
     window = attributes.window

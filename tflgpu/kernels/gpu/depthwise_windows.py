@@ -43,6 +43,7 @@ class WindowTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.outputs, self.axis, self.split_k
 
 

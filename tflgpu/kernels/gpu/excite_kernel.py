@@ -118,6 +118,7 @@ class ExciteParameters(Parameters, template="gpu/excite"):
 
 @GPU.lowering("excite")
 def excite(request: Request) -> Kernel:
+    """A squeeze-and-excitation: two layers, and the product of their gates with the image."""
     attributes, src, squeezed, dst = request.node.attributes, request.input(0), request.input(1), request.output
     assert isinstance(attributes, Excite)
     target = request.target

@@ -53,6 +53,7 @@ def _product(request: Request) -> MatrixProduct:
 @GPU.lowering("convolution", when=is_vector_product, best=_best)
 @GPU.lowering("fully_connected", best=_best)
 def fully_connected(request: Request) -> Kernel:
+    """A fully connected layer: a vector product for few rows, else a matrix product."""
     shape, weights = _product(request), request.constant(1).reshape(request.output.channels, -1)
     if request.shares > 1:
         shared = request.choose_candidate(vector_candidates(shape, request.target, request.shares))

@@ -33,6 +33,7 @@ class LayerTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return (self.outputs,)
 
 
@@ -52,6 +53,7 @@ class LayerWork:
     weights: int
 
     def demand(self, target: Target) -> Demand:
+        """Loads of the image wait for memory; those of the weights are hidden."""
         model = target.cost_model
         waiting = Phase(tile_count(self.pixels, LOADS_AT_ONCE), (model.batch_latency,))
         loading = Phase(1, (model.working(target.local_size, self.pixels + self.weights, self.weights, ()),))

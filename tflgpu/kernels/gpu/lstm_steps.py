@@ -44,6 +44,7 @@ class LstmStep:
 
     @property
     def alone(self) -> bool:
+        """Whether the step multiplies its input as well, because it is the only one."""
         return self.depth > self.lstm.output_vec4s
 
 
@@ -61,6 +62,7 @@ class StepTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.slices, self.rows
 
 
@@ -94,6 +96,7 @@ def ranked_steps(lstm: Lstm, batch: int, depth: int, target: Target) -> list[Can
 
 
 def step_tiles(lstm: Lstm, batch: int, depth: int, target: Target) -> Iterator[StepTile]:
+    """The tiles that a device has room for."""
     for slices in SLICES:
         sharers = target.local_size // (1 << (slices * lstm.gates - 1).bit_length())
         if sharers < LEAST_SHARERS or not fits_local(target, slices * lstm.gates * sharers):
@@ -131,6 +134,7 @@ class LstmStepParameters(Parameters, template="gpu/lstm_step"):
 
 @GPU.lowering("lstm_step")
 def lstm_step(request: Request) -> Kernel:
+    """One step of an LSTM, whose work-groups share the cells."""
     attributes, target = request.node.attributes, request.target
     assert isinstance(attributes, LstmStep)
     lstm, batch, x = attributes.lstm, attributes.batch, request.input(0)

@@ -23,6 +23,7 @@ Tile = VectorTile | MatrixTile
 
 @GPU.lowering("matmul")
 def matmul(request: Request) -> Kernel:
+    """A product of two activations, by the kernel that the cost model ranks first."""
     shape, sides = product_of(request)
     chosen, target = choose_with_group(request, partial(matmul_candidates, shape))
     if isinstance(chosen.tile, VectorTile):

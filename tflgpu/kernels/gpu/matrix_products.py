@@ -71,6 +71,7 @@ class MatrixTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.rows, self.slices, self.split_k
 
     @property
@@ -92,6 +93,7 @@ class Order:
 
     @property
     def items(self) -> int:
+        """How many items a matrix has."""
         return self.neighbours * self.others * self.blocks
 
 

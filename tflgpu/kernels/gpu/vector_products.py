@@ -26,6 +26,7 @@ class VectorTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return (self.rows,)
 
 

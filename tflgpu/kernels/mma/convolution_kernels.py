@@ -145,6 +145,7 @@ def _best_of_rows(request: Request) -> Candidate[Tile, Work] | None:
 
 @MMA.lowering("convolution", when=_has_rows_of_pairs, best=_best_of_rows)
 def convolution_of_rows(request: Request) -> Kernel:
+    """A convolution of few channels whose warps share rows of the image in local memory."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
     weights, bias = request.constant(1), request.optional_constant(2)
@@ -153,6 +154,7 @@ def convolution_of_rows(request: Request) -> Kernel:
 
 @MMA.lowering("convolution", when=_is_dense, best=_best)
 def convolution(request: Request) -> Kernel:
+    """A dense convolution, by the loader that the cost model ranks first."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution)
     return _kernel(request, attributes.window, request.constant(1))
@@ -160,6 +162,7 @@ def convolution(request: Request) -> Kernel:
 
 @MMA.lowering("transpose_convolution", when=_is_dense, best=_best_of_phases)
 def transpose_convolution(request: Request) -> Kernel:
+    """A transposed convolution, whose phases are convolutions side by side."""
     operands, phases = _operands(request), phases_of(request)
     assert phases is not None
     chosen = request.choose_candidate(_candidates_of_phases(request, operands, phases))
@@ -169,6 +172,7 @@ def transpose_convolution(request: Request) -> Kernel:
 
 @MMA.lowering("fully_connected", when=_has_rows, best=_best)
 def fully_connected(request: Request) -> Kernel:
+    """A fully connected layer of many rows, as a pointwise convolution."""
     weights = request.constant(1).reshape(request.output.channels, 1, 1, -1)
     return _kernel(request, POINTWISE, weights)
 

@@ -48,10 +48,12 @@ class DepthwisePointwiseTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.row_blocks, self.column_blocks, self.column_tiles, self.split_k
 
     @property
     def warp_tiles(self) -> int:
+        """Warp tiles of a work-group."""
         return self.row_blocks * self.column_tiles
 
     @property
@@ -152,6 +154,7 @@ class DepthwisePointwiseParameters(Parameters, template="mma/depthwise_pointwise
 
 @MMA.lowering("depthwise_pointwise")
 def depthwise_pointwise(request: Request) -> Kernel:
+    """A depthwise convolution into local memory, and the pointwise one that reads it there."""
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, DepthwisePointwise)
     # The fusion makes this node only where there is a candidate.

@@ -35,6 +35,7 @@ class DiagonalTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.pixels, self.warp_slices
 
 
@@ -74,6 +75,7 @@ class DiagonalDepthwiseParameters(SummingParameters, template="mma/diagonal_dept
 
 @MMA.lowering("depthwise", when=_has_halves)
 def diagonal_depthwise(request: Request) -> Kernel:
+    """A depthwise convolution as products by diagonal matrices."""
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, Depthwise)
     window = attributes.window

@@ -65,6 +65,7 @@ def _gating_vec4s(chosen: Candidate[WarpTile, GemmWork], hidden: int, target: Ta
 
 @MMA.lowering(EXCITED_POINTWISE)
 def excited_pointwise(request: Request) -> Kernel:
+    """A pointwise convolution of an image that is multiplied by gates, which each work-group computes first."""
     attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, ExcitedPointwise)
     chosen = request.choose_candidate(excited_candidates(src, request.output, sums.channels, target))

@@ -29,6 +29,7 @@ class Operands:
 
     @property
     def are_halves(self) -> bool:
+        """Whether products take both operands as they are."""
         return self.image == self.weights == "half"
 
     @property

@@ -54,6 +54,7 @@ class PointwiseDepthwiseTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.rows, self.column_blocks, self.split_k
 
 
@@ -139,6 +140,7 @@ class PointwiseDepthwiseParameters(SummingParameters, template="mma/pointwise_de
 
 @MMA.lowering("pointwise_depthwise")
 def pointwise_depthwise(request: Request) -> Kernel:
+    """A pointwise convolution into local memory, and the depthwise one that reads it there."""
     attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
     assert isinstance(attributes, PointwiseDepthwise)
     window = attributes.window

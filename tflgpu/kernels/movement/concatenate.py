@@ -35,6 +35,7 @@ class ConcatenateParameters(ItemParameters, template="movement/concatenate"):
 
 @PORTABLE.lowering("concatenate")
 def concatenate_kernel(request: Request) -> Kernel:
+    """A concatenation whose work-items each move a vec4 of the output."""
     attributes, node, output = request.node.attributes, request.node, request.output.geometry
     assert isinstance(attributes, Concatenate)
     axis, rank = attributes.axis, len(output.shape)

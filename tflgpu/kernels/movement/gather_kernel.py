@@ -41,6 +41,8 @@ class Term:
 
 @dataclass(frozen=True)
 class SourceAxis:
+    """An axis of the source: the index along it is ``start`` plus the terms, below ``size``. stride: in vec4s."""
+
     start: int
     terms: tuple[Term, ...]
     size: int
@@ -63,6 +65,7 @@ class GatherParameters(ItemParameters, template="movement/gather"):
 
 @PORTABLE.lowering("gather")
 def gather_kernel(request: Request) -> Kernel:
+    """A gather whose work-items each compute a vec4 of the output."""
     attributes, node, g = request.node.attributes, request.node, request.output.geometry
     assert isinstance(attributes, Gather)
     arguments = [request.operand(f"input{i}", i) for i in range(len(node.inputs) - len(node.epilogue_inputs))]

@@ -22,6 +22,7 @@ class MapParameters(ItemParameters, template="movement/map"):
 
 @PORTABLE.lowering("map")
 def map_kernel(request: Request) -> Kernel:
+    """Elementwise functions of a vec4 of the output."""
     g, source = request.output.geometry, request.operand("src", 0)
     linear = source.tensor is not None and request.input(0).linear
     primary = access("src", source.type, request.shape(0).shape, g.shape, linear=linear)

@@ -44,6 +44,7 @@ class RearrangeParameters(ItemParameters, template="movement/rearrange"):
 
 @PORTABLE.lowering("rearrange")
 def rearrange_kernel(request: Request) -> Kernel:
+    """A transpose, slice or padding whose work-items each move a vec4 of the output."""
     attributes, source, shape = request.node.attributes, request.input(0).geometry, request.output.geometry.shape
     assert isinstance(attributes, Rearrange)
     places, still = coordinates(shape), Coordinate("0")

@@ -37,6 +37,7 @@ class StridedParameters(ItemParameters, template="movement/strided"):
 @PORTABLE.lowering("reshape")
 @PORTABLE.lowering("strided")
 def strided_kernel(request: Request) -> Kernel:
+    """A reshape, or a movement along strides, in units that stay together."""
     output, source = request.output, request.input(0)
     attributes = request.node.attributes
     strided = attributes if isinstance(attributes, Strided) else whole(prod(output.geometry.shape))

@@ -33,6 +33,7 @@ class MatmulParameters(ItemParameters, template="portable/matmul"):
 
 @PORTABLE.lowering("matmul")
 def matmul_kernel(request: Request) -> Kernel:
+    """A product of two activations whose work-items each compute a vec4 of the output."""
     attributes, g = request.node.attributes, request.output.geometry
     assert isinstance(attributes, MatMul)
     left, right = request.operand("left", 0), request.operand("right", 1)

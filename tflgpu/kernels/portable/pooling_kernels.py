@@ -42,6 +42,7 @@ class PoolParameters(ItemParameters, template="portable/pool"):
 
 @PORTABLE.lowering("pool_index")
 def pool_index_kernel(request: Request) -> Kernel:
+    """The places of the maxima of windows."""
     attributes = request.node.attributes
     assert isinstance(attributes, PoolIndex)
     parameters = PoolIndexParameters(window=attributes.window, src=request.input(0))
@@ -50,6 +51,7 @@ def pool_index_kernel(request: Request) -> Kernel:
 
 @PORTABLE.lowering("unpool")
 def unpool_kernel(request: Request) -> Kernel:
+    """Elements put back to the places that their indices name."""
     attributes = request.node.attributes
     assert isinstance(attributes, Unpool)
     parameters = UnpoolParameters(window=attributes.window, src=request.input(0), indices=request.input(1))
@@ -59,6 +61,7 @@ def unpool_kernel(request: Request) -> Kernel:
 
 @PORTABLE.lowering("pool")
 def pool_kernel(request: Request) -> Kernel:
+    """The maximum or the mean of windows."""
     attributes = request.node.attributes
     assert isinstance(attributes, Pool)
     parameters = PoolParameters(function=attributes.function, window=attributes.window, src=request.input(0))

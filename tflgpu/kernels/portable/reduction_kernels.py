@@ -73,6 +73,7 @@ class Sharing:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the division."""
         return self.sharers, self.per_tile
 
 
@@ -96,6 +97,7 @@ def _reduced_vec4s(request: Request) -> int:
 
 @PORTABLE.lowering("reduce", best=_best_reduction)
 def reduce_kernel(request: Request) -> Kernel:
+    """A reduction along some axes."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, Reduce)
     rank = len(source.shape)
@@ -230,6 +232,7 @@ class ArgExtremeParameters(Parameters, template="portable/arg_extreme"):
 
 @PORTABLE.lowering("arg_extreme")
 def arg_extreme_kernel(request: Request) -> Kernel:
+    """The places of the greatest or the least elements along an axis."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
     assert isinstance(attributes, ArgExtreme)
     channels = attributes.axis == len(source.shape) - 1
@@ -308,6 +311,7 @@ class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
 
 @PORTABLE.lowering("softmax")
 def softmax_kernel(request: Request) -> Kernel:
+    """Softmax whose work-items share the channels of a pixel."""
     attributes = request.node.attributes
     assert isinstance(attributes, Softmax)
     return _row_kernel(
@@ -318,6 +322,7 @@ def softmax_kernel(request: Request) -> Kernel:
 
 @PORTABLE.lowering("layer_norm")
 def layer_norm_kernel(request: Request) -> Kernel:
+    """Layer normalization whose work-items share the channels of a pixel."""
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
     return _row_kernel(request, LayerNormParameters(epsilon=attributes.epsilon, src=request.input(0)))

@@ -27,6 +27,7 @@ class ResamplerParameters(ItemParameters, template="portable/resampler"):
 
 @PORTABLE.lowering("resampler")
 def resampler_kernel(request: Request) -> Kernel:
+    """Bilinear samples at computed places."""
     warp = request.value(1)
     # Half precision has too few digits for a fraction of a pixel in a large image.
     constant = None if warp is None else Argument("warp", "float", None, pack(warp.astype(np.float32)))
@@ -50,6 +51,7 @@ class ResizeBilinearParameters(ItemParameters, template="portable/resize_bilinea
 
 @PORTABLE.lowering("resize_bilinear")
 def resize_kernel(request: Request) -> Kernel:
+    """Bilinear resizing of a vec4 of the output."""
     attributes = request.node.attributes
     assert isinstance(attributes, Resize)
     parameters = ResizeBilinearParameters(scale=attributes.scale, offset=attributes.offset, src=request.input(0))

@@ -122,6 +122,7 @@ class TopKParameters(ItemParameters, template="portable/top_k"):
 
 @PORTABLE.lowering("top_k")
 def top_k_kernel(request: Request) -> Kernel:
+    """The greatest elements of each pixel, or their places."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0)
     assert isinstance(attributes, TopK)
     return item_kernel(

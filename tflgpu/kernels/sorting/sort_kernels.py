@@ -54,17 +54,20 @@ class SelectedRunsParameters(RunsParameters, template="sorting/selected_runs"):
 
 @PORTABLE.lowering("ranked_runs")
 def ranked_runs_kernel(request: Request) -> Kernel:
+    """The rank of each element within its run."""
     source, block = request.input(0), _block(request)
     return _kernel_of_runs(request, RankedRunsParameters, source.pixels * source.channels, COMPARING * block)
 
 
 @PORTABLE.lowering("sorted_runs")
 def sorted_runs_kernel(request: Request) -> Kernel:
+    """Places of a run's elements, the greatest first."""
     return _kernel_of_runs(request, SortedRunsParameters, request.output.pixels, MERGING * _block(request))
 
 
 @PORTABLE.lowering("selected_runs")
 def selected_runs_kernel(request: Request) -> Kernel:
+    """Places of the greatest elements of each run."""
     return _kernel_of_runs(request, SelectedRunsParameters, request.output.pixels, _block(request))
 
 
@@ -97,6 +100,7 @@ class MergedRunsParameters(ItemParameters, template="sorting/merged_runs"):
 
 @PORTABLE.lowering("merged_runs")
 def merged_runs_kernel(request: Request) -> Kernel:
+    """Two sorted runs as one."""
     attributes, source, output = request.node.attributes, request.input(0), request.output
     assert isinstance(attributes, Merge)
     length = min(LENGTHS[request.target.family], output.slices)

@@ -214,11 +214,13 @@ def _prelu_reasons(site: Site) -> Iterator[str]:
 
 @declare("PRELU", versions=1, inputs=2, reasons=_prelu_reasons)
 def prelu(site: Site, emit: Emitter) -> Tensor:
+    """``x`` where it is positive, else ``x`` times a slope for each channel."""
     return map_node(site, emit, "prelu", [site.input(0), site.input(1)])
 
 
 @declare("LEAKY_RELU", versions=2, inputs=1)
 def leaky_relu(site: Site, emit: Emitter) -> Tensor:
+    """``x`` where it is positive, else ``x`` times a constant slope."""
     x = site.input(0)
     op = EpilogueOp("leaky_relu", (Value(0),), (float(site.options.get("alpha", 0.0)),))
     return emit.node("map", [x], x.shape, epilogue=(op,))
@@ -226,6 +228,7 @@ def leaky_relu(site: Site, emit: Emitter) -> Tensor:
 
 @declare("GELU", versions=3, inputs=1)
 def gelu(site: Site, emit: Emitter) -> Tensor:
+    """Gaussian error linear unit, exact or by tanh."""
     return map_node(site, emit, "gelu_approximate" if site.options.get("approximate") else "gelu", [site.input(0)])
 
 

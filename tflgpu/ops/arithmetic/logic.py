@@ -74,6 +74,7 @@ for _code, _function in (("LOGICAL_AND", "logical_and"), ("LOGICAL_OR", "logical
 
 @declare("LOGICAL_NOT", versions=1, inputs=1, types=BOOL)
 def logical_not(site: Site, emit: Emitter) -> Tensor:
+    """Truth values reversed."""
     return map_node(site, emit, "logical_not", [site.input(0)])
 
 
@@ -110,6 +111,7 @@ def _select_v2_reasons(site: Site) -> Iterator[str]:
 
 @declare("SELECT_V2", versions=2, inputs=3, types=ANY, reasons=_select_v2_reasons)
 def select_v2(site: Site, emit: Emitter) -> Tensor:
+    """Elements of the second input where the first one is true, else of the third."""
     return map_node(site, emit, "select", [site.input(i) for i in range(3)])
 
 

@@ -49,6 +49,7 @@ def _reasons(site: Site) -> Iterator[str]:
 
 @declare("BATCH_MATMUL", versions=4, inputs=2, reasons=_reasons)
 def batch_matmul(site: Site, emit: Emitter) -> Tensor:
+    """Products of matrices, whose leading axes broadcast."""
     attributes = MatMul(bool(site.options.get("adj_x")), bool(site.options.get("adj_y")))
     left, right, shape = site.input(0), site.input(1), _product_shape(site)
     if left.size == right.size == 0:

@@ -46,6 +46,7 @@ def l2_normalization(site: Site, emit: Emitter) -> Tensor:
 
 @declare("LOCAL_RESPONSE_NORMALIZATION", versions=1, inputs=1, reasons=_rank_reasons)
 def local_response_normalization(site: Site, emit: Emitter) -> Tensor:
+    """Each element divided by a power of the squares of its neighbouring channels."""
     x, option = site.input(0), site.options.get
     radius = min(int(option("radius", 0)), x.shape[-1])  # a larger one sees no more channels
     bias, alpha, beta = (float(option(name, 0.0)) for name in ("bias", "alpha", "beta"))

@@ -215,11 +215,13 @@ for _code, _greatest in (("ARG_MAX", True), ("ARG_MIN", False)):
 
 @declare("SOFTMAX", versions=4, inputs=1)
 def softmax(site: Site, emit: Emitter) -> Tensor:
+    """Softmax along the last axis."""
     x = site.input(0)
     return emit.node("softmax", [x], x.shape, Softmax(float(site.options.get("beta", 0.0))))
 
 
 @declare("LOG_SOFTMAX", versions=2, inputs=1)
 def log_softmax(site: Site, emit: Emitter) -> Tensor:
+    """Logarithm of softmax along the last axis."""
     x = site.input(0)
     return emit.node("softmax", [x], x.shape, Softmax(1.0, log=True))

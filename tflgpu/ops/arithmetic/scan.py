@@ -39,6 +39,7 @@ class TopK:
 
 @declare("CUMSUM", versions=1, inputs=2, integers=(1,), types=TYPES, reasons=single_axis_reasons)
 def cumsum(site: Site, emit: Emitter) -> Tensor:
+    """Running sums along an axis."""
     x, axis = site.input(0), single_axis(site)
     assert axis is not None
     exclusive, reverse = (bool(site.options.get(name)) for name in ("exclusive", "reverse"))
@@ -58,6 +59,7 @@ def _top_k_reasons(site: Site) -> Iterator[str]:
 
 @declare("TOPK_V2", versions=3, inputs=2, integers=(1,), types=NUMBERS, reasons=_top_k_reasons)
 def top_k(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
+    """The greatest elements along the last axis, and their places."""
     x, k = site.input(0), site.constant(1)
     assert k is not None
     shape = (*x.shape[:-1], int(k.reshape(-1)[0]))

@@ -75,6 +75,7 @@ def _crop_reasons(site: Site) -> Iterator[str]:
 
 @declare("Landmarks2TransformMatrix", versions=2, inputs=1, empty=False, reasons=_crop_reasons)
 def landmarks_to_transform_matrix(site: Site, emit: Emitter) -> Tensor:
+    """MediaPipe's matrix of the crop that surrounds landmarks."""
     found = _crop(site)
     assert found is not None
     crop, around = found

@@ -68,6 +68,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 
 @declare("Convolution2DTransposeBias", versions=1, inputs=3, empty=False, reasons=_transpose_reasons)
 def transpose_convolution_with_bias(site: Site, emit: Emitter) -> Tensor:
+    """MediaPipe's transposed convolution."""
     image, weights, options = site.input(0), site.input(1), _integers(site, 3)
     assert options is not None
     padding, stride = options[0], (options[2], options[1])
@@ -107,6 +108,7 @@ def _stride(options: tuple[int, ...]) -> tuple[int, int]:
 
 @declare("MaxPoolingWithArgmax2D", versions=1, inputs=1, empty=False, reasons=_pool_reasons)
 def max_pooling_with_argmax(site: Site, emit: Emitter) -> tuple[Tensor, Tensor]:
+    """MediaPipe's maxima of windows, and their places."""
     image, options = site.input(0), _integers(site, 6)
     assert options is not None
     window = _window(options[0], _stride(options), _kernel(options), image.shape)
@@ -126,6 +128,7 @@ def _unpool_reasons(site: Site) -> Iterator[str]:
 
 @declare("MaxUnpooling2D", versions=1, inputs=2, empty=False, reasons=_unpool_reasons)
 def max_unpooling(site: Site, emit: Emitter) -> Tensor:
+    """MediaPipe's inverse of max pooling."""
     values, indices, options = site.input(0), site.input(1), _integers(site, 6)
     assert options is not None
     # Windows that do not overlap cover the output without padding; the padding option has no effect.

@@ -17,6 +17,8 @@ Function = Literal["average", "maximum", "l2"]
 
 @dataclass(frozen=True)
 class Pool:
+    """The maximum or the mean of the windows of an image."""
+
     function: Function
     window: Window
 

@@ -18,5 +18,6 @@ def _reasons(site: Site) -> Iterator[str]:
 
 @declare("Resampler", versions=1, inputs=2, empty=False, reasons=_reasons)
 def resampler(site: Site, emit: Emitter) -> Tensor:
+    """Bilinear samples of an image at computed places."""
     image, warp = site.input(0), site.input(1)
     return emit.node("resampler", [image, warp], (*warp.shape[:-1], image.shape[3]))

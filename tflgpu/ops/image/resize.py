@@ -22,6 +22,7 @@ class Resize:
 
 
 def size_reasons(site: Site) -> Iterator[str]:
+    """Obstacles of a size that is not known, or of an image that is none."""
     yield from static(site, 1, "size")
     size, shape = site.constant(1), site.input(0).shape
     if len(shape) != 4:
@@ -34,6 +35,7 @@ def size_reasons(site: Site) -> Iterator[str]:
 
 @declare("RESIZE_BILINEAR", versions=4, inputs=2, integers=(1,), reasons=size_reasons)
 def resize_bilinear(site: Site, emit: Emitter) -> Tensor:
+    """Bilinear resizing to a constant size."""
     image, size = site.input(0), site.constant(1)
     assert size is not None
     target = int(size[0]), int(size[1])

@@ -51,6 +51,7 @@ class Window:
 
     @property
     def is_pointwise(self) -> bool:
+        """Whether an output pixel reads its own place only."""
         return self.kernel == (1, 1) and self.stride == (1, 1) and not any(self.padding)
 
 

@@ -26,6 +26,7 @@ def _fill_reasons(site: Site) -> Iterator[str]:
 
 @declare("FILL", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_fill_reasons)
 def fill(site: Site, emit: Emitter) -> Tensor:
+    """A tensor of one value."""
     return emit.node("map", [reshape_node(emit, site.input(1), ())], tuple(numbers(site, 0)))
 
 
@@ -71,6 +72,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
 
 @declare("RANGE", versions=2, inputs=3, types=ANY, reasons=_range_reasons)
 def range_(site: Site, emit: Emitter) -> Tensor:
+    """Numbers in equal steps, which are known when the model is compiled."""
     value = _range(site)
     assert value is not None
     return emit.constant(value)

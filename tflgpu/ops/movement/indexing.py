@@ -56,6 +56,7 @@ def _gather_checks(site: Site, emit: Emitter) -> Iterator[Check]:
 
 @declare("GATHER", versions=8, inputs=2, integers=(1,), types=ANY, reasons=_gather_reasons, checks=_gather_checks)
 def gather(site: Site, emit: Emitter) -> Tensor:
+    """Slices of the input at indices along an axis."""
     axes = _gather_axes(site)
     assert axes is not None
     return _gather_node(emit, site.input(0), site.input(1), *axes)
@@ -101,6 +102,7 @@ def _embedding_checks(site: Site, emit: Emitter) -> Iterator[Check]:
     checks=_embedding_checks,
 )
 def embedding_lookup(site: Site, emit: Emitter) -> Tensor:
+    """Rows of a table at indices."""
     return _gather_node(emit, site.input(1), site.input(0), 0, 0)
 
 

@@ -27,6 +27,7 @@ def _expand_reasons(site: Site) -> Iterator[str]:
 
 @declare("EXPAND_DIMS", versions=1, inputs=2, integers=(1,), types=ANY, reasons=_expand_reasons)
 def expand_dims(site: Site, emit: Emitter) -> Tensor:
+    """The input with a new axis of size 1."""
     x, axis = site.input(0), _expand_axis(site)
     assert axis is not None
     return emit.node("reshape", [x], (*x.shape[:axis], 1, *x.shape[axis:]))
@@ -47,6 +48,7 @@ def _pack_reasons(site: Site) -> Iterator[str]:
 
 @declare("PACK", versions=5, inputs=(1, MANY), types=ANY, reasons=_pack_reasons)
 def pack(site: Site, emit: Emitter) -> Tensor:
+    """Tensors of one shape, one after another along a new axis."""
     inputs, axis = [t for t in site.inputs if t is not None], _pack_axis(site)
     assert axis is not None
     shape = inputs[0].shape
@@ -68,6 +70,7 @@ def _unpack_reasons(site: Site) -> Iterator[str]:
 
 @declare("UNPACK", versions=6, inputs=1, types=ANY, empty=False, reasons=_unpack_reasons)
 def unpack(site: Site, emit: Emitter) -> Sequence[Tensor]:
+    """The slices of the input along an axis."""
     x, axis = site.input(0), _unpack_axis(site)
     assert axis is not None
     shape = x.shape[:axis] + x.shape[axis + 1 :]
@@ -109,6 +112,7 @@ def _split_reasons(site: Site) -> Iterator[str]:
 
 @declare("SPLIT", versions=5, inputs=2, integers=(0,), types=ANY, reasons=_split_reasons)
 def split(site: Site, emit: Emitter) -> Sequence[Tensor]:
+    """Equal parts of the input along an axis."""
     x, count = site.input(1), len(site.output_shapes)
     axis = _split_axis(site, 0, x)
     assert axis is not None
@@ -136,6 +140,7 @@ def _split_v_reasons(site: Site) -> Iterator[str]:
 
 @declare("SPLIT_V", versions=3, inputs=3, integers=(1, 2), types=ANY, reasons=_split_v_reasons)
 def split_v(site: Site, emit: Emitter) -> Sequence[Tensor]:
+    """Parts of given sizes of the input along an axis."""
     found = _split_v(site)
     assert found is not None
     return _parts(emit, site.input(0), *found)
@@ -159,6 +164,7 @@ def _mirror_reasons(site: Site) -> Iterator[str]:
 
 @declare("MIRROR_PAD", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_mirror_reasons)
 def mirror_pad(site: Site, emit: Emitter) -> Tensor:
+    """The input with its mirror image around it."""
     x, paddings, mode = site.input(0), site.constant(1), _MIRROR_MODES[site.options.get("mode", 0)]
     assert paddings is not None
     pairs = [(int(a), int(b)) for a, b in paddings]
@@ -186,6 +192,7 @@ def _take(emit: Emitter, x: Tensor, tables: Sequence[Array | None]) -> Tensor:
 
 @declare("RESIZE_NEAREST_NEIGHBOR", versions=4, inputs=2, integers=(1,), types=ANY, reasons=size_reasons)
 def resize_nearest_neighbor(site: Site, emit: Emitter) -> Tensor:
+    """Resizing to a constant size by the nearest pixel."""
     x, (height, width) = site.input(0), numbers(site, 1)
     corners, centers = bool(site.options.get("align_corners")), bool(site.options.get("half_pixel_centers"))
     rows, columns = (
@@ -214,6 +221,7 @@ def _tile_reasons(site: Site) -> Iterator[str]:
 
 @declare("TILE", versions=3, inputs=2, integers=(1,), types=ANY, reasons=_tile_reasons)
 def tile(site: Site, emit: Emitter) -> Tensor:
+    """Repetitions of the input along its axes."""
     x, multiples = site.input(0), numbers(site, 1)
     pairs = list(zip(x.shape, multiples, strict=True))
     shape = tuple(d * m for d, m in pairs)
@@ -232,6 +240,7 @@ def _broadcast_reasons(site: Site) -> Iterator[str]:
 
 @declare("BROADCAST_TO", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_broadcast_reasons)
 def broadcast_to(site: Site, emit: Emitter) -> Tensor:
+    """The input broadcast to a constant shape."""
     return emit.node("map", [site.input(0)], tuple(numbers(site, 1)))
 
 
@@ -247,6 +256,7 @@ def _reverse_reasons(site: Site) -> Iterator[str]:
 
 @declare("REVERSE_V2", versions=4, inputs=2, integers=(1,), types=ANY, reasons=_reverse_reasons)
 def reverse(site: Site, emit: Emitter) -> Tensor:
+    """The input in reverse order along some axes."""
     x, reversed_axes = site.input(0), _reverse_axes(site)
     axes = (AxisMap(i, d - 1, -1) if i in reversed_axes else AxisMap(i) for i, d in enumerate(x.shape))
     return emit.node("rearrange", [x], x.shape, Rearrange(tuple(axes)))

@@ -74,6 +74,7 @@ def _reshape_reasons(site: Site) -> Iterator[str]:
 
 @declare("RESHAPE", versions=2, inputs=(1, 2), integers=(1,), types=ANY, reasons=_reshape_reasons)
 def reshape(site: Site, emit: Emitter) -> Tensor:
+    """The same elements in another shape."""
     shape = _target_shape(site)
     assert shape is not None
     return emit.node("reshape", [site.input(0)], shape)
@@ -94,6 +95,7 @@ def _squeeze_reasons(site: Site) -> Iterator[str]:
 
 @declare("SQUEEZE", versions=2, inputs=1, types=ANY, reasons=_squeeze_reasons)
 def squeeze(site: Site, emit: Emitter) -> Tensor:
+    """The input without axes of size 1."""
     shape = _squeezed(site)
     assert shape is not None
     return emit.node("reshape", [site.input(0)], shape)
@@ -110,6 +112,7 @@ def _transpose_reasons(site: Site) -> Iterator[str]:
 
 @declare("TRANSPOSE", versions=9, inputs=2, integers=(1,), types=ANY, reasons=_transpose_reasons)
 def transpose(site: Site, emit: Emitter) -> Tensor:
+    """The input with its axes in another order."""
     x, order = site.input(0), site.constant(1)
     assert order is not None
     source = [int(o) % len(x.shape) for o in order]
@@ -139,6 +142,7 @@ def _concat_reasons(site: Site) -> Iterator[str]:
 
 @declare("CONCATENATION", versions=7, inputs=(1, MANY), types=ANY, reasons=_concat_reasons)
 def concatenation(site: Site, emit: Emitter) -> Tensor:
+    """Tensors one after another along an axis."""
     axis, inputs = _concat_axis(site), [t for t in site.inputs if t is not None]
     assert axis is not None
     shape = list(inputs[0].shape)

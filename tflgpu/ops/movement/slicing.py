@@ -52,6 +52,7 @@ def _slice_checks(site: Site, emit: Emitter) -> Iterator[Check]:
 
 @declare("SLICE", versions=8, inputs=3, integers=(1, 2), types=ANY, reasons=_slice_reasons, checks=_slice_checks)
 def slice_(site: Site, emit: Emitter) -> Tensor:
+    """A block of the input, whose begin may be computed."""
     x, begin = site.input(0), site.input(1)
     shape = tuple(s for s in _slice_shape(site) if s is not None)
     if begin.is_constant:
@@ -210,6 +211,7 @@ def _range_reasons(site: Site) -> Iterator[str]:
 
 @declare("STRIDED_SLICE", versions=8, inputs=4, integers=(1, 2, 3), types=ANY, reasons=_strided_reasons)
 def strided_slice(site: Site, emit: Emitter) -> Tensor:
+    """Every n-th element of the input between two places of each axis."""
     axes, rank = _axes(site)
     if not axes:  # a scalar, perhaps with new axes
         return emit.node("reshape", [site.input(0)], (1,) * rank)

@@ -52,6 +52,7 @@ def _sequence_reasons(site: Site) -> Iterator[str]:
 
 @declare("UNIDIRECTIONAL_SEQUENCE_LSTM", versions=4, inputs=(1, 24), empty=False, reasons=_sequence_reasons)
 def unidirectional_sequence_lstm(site: Site, emit: Emitter) -> Tensor:
+    """A long short-term memory over a sequence."""
     x = site.input(0)
     result, attributes = _emit_full(site, emit, x, time_axis=0 if site.options.get("time_major") else 1)
     every = Rearrange((AxisMap(0), AxisMap(1), AxisMap(2)))

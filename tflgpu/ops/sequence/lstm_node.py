@@ -47,10 +47,12 @@ class Lstm:
 
     @property
     def cell_vec4s(self) -> int:
+        """Vec4s of the cells."""
         return -(-self.cells // LANES)
 
     @property
     def output_vec4s(self) -> int:
+        """Vec4s of the outputs of a step."""
         return -(-self.outputs // LANES)
 
     @property

@@ -32,10 +32,12 @@ class Canvas:
 
     @property
     def inner_width(self) -> int:
+        """Width between the margins, in pixels."""
         return self.width - self.left - self.right
 
     @property
     def inner_height(self) -> int:
+        """Height between the margins, in pixels."""
         return self.height - self.top - self.bottom
 
 
@@ -49,6 +51,7 @@ class LogScale:
     end: float
 
     def __call__(self, number: float) -> float:
+        """The place of a number on the axis, in pixels."""
         part = (log10(number) - log10(self.low)) / (log10(self.high) - log10(self.low))
         return self.begin + (self.end - self.begin) * part
 

@@ -35,6 +35,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class LanesDrawing:
+    """Dots and lanes, with the size of the whole in pixels."""
+
     width: float
     height: float
     dots: tuple[Dot, ...]

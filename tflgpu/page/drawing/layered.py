@@ -24,6 +24,8 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
+    """The size of a node in pixels."""
+
     width: float
     height: float
 

@@ -157,6 +157,7 @@ class ClaimingExecutor(OneKernelExecutor):
         set_number(self._way.kernel, self._way.kernel.num_args - 5, np.uint32(looks))
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
+        """Run the model once; see :class:`Executor`."""
         on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
         if outputs or len(on_host) < len(inputs):
             return super().run(inputs, outputs)
@@ -191,6 +192,7 @@ class ClaimingExecutor(OneKernelExecutor):
         super()._settle(given)
 
     def launch(self) -> None:
+        """Enqueue the kernel; see :class:`Executor`."""
         self._return_loans()
         super().launch()
 
@@ -218,11 +220,13 @@ class ClaimingExecutor(OneKernelExecutor):
         way.wait(started)
 
     def step(self) -> None:
+        """Start the next run, and keep the states that it leaves."""
         # Callers' memory may have to be copied, by way of the queue.
         self._last = self._start() if self._given else self._way.start()
         self._keep_states()
 
     def results(self) -> list[Array]:
+        """Wait for the last run, and return its outputs."""
         if self._last is not None and self._given:
             self._last.wait()  # it was enqueued, and the way knows nothing of it
         elif self._last is not None:

@@ -34,6 +34,7 @@ class Flight:
 
     @property
     def is_over(self) -> bool:
+        """Whether its last command has ended."""
         return self.event.command_execution_status <= cl.command_execution_status.COMPLETE
 
 
@@ -53,6 +54,7 @@ class Flights:
         self._waiting: deque[Flight] = deque()
 
     def add(self, flight: Flight) -> None:
+        """Note a run that is under way."""
         self._waiting.append(flight)
 
     def make_room(self) -> None:
@@ -69,6 +71,7 @@ class Flights:
             raise flight.error
 
     def land_all(self) -> None:
+        """Wait for all runs that are under way."""
         if self._waiting and (waiting := tuple(self._waiting)):
             self._land(waiting[-1])
 
@@ -104,4 +107,5 @@ class Arrived(Passage):
         self._arrays = arrays
 
     def arrays(self) -> list[Array]:
+        """The outputs."""
         return self._arrays

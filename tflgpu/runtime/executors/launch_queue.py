@@ -38,6 +38,7 @@ class LaunchQueue:
         return last
 
     def start_silently(self) -> None:
+        """Enqueue the launches that have no event."""
         for launch in self._silent:
             launch()
 

@@ -83,6 +83,7 @@ class PersistentExecutor(OneKernelExecutor):
         self._soonest = looks * LOOK
 
     def warm_up(self) -> None:
+        """Run once, and raise what the kernel has reported."""
         super().warm_up()
         self._read_failures()
 

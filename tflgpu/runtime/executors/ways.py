@@ -37,6 +37,7 @@ OVER, ASKED, LEAVE, CAME, LEFT = 0, 2, 3, 4, 5
 
 
 def is_over(run: cl.Event) -> bool:
+    """Whether a run has ended."""
     return run.command_execution_status <= cl.command_execution_status.COMPLETE
 
 
@@ -54,6 +55,7 @@ class Way:
     looks: bool
 
     def start(self) -> cl.Event:
+        """Enqueue a run."""
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (self.groups,), (1,))
 
     def wait(self, run: cl.Event) -> None:
@@ -116,6 +118,7 @@ class LingeringWay(_Staying):
         self._least = LOOKING  # seconds that a run has taken
 
     def start(self) -> cl.Event:
+        """Start a run: by a word to the work-groups that stay on the device, else by a launch."""
         if self._rest:
             self._rest -= 1
             return super().start()
@@ -127,6 +130,7 @@ class LingeringWay(_Staying):
         return self._launch()
 
     def wait(self, run: cl.Event) -> None:
+        """Wait for a run, first by polling."""
         if run not in self._launched:
             return super().wait(run)
         words, begun = self._words, perf_counter()
@@ -179,6 +183,7 @@ class HelpedWay(_Staying):
         self._words[LEFT] = groups - 1
 
     def start(self) -> cl.Event:
+        """Start a run whose tiles the host's thread claims as well."""
         words = self._words
         if self._rest:
             self._rest -= 1

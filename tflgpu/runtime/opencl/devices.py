@@ -42,9 +42,22 @@ _first_use = threading.RLock()
 class Device:
     """One OpenCL device.
 
-    memory is in bytes; limits are those that plans keep to; executor (unless the caller chooses), ptx
-    is as in :class:`tflgpu.target.Target`; matrix_units says whether it has :data:`MATRIX_UNIT`; int64 and float64 say
-    whether it computes with these.
+    Attributes:
+        index: Its number among :func:`tflgpu.devices`.
+        name: As its driver says.
+        platform: The OpenCL platform's name.
+        type: ``"gpu"``, ``"cpu"`` or ``"accelerator"``.
+        version: The OpenCL version, as the device says.
+        driver: The driver's version.
+        memory: Global memory in bytes.
+        compute_units: How many there are.
+        limits: What plans keep to.
+        executor: What ``Options.executor`` ``"auto"`` becomes.
+        ptx: Whether its compiler takes NVIDIA's inline assembly.
+        matrix_units: Whether it has tensor cores that kernels are there for, :data:`MATRIX_UNIT`.
+        int64: Whether it computes with integers of 64 bits.
+        float64: Whether it computes with doubles.
+        handle: Pyopencl's device.
     """
 
     index: int
@@ -119,7 +132,8 @@ class Device:
 def devices() -> tuple[Device, ...]:
     """Every OpenCL device, the preferred one first; empty if there is none.
 
-    Raises DeviceError in a process that was forked from one in which OpenCL was in use.
+    Raises:
+        DeviceError: This process was forked from one in which OpenCL was in use.
     """
     with Using(), _first_use:
         return _devices()

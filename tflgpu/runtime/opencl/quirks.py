@@ -51,6 +51,7 @@ class Driver:
 
     @classmethod
     def of(cls, device: cl.Device) -> Driver:
+        """The driver of a device."""
         rounds = bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
         platform, version, driver = map(str.strip, (device.platform.name, device.version, device.driver_version))
         return cls(platform, version, driver, rounds, device.name.strip())

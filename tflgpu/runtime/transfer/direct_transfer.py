@@ -24,10 +24,12 @@ class DirectTransfer(Transfer):
         self._targets = [(p, np.dtype(HOST_DTYPES[p.element])) for p in executable.outputs]
 
     def write(self, inputs: Iterable[Numbered]) -> None:
+        """Copy inputs to the device."""
         for number, given in inputs:
             self._copies += self.copy_in(number, np.ascontiguousarray(given, self._sources[number][1]))
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
+        """Copy outputs from the device."""
         if not numbers:
             self._queue.finish()
         outputs = [self.converted(number, self.copy_out(number, is_blocking=True)[0]) for number in numbers]
@@ -35,6 +37,7 @@ class DirectTransfer(Transfer):
         return outputs
 
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
+        """The transfers of a run that is enqueued."""
         return _DirectPassage(self, inputs, outputs)
 
     def copy_in(self, number: int, array: Array) -> tuple[cl.Event, ...]:
@@ -96,8 +99,10 @@ class SharedTransfer(DirectTransfer):
         self._queue.finish()  # which sets the memory to zero; writes do not wait for the queue
 
     def write(self, inputs: Iterable[Numbered]) -> None:
+        """Store inputs in memory that host and device share."""
         for number, given in inputs:
             self._inputs[number][...] = given
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
+        """Copies of outputs in memory that host and device share."""
         return [self._outputs[number].astype(self._output_types[number]) for number in numbers]

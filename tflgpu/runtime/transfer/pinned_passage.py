@@ -50,9 +50,11 @@ class Slots:
         self._spare: list[_Slot] = []
 
     def take(self) -> _Slot:
+        """A slot that no run uses."""
         return self._spare.pop() if self._spare else _Slot(self._executable, self.inward)
 
     def put_back(self, slot: _Slot) -> None:
+        """Let another run use a slot."""
         self._spare.append(slot)
 
 
@@ -86,6 +88,7 @@ class PinnedPassage(Passage):
             slots.inward.flush()
 
     def leave(self, last: cl.Event | None) -> cl.Event | None:
+        """Enqueue the copies of the outputs behind ``last``. Returns the event of the last one."""
         if not self._numbers:
             return last
         slot, before = self._lease.slot, None if last is None else [last]
@@ -98,4 +101,5 @@ class PinnedPassage(Passage):
         return self._events[-1]
 
     def arrays(self) -> list[Array]:
+        """The outputs, once they have arrived."""
         return self._lease.slot.outputs.arrays(self._numbers, self._lent)

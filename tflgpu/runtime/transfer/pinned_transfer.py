@@ -34,6 +34,7 @@ class PinnedTransfer(Transfer):
         self._silent = SilentCopies(session.queue)
 
     def write(self, inputs: Iterable[Numbered]) -> None:
+        """Copy inputs to the device by way of pinned memory."""
         pinned = []
         staged = False
         for number, array in inputs:
@@ -53,6 +54,7 @@ class PinnedTransfer(Transfer):
             self._queue.flush()  # so that the device begins while the host prepares the launch
 
     def read(self, numbers: Sequence[int]) -> list[Array]:
+        """Copy outputs from the device by way of pinned memory."""
         if not numbers:
             self._queue.finish()
             self._copies.clear()
@@ -65,6 +67,7 @@ class PinnedTransfer(Transfer):
         return self._outputs.arrays(numbers, lent)
 
     def passage(self, inputs: Sequence[Numbered], outputs: Sequence[int]) -> Passage:
+        """The transfers of a run that is enqueued."""
         return PinnedPassage(self._slots, inputs, outputs)
 
     @cached_property

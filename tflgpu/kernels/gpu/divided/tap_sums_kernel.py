@@ -28,6 +28,7 @@ class TapSumsTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return (self.split_k,)
 
 
@@ -93,6 +94,7 @@ class TapSumsParameters(Parameters, template="gpu/tap_sums"):
 
 @GPU.lowering("tap_sums", best=_best)
 def tap_sums(request: Request) -> Kernel:
+    """The second kernel of kn2row: it adds up the products of the taps of each window (col2im)."""
     sums, target, dst, products = request.node.attributes, request.target, request.output, request.input(0)
     assert isinstance(sums, TapSums)
     tile = request.choose_candidate(_candidates(request)).tile

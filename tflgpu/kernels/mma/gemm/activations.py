@@ -71,6 +71,7 @@ class ActivationsParameters(RegistersParameters, template="mma/gemm/activations"
 
 @MMA.lowering("matmul", when=_is_faster)
 def activation_product(request: Request) -> Kernel:
+    """A product of two activations."""
     (shape, sides), g, target = product_of(request), request.output.geometry, request.target
     chosen = request.choose_candidate(_candidates(shape, target))
     tile = chosen.tile

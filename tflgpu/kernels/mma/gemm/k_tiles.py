@@ -46,6 +46,7 @@ class GroupTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.row_warps, self.column_warps, self.row_blocks, self.column_blocks
 
     @property
@@ -60,6 +61,7 @@ class GroupTile:
 
     @property
     def local_size(self) -> int:
+        """Work-items of a work-group."""
         return self.row_warps * self.column_warps * UNIT.lanes
 
     @property
@@ -96,6 +98,7 @@ class MultistageTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return (*self.group.config, self.stage_k_steps, self.stages)
 
     @property

@@ -55,6 +55,7 @@ class WarpTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.row_blocks, self.column_blocks, self.split_k
 
     @property

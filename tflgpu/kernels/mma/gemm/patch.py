@@ -52,6 +52,7 @@ class PatchTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return (*self.group.config, self.stages)
 
     @property
@@ -66,6 +67,7 @@ class PatchTile:
 
     @property
     def local_bytes(self) -> int:
+        """Local memory of a work-group."""
         return PATCHES * self.patch_bytes + self.stages * self.weight_bytes
 
 

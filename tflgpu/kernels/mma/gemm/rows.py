@@ -37,6 +37,7 @@ class RowsTile:
 
     @property
     def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
         return self.groups, self.column_blocks
 
 
@@ -55,6 +56,7 @@ def pixel_elements(src: Storage) -> int:
 
 
 def tiles_of(dst: Storage) -> int:
+    """How many work-groups a result takes."""
     tile = tile_of(dst)
     segments = tile_count(dst.width, tile.groups * GROUP_PIXELS)
     return dst.batch * tile_count(dst.height, WARPS) * segments * _column_tiles(dst, tile)

@@ -43,6 +43,7 @@ class CompilerProcess:
 
     @property
     def is_there(self) -> bool:
+        """Whether the process has not ended."""
         return self._process.is_there
 
     def binary(self, source: str) -> bytes:

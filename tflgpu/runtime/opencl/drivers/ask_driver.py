@@ -50,6 +50,7 @@ def device_count(platform: int) -> int:
 
 
 def main() -> None:
+    """Print as JSON what the driver at the given path says of itself."""
     answer = os.dup(1)
     os.dup2(2, 1)  # what the driver itself prints is no answer
     try:
