@@ -103,7 +103,7 @@ class InternalError(TflgpuError):
 
 @contextmanager
 def internal_faults(where: str) -> Iterator[None]:
-    """Turn what nobody foresaw here, or in the function that this decorates, into an InternalError.
+    """Turn an unforeseen exception here, or in the function that this decorates, into an InternalError.
 
     where: what is being done, as in "while ...". tflgpu's own errors pass, so the innermost place is named; and so do
     warnings that the user has made errors.

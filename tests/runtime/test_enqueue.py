@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.support.arrays import assert_equal
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.runtime.executors.flight import AT_MOST
+from tflgpu.runtime.executors.in_flight import AT_MOST
 from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExecutor
 from tflgpu.runtime.runner import AHEAD
 

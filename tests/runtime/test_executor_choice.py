@@ -21,8 +21,18 @@ from tflgpu.runtime import instance, rival_instances
 from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
+from tflgpu.runtime.online_tuner import (
+    ENOUGH_SECONDS,
+    IN_A_ROW,
+    LEAST_INTERVAL,
+    MOST_INTERVAL,
+    MOST_PAUSES,
+    ROUNDS,
+    TO_WARM_UP,
+    OnlineTuner,
+    fastest,
+)
 from tflgpu.runtime.opencl import devices
-from tflgpu.runtime.race import ENOUGH_SECONDS, IN_A_ROW, PATIENCE, ROUNDS, SELDOM, SOON, TO_WARM_UP, Contest, fastest
 
 H200 = replace(targets.H200, executor="auto")
 
@@ -105,20 +115,20 @@ def test_a_contest_changes_its_mind_when_the_machine_does() -> None:
     """The runs that fill the caches do not count."""
     warming, rest = [9.0] * TO_WARM_UP, IN_A_ROW - TO_WARM_UP
     clock = Clock(a=warming + [2.0] * rest + [3.0] * IN_A_ROW, b=warming + [1.0] * rest + [4.0] * IN_A_ROW)
-    contest = Contest(["a", "b"], "a")
-    assert contest.left == SOON
-    for best, period in ("b", 2 * SOON), ("a", 4 * SOON):
+    contest = OnlineTuner(["a", "b"], "a")
+    assert contest.left == LEAST_INTERVAL
+    for best, period in ("b", 2 * LEAST_INTERVAL), ("a", 4 * LEAST_INTERVAL):
         for _ in range(2 * IN_A_ROW):
             contest.run(clock.run, clock.now)
         assert (contest.best, contest.left) == (best, period)
     assert clock.order == (["a"] * IN_A_ROW + ["b"] * IN_A_ROW) * 2
-    assert period < SELDOM
+    assert period < MOST_INTERVAL
 
 
 def test_a_comparison_begins_anew_behind_a_pause() -> None:
     """But not for ever, where runs are far apart."""
     clock = Clock(a=[1e-5] * 100, b=[2e-5] * 100)
-    contest = Contest(["a", "b"], "b")
+    contest = OnlineTuner(["a", "b"], "b")
     for runs in 3, IN_A_ROW + 1:
         for _ in range(runs):
             contest.run(clock.run, clock.now)
@@ -126,11 +136,11 @@ def test_a_comparison_begins_anew_behind_a_pause() -> None:
     for _ in range(2 * IN_A_ROW):
         contest.run(clock.run, clock.now)
     assert clock.order == ["a"] * 3 + ["a"] * IN_A_ROW + ["b"] + ["a"] * IN_A_ROW + ["b"] * IN_A_ROW
-    assert (contest.best, contest.left) == ("a", 2 * SOON)
-    for _ in range(PATIENCE + 2 * IN_A_ROW):
+    assert (contest.best, contest.left) == ("a", 2 * LEAST_INTERVAL)
+    for _ in range(MOST_PAUSES + 2 * IN_A_ROW):
         contest.run(clock.run, clock.now)
         clock.seconds += 1.0
-    assert contest.left == 4 * SOON
+    assert contest.left == 4 * LEAST_INTERVAL
 
 
 @pytest.fixture

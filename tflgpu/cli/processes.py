@@ -44,7 +44,7 @@ def in_own_process(function: Callable[..., T], *arguments: Any) -> Answer[T]:
     level = LOGGER.getEffectiveLevel()
     process = context.Process(target=_answer, args=(sender, level, function, arguments), daemon=True)
     resource_tracker.ensure_running()  # which process.start() would do, and lets interrupts through again
-    with _interrupts_blocked():  # Ctrl-C is for whoever asked, who ends this process
+    with _interrupts_blocked():  # Ctrl-C is for the process that asked, which ends this one
         process.start()
     sender.close()  # so that the end of the process is the end of the pipe
     try:

@@ -9,7 +9,7 @@ from math import ceil, inf
 
 import numpy as np
 
-# Each engine's runs are dealt out to so many rounds, so that a machine that slows down or speeds up does so for all.
+# Rounds that each engine's runs are dealt out to, so that a machine that slows down or speeds up does so for all.
 ROUNDS = 10
 
 PERCENTILES = (5, 10, 50, 90, 95, 99)
@@ -46,7 +46,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 def repeat(call: Callable[[], object], runs: int, min_seconds: float, max_seconds: float = inf) -> list[float]:
-    """Seconds of each run: of at least so many, and for so long; after ``max_seconds`` only a first one begins."""
+    """Seconds of each run, of the least number and time; after ``max_seconds`` only a first one begins."""
     times: list[float] = []
     start = time.perf_counter()
     while len(times) < runs or time.perf_counter() - start < min_seconds:

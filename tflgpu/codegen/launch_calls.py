@@ -43,7 +43,7 @@ def calls(
     local_size: int,
     last_argument: str = "",
 ) -> list[Case]:
-    """Groups of equal launches, which stand at these places of the order, in a kernel of so many work-items.
+    """Groups of equal launches, which stand at these places of the order, in a kernel of ``local_size`` work-items.
 
     Only the first work-item makes calls of kernels that are of one. last_argument: of every call, a C expression.
     """

@@ -61,7 +61,7 @@ class Frontend:
         return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
 
     def partitions(self) -> tuple[Partition, ...]:
-        """The pieces to run. Raises ModelError or UnsupportedError if there is nobody to run one."""
+        """The pieces to run. Raises ModelError or UnsupportedError if one cannot run anywhere."""
         if foreign := tuple(self._foreign()):
             raise UnsupportedError((*self.lowered.obstacles, *foreign))
         if self.lowered.unknown:

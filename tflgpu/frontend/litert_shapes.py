@@ -22,7 +22,7 @@ InferShapes = Callable[[Operator, Sequence[Tensor | None]], Sequence[Shape | Non
 
 
 def declared_shapes(subgraph: Subgraph) -> InferShapes:
-    """The shapes in the file, for when there is nobody to ask."""
+    """The shapes in the file, where LiteRT is not installed."""
     return lambda operator, _: [subgraph.tensors[t].shape for t in operator.outputs]
 
 

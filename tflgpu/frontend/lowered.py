@@ -11,7 +11,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.model.model import FileTensor
 from tflgpu.model.tensor_info import TensorIndex
 
-# Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is known to nobody.
+# Custom operators that LiteRT, hence a CPU fallback, can run. Any other name is unknown.
 KNOWN_CUSTOM = frozenset(
     (
         "Convolution2DTransposeBias",
@@ -93,7 +93,7 @@ class Lowered:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Obstacles that no CPU helps against: custom operators that nobody knows."""
+        """Obstacles that no CPU helps against: unknown custom operators."""
         custom = (e for e in self.entries if e.custom and e.reasons and e.code not in KNOWN_CUSTOM)
         return tuple(f"operator {e.index}: {reason}" for e in custom for reason in e.reasons)
 

@@ -32,7 +32,7 @@ class Variable:
 
     like: a tensor of the file with its element type and quantization. initial: its first value in the float view, None
     for zeros. taken: elements that some READ_VARIABLE takes, whatever was assigned. start: its value at the start of a
-    run, None as long as nobody has read that. value: its value now.
+    run, None until it is read. value: its value now.
     """
 
     name: str

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # [height, width, channels], whole numbers of 0 to 255; floats if the file has more than 8 bits a channel.
 Pixels = NDArray[np.uint8] | NDArray[np.float32]
 
-# Pillow's name of the pixel format with so many channels.
+# Pillow's name of the pixel format by its channels.
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 

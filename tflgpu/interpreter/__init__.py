@@ -1,6 +1,6 @@
 """LiteRT's ``ai_edge_litert.interpreter`` on an OpenCL device. A program changes to it by one import line.
 
-Programs that nobody wants to edit find it under the old name: ``sys.modules["tflite_runtime.interpreter"] =
+Programs that are not to be edited find it under the old name: ``sys.modules["tflite_runtime.interpreter"] =
 tflgpu.interpreter``.
 """
 

@@ -87,7 +87,7 @@ def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs
 
 
 def epilogue_behind(node: Node, inputs: int) -> tuple[EpilogueOp, ...]:
-    """The epilogue of ``node`` for a kernel that reads so many inputs; its own inputs come after them."""
+    """The epilogue of ``node`` for a kernel that reads other inputs first; its own inputs come after them."""
     known = kernel_inputs(node)
 
     def place(operand: Operand) -> Operand:

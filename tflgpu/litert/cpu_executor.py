@@ -28,7 +28,7 @@ KERNELS = ("AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
 # A process may take this much address space, and this many times the bytes of a model and its inputs.
 MEMORY, MEMORY_FACTOR = 4 << 30, 8
 
-# An abandoned process ends itself, this many seconds after whoever asked it should have ended it.
+# Grace period of a watchdog, in seconds: an abandoned process ends itself after it.
 GRACE = 5.0
 
 
@@ -187,7 +187,7 @@ def _limit(given: int, seconds: float) -> None:
 
 def main() -> None:
     """Serve standard input and output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asked, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked, and ends this one
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # native code may write there
     import ai_edge_litert.interpreter  # noqa: F401 - before the first request, which has limited time

@@ -1,4 +1,4 @@
-"""Text of strangers as it may be shown: a terminal obeys control characters, whoever wrote them."""
+"""Text of strangers as it may be shown: a terminal obeys the control characters in it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tflgpu.ops.movement.shaping import evaluate as rearranged
 from tflgpu.ops.movement.strided import Strided
 from tflgpu.ops.movement.strided import evaluate as in_strides
 
-# A result larger than all inputs is folded only up to so many elements, because a constant takes memory.
+# The most elements of a folded result that is larger than all inputs, because a constant takes memory.
 MAX_GROWTH_ELEMENTS = 1 << 20
 
 

@@ -137,7 +137,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how it was measured. moment: ISO 8601. runs: each time is the median of so many."""
+    """Where and how it was measured. moment: ISO 8601. runs: each time is their median."""
 
     model: str
     model_bytes: int

@@ -92,7 +92,7 @@ def render_page(contents: Contents) -> str:
 
 
 def heat(seconds: float | None, slowest: float) -> int:
-    """The step of a kernel's time: each is as wide in its square root. 0 for what was not measured."""
+    """The bucket of a heat map for a kernel's time, on a scale of square roots; 0 if it was not measured."""
     return min(HEATS, ceil(HEATS * sqrt(seconds / slowest))) if seconds and slowest else 0
 
 

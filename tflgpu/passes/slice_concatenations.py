@@ -1,7 +1,7 @@
 """Take slices of a concatenation from its inputs, and concatenate many inputs in groups.
 
 A loop that fills a list becomes one concatenation after another: of the rows before the new one, that row, and the rows
-after it. Once the slices are gone, nobody needs any of them but the last.
+after it. Once the slices are gone, only the last of them is needed.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def intervals(kernels: Iterable[Iterable[Use]]) -> tuple[int, ...]:
 class _Memory:
     """Ranges of bytes one behind the other, and in which intervals kernels used each.
 
-    A write comes after all other uses of its bytes, so that nobody needs to know of these any more.
+    A write comes after all other uses of its bytes, so that these need not be known any more.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, Interval
-from tflgpu.runtime.executors.flight import Arrived, Flight
+from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
@@ -185,7 +185,7 @@ class Instance:
         self._settle()
         return self._run_in_parts(inputs, outputs)
 
-    def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> Flight:
+    def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> InFlightRun:
         """Start :meth:`run`; :meth:`collect` has its result.
 
         A model of which a part runs on the CPU, or in a loop or a branch, has run when this returns.
@@ -194,9 +194,9 @@ class Instance:
         if self._whole is not None:
             return self._whole.enqueue(inputs, outputs)
         arrays = self._run_in_parts(inputs, outputs)
-        return Flight(perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
+        return InFlightRun(perf_counter(), cl.enqueue_marker(self._session.queue), Arrived(arrays))
 
-    def collect(self, flight: Flight) -> list[Array]:
+    def collect(self, flight: InFlightRun) -> list[Array]:
         """Wait for an inference that was enqueued. To be called once."""
         if self._whole is None:
             return flight.passage.arrays()

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyopencl as cl
 
 from tflgpu.artifact.executable import Array
-from tflgpu.runtime.executors.flight import Flight
+from tflgpu.runtime.executors.in_flight import InFlightRun
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.session import DeviceFailures
 
@@ -26,14 +26,14 @@ class Submission:
     def __init__(
         self,
         instance: Instance,
-        flight: Flight,
+        flight: InFlightRun,
         names: Sequence[str],
         lock: AbstractContextManager[object],
         failures: DeviceFailures,
     ) -> None:
         self.event: Event = flight.event
         self._instance, self._names, self._lock, self._failures = instance, names, lock, failures
-        self._flight: Flight | None = flight
+        self._flight: InFlightRun | None = flight
         self._outcome: dict[str, Array] | Exception | None = None
 
     @property
@@ -66,7 +66,7 @@ class Submission:
         assert self._outcome is not None
         return self._outcome
 
-    def _landed(self, flight: Flight) -> dict[str, Array] | Exception:
+    def _landed(self, flight: InFlightRun) -> dict[str, Array] | Exception:
         try:
             with self._failures:
                 return dict(zip(self._names, self._instance.collect(flight), strict=True))

@@ -47,7 +47,10 @@ class CostModel:
     lockstep: int
 
     def working(self, items: int, loads: float, products: float, tile: tuple[int, ...]) -> float:
-        """Cycles in which ``items`` work-items load and multiply, which overlap; each so many vec4s and products."""
+        """Cycles in which ``items`` work-items load and multiply, which overlap.
+
+        loads, products: vec4s and 4 x 4 products of each of them.
+        """
         for pixels, slices, rate in self.tile_products:
             if (pixels, slices) == tile:
                 return items * products / rate

@@ -75,7 +75,7 @@ class Target:
         return self if size is None else self.with_groups(size)
 
     def with_groups(self, most: int) -> Target:
-        """The same for work-groups of at most so many work-items."""
+        """The same for smaller work-groups."""
         return replace(self, limits=replace(self.limits, work_group_size=min(most, self.limits.work_group_size)))
 
     @property

@@ -18,14 +18,14 @@ from tflgpu.artifact.executable import Launch
 from tflgpu.codegen.claiming_kernel import tables
 from tflgpu.compiler import compile_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.runtime import race
+from tflgpu.runtime import online_tuner
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
-from tflgpu.runtime.executors.ways import Way
+from tflgpu.runtime.executors.resident import LaunchedKernel
+from tflgpu.runtime.online_tuner import IN_A_ROW, SOON
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.limit_queries import has_host_memory
 from tflgpu.runtime.opencl.session import open_session, session_on
-from tflgpu.runtime.race import IN_A_ROW, SOON
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 
 
@@ -172,17 +172,17 @@ def test_a_callers_queue_is_the_only_one(device_name: str) -> None:
 
 
 def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
+    monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
     raced: list[list[int]] = []
 
-    def last(ways: list[Way], run: Callable[[Way], None]) -> Any:
+    def last(ways: list[LaunchedKernel], run: Callable[[LaunchedKernel], None]) -> Any:
         raced.append([way.groups for way in ways])
         for way in ways:
             run(way)
         return ways[-1]
 
     monkeypatch.setattr(claiming_executor, "fastest", last)
-    monkeypatch.setattr(race, "PAUSE", np.inf)
+    monkeypatch.setattr(online_tuner, "PAUSE", np.inf)
     executors = Executors(device_name, 2)
     assert raced == [[1, 2]]
     executors.check()
@@ -197,7 +197,7 @@ def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_brief_launches_are_one_chain(device_name: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "WORTHWHILE", 1)
+    monkeypatch.setattr(claiming_executor, "EITHER", 1)
     executors = Executors(device_name, 1, cores=groups, shape=SMALL)
     launches = executors.claiming.executable.launches
     assert tables(launches)["chains"] == [len(launches)] * len(launches)

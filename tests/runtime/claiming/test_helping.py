@@ -12,8 +12,8 @@ from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.executors import SHAPE, Executors, ran
 from tflgpu.runtime.device_memory import DeviceMemory
-from tflgpu.runtime.executors import claiming_executor, ways
-from tflgpu.runtime.executors.ways import ASKED, CAME, LEFT, OVER, HelpedWay, Way, is_over
+from tflgpu.runtime.executors import claiming_executor, resident
+from tflgpu.runtime.executors.resident import ASKED, CAME, LEFT, OVER, HelpedKernel, LaunchedKernel, is_over
 
 INPUTS = np.random.default_rng(0).normal(size=(4, *SHAPE)).astype(np.float32)
 
@@ -24,7 +24,7 @@ class Helped(Executors):
     def __init__(self, device_name: str, groups: int) -> None:
         super().__init__(device_name, groups)
         way = self.claiming._way
-        assert isinstance(way, HelpedWay)
+        assert isinstance(way, HelpedKernel)
         self.way, self.answers = way, [self.launching.run([x])[0] for x in INPUTS]
 
     def check_runs(self, number: int) -> None:
@@ -36,10 +36,10 @@ class Helped(Executors):
 @pytest.fixture(params=[2, 3], ids="{} groups".format)
 def helped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Helped:
     """On the runtime that computes on the thread that calls: helpers leave when they are told to, and not before."""
-    monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
-    monkeypatch.setattr(claiming_executor, "HELPING", (1 << 32) - 1)
+    monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
+    monkeypatch.setattr(claiming_executor, "HELPER_POLLS", (1 << 32) - 1)
     monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
-    monkeypatch.setattr(ways, "SOON", np.inf)
+    monkeypatch.setattr(resident, "BURST_SECONDS", np.inf)
     return Helped(RUNTIMES[0], request.param)
 
 
@@ -58,7 +58,7 @@ def test_helpers_stay_for_the_next_runs(helped: Helped) -> None:
 
 def test_a_run_needs_no_helper(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is called for a run long behind the last one."""
-    monkeypatch.setattr(ways, "SOON", 0)
+    monkeypatch.setattr(resident, "BURST_SECONDS", 0)
     helped.check_runs(20)
     assert not helped.way._launched
 
@@ -80,7 +80,7 @@ def test_helpers_may_leave_at_any_time(helped: Helped) -> None:
 
 def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes them for stopped as soon as it would have to wait. Then it runs alone for a while."""
-    monkeypatch.setattr(ways, "RESTING", 3)
+    monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
     helped.claiming.set_patience(0)
     helped.check_runs(60)
     way = helped.way
@@ -133,8 +133,8 @@ def test_helpers_leave_before_their_memory_goes(helped: Helped) -> None:
 
 
 def test_helpers_are_for_the_runtime_that_computes_on_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming_executor, "SURE", 1 << 40)
+    monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
     monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
     executors = Executors(usable(RUNTIMES[1]), 2)
-    assert type(executors.claiming._way) is Way
+    assert type(executors.claiming._way) is LaunchedKernel
     executors.check()

@@ -10,17 +10,17 @@ import pytest
 from tests.conftest import usable
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.executors import SMALL, Executors, ran
-from tflgpu.runtime.executors import claiming_executor, ways
-from tflgpu.runtime.executors.ways import FIRST_REST, OVER, RESTING, SAVED, LingeringWay, is_over
+from tflgpu.runtime.executors import claiming_executor, resident
+from tflgpu.runtime.executors.resident import FIRST_BACKOFF, LONGEST_BACKOFF, OVER, SAVED, ResidentKernel, is_over
 
 
 @pytest.fixture
 def lingering(monkeypatch: pytest.MonkeyPatch) -> Executors:
     """On the runtime whose threads sleep: a work-group that leaves when it is told to, and not before."""
-    monkeypatch.setattr(claiming_executor, "LINGERING", (1 << 32) - 1)
-    monkeypatch.setattr(ways, "LOOKING", 60)  # the machine may be busy
+    monkeypatch.setattr(claiming_executor, "RESIDENT_POLLS", (1 << 32) - 1)
+    monkeypatch.setattr(resident, "SPIN_SECONDS", 60)  # the machine may be busy
     executors = Executors(usable(RUNTIMES[1]), 1, cores=2, shape=SMALL)
-    if not isinstance(executors.claiming._way, LingeringWay):
+    if not isinstance(executors.claiming._way, ResidentKernel):
         pytest.skip("other processors than x86 keep no order between host and device")
     return executors
 
@@ -31,7 +31,7 @@ def small(seed: int) -> np.ndarray:
 
 def test_a_group_stays_for_the_next_run(lingering: Executors) -> None:
     way = lingering.claiming._way
-    assert isinstance(way, LingeringWay)
+    assert isinstance(way, ResidentKernel)
     lingering.check(small(0))
     (launched,) = way._launched
     for seed in range(1, 20):
@@ -65,10 +65,10 @@ def test_a_group_may_leave_in_the_moment_in_which_it_is_asked(lingering: Executo
 
 def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is told by a run for which the thread had looked in vain."""
-    monkeypatch.setattr(ways, "LOOKING", 0)
-    monkeypatch.setattr(ways, "RESTING", 3)
+    monkeypatch.setattr(resident, "SPIN_SECONDS", 0)
+    monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
     way = lingering.claiming._way
-    assert isinstance(way, LingeringWay)
+    assert isinstance(way, ResidentKernel)
     way._least = 0
     for seed in range(20):
         lingering.check(small(seed))
@@ -83,11 +83,13 @@ def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkey
 
 def test_each_late_run_makes_more_runs_rest(lingering: Executors) -> None:
     way, rests = lingering.claiming._way, []
-    assert isinstance(way, LingeringWay)
+    assert isinstance(way, ResidentKernel)
     for _ in range(9):
-        way._be_late(1)
+        way._back_off(1)
         rests.append(way._rest)
-    assert rests[0] == FIRST_REST and rests[1] == 2 * FIRST_REST and rests[-2:] == [RESTING, RESTING]
+    assert (
+        rests[0] == FIRST_BACKOFF and rests[1] == 2 * FIRST_BACKOFF and rests[-2:] == [LONGEST_BACKOFF, LONGEST_BACKOFF]
+    )
     way._rest = 0
 
 
@@ -95,22 +97,22 @@ def test_runs_rest_for_as_few_as_at_first_where_staying_has_saved_more_than_a_la
     lingering: Executors,
 ) -> None:
     way = lingering.claiming._way
-    assert isinstance(way, LingeringWay)
+    assert isinstance(way, ResidentKernel)
     rests = []
     for runs in 2, 12, 9:
         for seed in range(runs):
             lingering.check(small(seed))
-        way._be_late(10.5 * SAVED)
+        way._back_off(10.5 * SAVED)
         rests.append(way._rest)
         way._rest = 0
-    assert rests == [FIRST_REST, FIRST_REST, 2 * FIRST_REST]
+    assert rests == [FIRST_BACKOFF, FIRST_BACKOFF, 2 * FIRST_BACKOFF]
 
 
 def test_a_long_run_is_not_late(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is measured by those before it."""
-    monkeypatch.setattr(ways, "LOOKING", 0)
+    monkeypatch.setattr(resident, "SPIN_SECONDS", 0)
     way = lingering.claiming._way
-    assert isinstance(way, LingeringWay)
+    assert isinstance(way, ResidentKernel)
     way._least = 30  # seconds
     lingering.check(small(0))  # the next one would be late on a busy machine
     assert not way._rest and 0 < way._least < 30

@@ -51,7 +51,7 @@ def evict(
     """Delete entries of the cache's directories, and return the deleted ones.
 
     token: only entries of this model. unused_seconds: only entries that were not used for so long. limit: delete these,
-    the longest unused first, until the directory takes no more than so many bytes; by default delete all of them.
+    the longest unused first, until the directory takes no more bytes than given; by default delete all of them.
     """
     removed = []
     for place in cache.places:

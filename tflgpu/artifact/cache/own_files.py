@@ -1,6 +1,6 @@
 """Files that only this user, or root, can have written: what the cache holds is run, so nothing else is read.
 
-A place is opened level by level, each from the one before it, so that nobody can exchange a folder meanwhile. Below the
+A place is opened level by level, each from the one before it, so that no folder can be exchanged meanwhile. Below the
 place itself no link is followed. Opening never waits, whatever stands there: a FIFO would, for its writer.
 """
 

@@ -20,7 +20,7 @@ from tflgpu.report.profile import Profile
 
 @dataclass(frozen=True)
 class Duration:
-    """How long to warm up and to measure: at least so many runs and seconds, and no longer than max_seconds each."""
+    """How long to warm up and to measure: the least runs and seconds, and no longer than max_seconds each."""
 
     runs: int
     min_seconds: float

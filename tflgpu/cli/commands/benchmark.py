@@ -34,10 +34,10 @@ TIMES = ("first", "warmup_avg", "min", "p5", "median", "avg", "p95", "p99", "max
 def benchmark_model(
     model: ModelPath,
     options: tflgpu.Options,
-    runs: Annotated[int, typer.Option("--num-runs", "--runs", min=1, help="Measure at least so many runs.")] = 50,
+    runs: Annotated[int, typer.Option("--num-runs", "--runs", min=1, help="The least runs to measure.")] = 50,
     min_seconds: Annotated[float, typer.Option("--min-secs", min=0, help="Measure for at least so long.")] = 1.0,
     max_seconds: Annotated[float, typer.Option("--max-secs", min=0, help="Measure for no longer.")] = 150.0,
-    warmup_runs: Annotated[int, typer.Option("--warmup-runs", min=1, help="Warm up with at least so many.")] = 1,
+    warmup_runs: Annotated[int, typer.Option("--warmup-runs", min=1, help="The least runs to warm up with.")] = 1,
     warmup_min_seconds: Annotated[
         float, typer.Option("--warmup-min-secs", min=0, help="Warm up for at least so long.")
     ] = 0.5,

@@ -101,7 +101,7 @@ def evict_entries(
     ] = None,
     older_than: Annotated[
         float | None,
-        typer.Option(min=0, metavar="DAYS", help="Only those unused for so many days.", show_default=False),
+        typer.Option(min=0, metavar="DAYS", help="Only those unused for that many days.", show_default=False),
     ] = None,
     to_size: Annotated[
         str | None,

@@ -28,7 +28,7 @@ FORMAT = 1
 def profile_model(
     model: ModelPath,
     options: tflgpu.Options,
-    runs: Annotated[int, typer.Option(min=1, help="Measure so many runs, and take the medians.")] = 20,
+    runs: Annotated[int, typer.Option(min=1, help="Runs to take the medians of.")] = 20,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write a timeline for ui.perfetto.dev.", show_default=False),

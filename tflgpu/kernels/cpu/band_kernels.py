@@ -54,7 +54,7 @@ class ConvolutionDepthwise:
 class Band:
     """What a tile computes: ``rows`` rows of the result in ``vectors`` * 16 channels.
 
-    whole: so many blocks of channels are not divided into bands; a tile computes all rows of one.
+    whole: number of blocks of channels that are not divided into bands; a tile computes all rows of one.
     """
 
     vectors: int

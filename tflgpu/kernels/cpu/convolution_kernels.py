@@ -212,7 +212,7 @@ def _kernel(
 
 
 def choose_quads(request: Request, pixels: int, most: int) -> int:
-    """Quads of a block, at most so many, that divide a row of ``pixels`` evenly.
+    """Quads of a block, ``most`` at most, that divide a row of ``pixels`` evenly.
 
     First those that take the least time, if it were as for :func:`pixels_per_block`.
     """

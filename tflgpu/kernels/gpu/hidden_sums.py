@@ -1,7 +1,7 @@
 """The hidden layer of a squeeze-and-excitation as sums that the kernel of the squeezed image writes beside the image.
 
 The layer ahead of its bias is linear in the mean, and the mean in the pixels. So each tile multiplies the sums of its
-own pixels by the layer's weights, and writes a share of the layer. Nobody reads the image for its mean, and what reads
+own pixels by the layer's weights, and writes a share of the layer. The image is not read for its mean, and what reads
 the image next adds up a few vectors.
 """
 
@@ -74,7 +74,7 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int)
     padded = np.zeros((channels, LANES * image.slices), np.float32)
     padded[: len(weights), : image.channels] = weights.reshape(len(weights), -1) / image.plane
     parts = min(power_of_two(target.local_size // channels), power_of_two(entries), target.cost_model.lockstep)
-    # The sums have a place of their own, so that nobody has to wait before writing them.
+    # The sums have a place of their own, so that they can be written without waiting.
     sums = HiddenSums(channels, kernel.tiles, parts, sums_at=kernel.workspace)
     assert isinstance(kernel.parameters, SummingParameters)
     return replace(

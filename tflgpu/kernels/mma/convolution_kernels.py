@@ -24,8 +24,8 @@ from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import POINTWISE, Window
 from tflgpu.target import Target, corrected
 
-# How many times as many taps the phases of a transposed convolution may have as its window, those that they multiply by
-# zeros included. A window of 3 x 3 and a stride of 2 give 16 / 9.
+# Taps of all phases of a transposed convolution by those of its window, at most, with the zeros that are multiplied. A
+# window of 3 x 3 and a stride of 2 give 16 / 9.
 PADDED_TAPS = 4
 MASK_BITS = 32  # rows and columns of a phase's window: a kernel keeps in a bit each whether they are there
 

@@ -111,7 +111,7 @@ class PatchWork:
     resident: int
 
     def demand(self, target: Target) -> Demand:
-        """What an iteration multiplies and moves hardly overlaps.
+        """Compute and copy do not overlap.
 
         A compute unit has several tensor cores, among which it divides its warps.
         """
@@ -178,7 +178,7 @@ class PointwiseDepthwiseWork:
 class DepthwisePointwiseWork:
     """A depthwise convolution to local memory, then a pointwise one from there.
 
-    depthwise_items: of so many ``columns`` each, that a work-item computes. rounds: of warp tiles that a warp computes
+    depthwise_items: of ``columns`` columns each, that a work-item computes. rounds: of warp tiles that a warp computes
     one after another. k_steps: of one round. batches: of k-steps whose weights are loaded at once, in one round.
     weight_blocks: that active warps load in all rounds.
     workspace, sum_vec4s: float4 elements of local memory in all, and of them those for partial sums.

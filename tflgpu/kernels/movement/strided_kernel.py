@@ -57,7 +57,7 @@ def _unit(strided: Strided, source: Storage, output: Storage) -> tuple[str, int]
 
 
 def _keeps(strided: Strided, unit: int) -> bool:
-    """Whether elements stay in units of so many neighbours."""
+    """Whether elements stay in units of ``unit`` neighbours."""
     *outer, last = strided.factors or (Factor(1, 1),)
     together = last.stride == 1 and last.extent % unit == 0
     return unit == 1 or (together and all(n % unit == 0 for n in (strided.start, *(f.stride for f in outer))))

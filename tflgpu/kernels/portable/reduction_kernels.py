@@ -38,7 +38,7 @@ class Combination:
 
 
 _REDUCED = ("float", "int", "long")
-LOADS_AT_ONCE = 8  # at most, of a work-item that reduces: it waits for memory once for so many
+LOADS_AT_ONCE = 8  # at most, of a work-item that reduces: it waits for memory once for all of them
 
 
 # sum_of_squares has no operator of its own: norms are made of it.

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from tflgpu.errors import ModelError
 from tflgpu.model.model import Operator, Subgraph
 
-# Calls within calls. Each is a call within a call of whoever goes through them, LiteRT on a stack of 8 MiB.
+# The deepest nesting of calls of subgraphs. LiteRT recurses through them, on a stack of 8 MiB.
 MAX_DEPTH = 64
 
 

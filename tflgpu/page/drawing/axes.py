@@ -86,7 +86,7 @@ def size(count: float) -> str:
 
 
 def size_unit(count: float) -> tuple[float, str]:
-    """The decimal unit in which people say so many bytes, after its size."""
+    """The decimal unit for a number of bytes, with its size."""
     return next((pair for pair in UNITS if count >= 0.9995 * pair[0]), UNITS[-1])
 
 

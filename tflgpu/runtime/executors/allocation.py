@@ -17,7 +17,7 @@ def allocated(
 ) -> cl.Buffer:
     """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
 
-    new_buffer: makes one of so many bytes that is written. what: it is for. Raises DeviceError if memory runs out.
+    new_buffer: makes a buffer of a number of bytes. what: what it is for. Raises DeviceError if memory runs out.
     """
     flags, device = cl.mem_flags, session.device
     what = what if wanted.data is None else "weights"

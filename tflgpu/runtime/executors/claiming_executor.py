@@ -14,32 +14,34 @@ from tflgpu.artifact.executable import Array, Binding, Claiming, Executable
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.executors.executor import NOWHERE, Interval
 from tflgpu.runtime.executors.one_kernel import OneKernelExecutor
-from tflgpu.runtime.executors.ways import HELPING, LINGERING, HelpedWay, LingeringWay, SharedCounters, Way
+from tflgpu.runtime.executors.resident import (
+    HELPER_POLLS,
+    RESIDENT_POLLS,
+    HelpedKernel,
+    LaunchedKernel,
+    ResidentKernel,
+    SharedCounters,
+)
+from tflgpu.runtime.online_tuner import OnlineTuner, fastest
 from tflgpu.runtime.opencl.clock import measure_launches
 from tflgpu.runtime.opencl.limit_queries import has_host_memory, has_shared_memory
 from tflgpu.runtime.opencl.program import Program, make_kernel, set_number
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 from tflgpu.runtime.opencl.session import Session, profiling_queue
-from tflgpu.runtime.race import Contest, fastest
 from tflgpu.runtime.transfer.direct_transfer import DirectTransfer, SharedTransfer
 from tflgpu.runtime.transfer.transfer import Transfer, end
 from tflgpu.target import HOST_DTYPES
 
-# How often a work-group looks for the others before it leaves the rest to them: for about a millisecond. Tiles take
-# microseconds.
-PATIENCE = 1 << 20
+# Spin limit of a work-group that waits for the others, in polls: about a millisecond. Tiles take microseconds.
+SPIN_LIMIT = 1 << 20
 
-# Multiplications, or half as many bytes, for which one more work-group may be worthwhile: it has to wake another core,
-# and to meet it between kernels.
-WORTHWHILE = 2_500_000
-
-# As many for which several work-groups are worthwhile. In between a race decides: whether cores share a cache makes
-# more of a difference than the model. For 3.3 million (dtln) two groups take 0.7 of the time of one on two cores that
-# hear of each other in 40 ns, and 1.2 where it takes 200 ns (an EPYC, Intel's runtime).
-SURE = 20_000_000
+# Work, in multiplications or in half bytes, from which on several work-groups are always used, and from which on one
+# and several are both timed: another core has to be woken, and to be met between kernels, and whether cores share a
+# cache makes more of a difference than the model.
+ALWAYS_SEVERAL, EITHER = 20_000_000, 2_500_000
 
 # Bytes of an input or output from which on kernels use the caller's array itself, where they can. To tell them where it
-# is takes 3 us, as long as to copy some 100 KB that are in no near cache.
+# is takes as long as to copy some 100 KB that are in no near cache.
 LARGE = 1 << 17
 
 
@@ -89,22 +91,22 @@ class ClaimingExecutor(OneKernelExecutor):
         self._lendable = self._find_lendable()
         ways = self._ways()
         self._way = fastest(ways, lambda way: way.wait(way.start()))
-        self._contest = Contest(ways, self._way) if len(ways) > 1 else None
+        self._contest = OnlineTuner(ways, self._way) if len(ways) > 1 else None
         self._last: cl.Event | None = None  # of the last run
         for way in ways:
             self._follow(way.kernel)
 
-    def _ways(self) -> list[Way]:
+    def _ways(self) -> list[LaunchedKernel]:
         """The ways to run the kernel that may be the fastest."""
         launches, session = self.executable.launches, self.session
         work = sum(launch.work for launch in launches)
-        most = min(1 + work // WORTHWHILE, max(launch.groups for launch in launches))
+        most = min(1 + work // EITHER, max(launch.groups for launch in launches))
         is_little = work < session.device.limits.little_work
         groups = 1 if is_little else min(session.device.compute_units, most)
-        if groups > 1 and work >= SURE:
+        if groups > 1 and work >= ALWAYS_SEVERAL:
             return [self._new_way(groups, session.queue)]
         # What else is enqueued for a run has to keep the order; other threads of Python wait for one on this thread.
-        aside = session.aside if self._shared and not self.executable.states and work < SURE else None
+        aside = session.aside if self._shared and not self.executable.states and work < ALWAYS_SEVERAL else None
         alone = self._new_way(1, aside or session.queue)
         if groups == 1:
             return [alone]
@@ -112,22 +114,22 @@ class ClaimingExecutor(OneKernelExecutor):
             return [alone, self._new_helped_way(groups, aside)]
         return [alone, self._new_way(groups, session.queue)]
 
-    def _new_way(self, groups: int, queue: cl.CommandQueue) -> Way:
+    def _new_way(self, groups: int, queue: cl.CommandQueue) -> LaunchedKernel:
         device, places = self.session.device, len(self._claiming.order)
         quirks = quirks_of(Driver.of(device.handle))
         looks = groups < device.compute_units and any(quirk.wakes_slowly for quirk in quirks)
         lingers = looks and queue is self.session.aside and any(quirk.may_linger for quirk in quirks)
         if lingers and not self._lendable:  # who lingers does not hear of other arrays
             shared = self._shared_counters(groups)
-            lingering = self._bound(shared.counters, 0, places, groups, LINGERING)
-            return LingeringWay(self._bound(shared.counters, 0, places, groups), lingering, queue, shared)
+            lingering = self._bound(shared.counters, 0, places, groups, RESIDENT_POLLS)
+            return ResidentKernel(self._bound(shared.counters, 0, places, groups), lingering, queue, shared)
         counters = self._new_counters(groups)
-        return Way(groups, counters, self._bound(counters, 0, places, groups), queue, looks)
+        return LaunchedKernel(groups, counters, self._bound(counters, 0, places, groups), queue, looks)
 
-    def _new_helped_way(self, groups: int, queue: cl.CommandQueue) -> Way:
+    def _new_helped_way(self, groups: int, queue: cl.CommandQueue) -> LaunchedKernel:
         shared, places = self._shared_counters(groups), len(self._claiming.order)
-        kernel, helping = (self._bound(shared.counters, 0, places, groups, lingers) for lingers in (0, HELPING))
-        return HelpedWay(groups, kernel, helping, queue, cl.CommandQueue(self.session.context), shared)
+        kernel, helping = (self._bound(shared.counters, 0, places, groups, lingers) for lingers in (0, HELPER_POLLS))
+        return HelpedKernel(groups, kernel, helping, queue, cl.CommandQueue(self.session.context), shared)
 
     def _shared_counters(self, groups: int) -> SharedCounters:
         memory = self._new_shared(4 * self._claiming.counter_words(groups)).view(np.uint32)
@@ -142,7 +144,7 @@ class ClaimingExecutor(OneKernelExecutor):
         kernel = make_kernel(self._program, self._claiming.function)
         first = self._bind_whole(kernel)
         kernel.set_arg(first, counters)
-        numbers = np.uint32(PATIENCE), np.int32(begin), np.int32(end), np.uint32(groups), np.uint32(lingers)
+        numbers = np.uint32(SPIN_LIMIT), np.int32(begin), np.int32(end), np.uint32(groups), np.uint32(lingers)
         for i, number in enumerate(numbers, first + 1):
             set_number(kernel, i, number)
         return kernel
@@ -162,7 +164,7 @@ class ClaimingExecutor(OneKernelExecutor):
         if outputs or len(on_host) < len(inputs):
             return super().run(inputs, outputs)
         # As in other executors, in as few operations as possible: for a small model each counts.
-        self._flights.land_all()
+        self._in_flight.wait_all()
         if self._lendable:
             return self._run_lending(on_host)
         super()._settle(NOWHERE)
@@ -213,7 +215,7 @@ class ClaimingExecutor(OneKernelExecutor):
             contest.run(self._run)
             self._way = contest.best
 
-    def _run(self, way: Way) -> None:
+    def _run(self, way: LaunchedKernel) -> None:
         started = way.start()
         if self.executable.states:
             self._keep_states()

@@ -15,7 +15,7 @@ from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Place, Value
 from tflgpu.runtime.executors.allocation import allocated
-from tflgpu.runtime.executors.flight import Flight, Flights
+from tflgpu.runtime.executors.in_flight import InFlightRun, InFlightRuns
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import Program, set_number
 from tflgpu.runtime.opencl.session import Session
@@ -52,7 +52,7 @@ class Executor(ABC):
         self._buffers = self._allocate()
         self.executable = executable.without_constants()
         self._transfer = self._make_transfer()
-        self._flights = Flights(self._check)
+        self._in_flight = InFlightRuns(self._check)
         self._begun: float | None = None  # of the first run whose failure would not be known
         self._bindings = executable.bindings
         self._output_numbers = range(len(executable.outputs))
@@ -61,7 +61,7 @@ class Executor(ABC):
         self._given: dict[int, DeviceMemory] | None = {}  # of callers, the last time
         self._copied: set[int] = set()
         self._to_host: Sequence[int] = self._output_numbers
-        # The arguments of the last run, if all that it has to copy are outputs to the host, until others are given.
+        # Cached arguments: where all inputs are arrays on the device, the next call with the same ones binds nothing.
         self._repeated: tuple[Sequence[Value], Mapping[int, DeviceMemory]] | None = None
         # The arguments of the bindings that can lie in callers' memory, and the offsets in bytes that they have now.
         self._uses: dict[int, list[Use]] = {number: [] for number in executable.movable}
@@ -90,7 +90,7 @@ class Executor(ABC):
         """
 
     def _start_silently(self) -> None:
-        """:meth:`_start` where nobody wants an event."""
+        """:meth:`_start` without an event."""
         self._start()
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Executor(ABC):
         variables are undefined until :meth:`reset_state`.
         """
         if self._repeated is not None and self._repeated[0] is inputs and self._repeated[1] is outputs:
-            self._flights.land_all()
+            self._in_flight.wait_all()
         else:
             sources = {n: value for n, value in enumerate(inputs) if isinstance(value, DeviceMemory)}
             self.write(inputs, sources | {len(inputs) + n: memory for n, memory in outputs.items()})
@@ -134,7 +134,7 @@ class Executor(ABC):
 
     def write(self, inputs: Sequence[Value], given: Mapping[int, DeviceMemory] = NOWHERE) -> None:
         """Start to copy the inputs to the device. given: callers' memory for inputs and outputs, by binding."""
-        self._flights.land_all()  # inputs need not go by way of the queue
+        self._in_flight.wait_all()  # inputs need not go by way of the queue
         self._settle(given)
         if sent := [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]:
             self._transfer.write(sent)
@@ -168,9 +168,9 @@ class Executor(ABC):
         copy(self.session.queue, elements, self._buffers[binding.buffer])
         return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
 
-    def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> Flight:
+    def enqueue(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> InFlightRun:
         """Start :meth:`run`. Arrays on the host may change as soon as this returns."""
-        self._flights.make_room()
+        self._in_flight.make_room()
         on_host = [(n, a) for n, a in enumerate(inputs) if not isinstance(a, DeviceMemory)]
         to_host = [n for n in self._output_numbers if n not in outputs]
         passage = self._transfer.passage(on_host, to_host) if on_host or to_host else Passage()
@@ -183,16 +183,16 @@ class Executor(ABC):
         last = self._copy_out(given) or last
         event, queue = passage.leave(last), self.session.queue
         queue.flush()
-        flight = Flight(begun, event or cl.enqueue_marker(queue), passage, (inputs, outputs))
-        self._flights.add(flight)
+        flight = InFlightRun(begun, event or cl.enqueue_marker(queue), passage, (inputs, outputs))
+        self._in_flight.add(flight)
         return flight
 
-    def collect(self, flight: Flight) -> list[Array]:
+    def collect(self, flight: InFlightRun) -> list[Array]:
         """Wait for an inference. Returns new arrays of its outputs, but for those that were to stay on the device.
 
         To be called once. Raises DeviceError if the kernels report a failure.
         """
-        self._flights.land(flight)
+        self._in_flight.wait(flight)
         return flight.passage.arrays()
 
     def _settle(self, given: Mapping[int, DeviceMemory]) -> None:
@@ -281,5 +281,5 @@ class Executor(ABC):
         return last
 
     def _new_buffer(self, number: int, size: int) -> cl.Buffer:
-        """The buffer of this number, of so many bytes, that kernels write or callers do."""
+        """A new buffer of ``size`` bytes, which kernels or callers write."""
         return cl.Buffer(self.session.context, cl.mem_flags.READ_WRITE, size)

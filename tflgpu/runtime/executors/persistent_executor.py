@@ -73,7 +73,7 @@ class PersistentExecutor(OneKernelExecutor):
         self._launch_queue = LaunchQueue(self.session, self._launches)
 
     def _set_number(self, behind: int, number: np.uint32 | np.int32) -> None:
-        """Set an argument of each kernel, which is so many behind its patience."""
+        """Set an argument of each kernel. behind: its distance from the argument of the spin limit."""
         for kernel in self._kernels:
             set_number(kernel, self._patience_argument + behind, number)
 

@@ -30,7 +30,7 @@ PTX_MEMORY_MODEL = (7, 0)
 PTX_HALF_MATRICES = (8, 0)
 MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.mma describes it
 
-# Among CPUs the compiler that vectorizes better comes first, and what nobody has tried last.
+# Among CPUs the compiler that vectorizes better comes first, and those that were never tried last.
 PLATFORM_ORDER = (INTEL, POCL)
 
 # The environment is changed for the loader while it looks for drivers: one thread at a time. A signal handler that
@@ -78,7 +78,7 @@ class Device:
 
     @property
     def identity(self) -> DeviceIdentity:
-        """By what the cache tells binaries for this device from others."""
+        """The cache key of device and driver."""
         return DeviceIdentity(self.platform, self.name, self.driver)
 
     def as_dict(self) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def no_device() -> DeviceError:
 def choose(request: str | int) -> Device:
     """The device that ``Options.device`` asks for.
 
-    Raises DeviceError, listing what there is, if none fits. Gives a DeviceWarning, once, if nobody asked for a CPU and
+    Raises DeviceError, listing what there is, if none fits. Gives a DeviceWarning, once, if no CPU was asked for and
     one is taken because a GPU has no driver.
     """
     found = devices()

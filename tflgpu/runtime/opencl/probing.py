@@ -1,7 +1,6 @@
 """Short probes of a device: how fast it multiplies, how fast its memories are, and what waiting costs.
 
-Times are the host's, of as many steps or launches as take long enough: not every driver has a clock of the device
-that can be trusted.
+Times are the host's, of enough steps or launches: not every driver has a clock of the device that can be trusted.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.target.device_limits import VEC4_BYTES
 from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 
-# What is measured takes as long as so many round trips of a launch, beside which one of them is short, or as many
-# seconds, whichever is less.
+# Each probe is repeated until it takes that many round trips of a launch, or that many seconds, whichever is less, so
+# that a launch takes little of it.
 ROUND_TRIPS = 50
 ENOUGH = 2e-3
 DEADLINE = 1.0  # seconds from the first probe on; behind it none is measured again

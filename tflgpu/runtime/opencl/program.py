@@ -26,7 +26,7 @@ _import_lock = threading.RLock()
 
 
 class Parts:
-    """What is one program for whoever makes kernels, and was compiled as several, each with some of its kernels."""
+    """Several compiled programs as one, each with some of its kernels."""
 
     def __init__(self, programs: tuple[cl.Program, ...]) -> None:
         self.programs = programs

@@ -93,7 +93,7 @@ class Opening:
         try:
             with Helping():
                 self._opened = open_session(self._device)
-        except BaseException as error:  # for whoever asks for the session
+        except BaseException as error:  # raised where the session is asked for
             self._error = error
 
     def session(self) -> Session:

@@ -40,7 +40,7 @@ def _memory(buffer: cl.Buffer, binding: Binding) -> DeviceMemory:
 
 
 class Slots:
-    """Slots for as many inferences as were on their way at once. inward, outward: queues for the copies."""
+    """Slots for the inferences in flight, which are made as they are needed. inward, outward: queues for the copies."""
 
     def __init__(self, executable: Executable, session: Session) -> None:
         self._executable = executable
@@ -59,7 +59,7 @@ class Slots:
 
 
 class _Lease:
-    """A slot, which is another inference's as soon as nobody refers to its lease."""
+    """A slot, which another inference may have once nothing refers to its lease."""
 
     def __init__(self, slot: _Slot, slots: Slots) -> None:
         self.slot, self._slots = slot, slots

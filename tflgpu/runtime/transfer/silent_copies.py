@@ -1,4 +1,4 @@
-"""Copies between a GPU and the host of which nobody wants an event, as for launches: see launch_queue.py."""
+"""Copies between a GPU and the host without events, as for launches: see launch_queue.py."""
 
 from __future__ import annotations
 

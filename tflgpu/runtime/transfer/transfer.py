@@ -29,7 +29,7 @@ def end(binding: Binding) -> int:
 
 
 class Passage:
-    """The way of one inference's arrays to the device and back, while others are on theirs: here of no arrays.
+    """Staging memory and events of one inference in flight. This one is the null object: it has no arrays.
 
     inputs, outputs: where kernels find inputs that come from the host, and leave outputs that go there, by number;
     those that are not here lie in the executable's own buffers. ready: events to wait for before inputs are read.

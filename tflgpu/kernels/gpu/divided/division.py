@@ -11,9 +11,9 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.target import Target
 
-# What the first kernel may leave for the second: so much, and so many times less than a device's largest buffer.
+# Upper bounds on the tensor between the two kernels: bytes, and a part of a device's largest buffer.
 MOST_BYTES = 1 << 27
-TIMES_LESS = 8
+PART_OF_BUFFER = 8
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ def divide_nodes(planning: Planning, divide: Divide) -> Planning:
 
 def fits(between: Storage, target: Target) -> bool:
     """Whether a device has room for what the first kernel leaves for the second."""
-    return between.bytes <= min(MOST_BYTES, target.limits.allocation_bytes // TIMES_LESS)
+    return between.bytes <= min(MOST_BYTES, target.limits.allocation_bytes // PART_OF_BUFFER)

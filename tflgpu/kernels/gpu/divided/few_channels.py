@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from tflgpu.graph.ir import TensorId
 from tflgpu.kernels.gpu import GPU
-from tflgpu.kernels.gpu.divided import pixels_as_channels, taps_as_channels
+from tflgpu.kernels.gpu.divided import kn2row, width_blocking
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes
 from tflgpu.kernels.gpu.divided.shared_sums import least_cycles
 from tflgpu.kernels.request import Request
@@ -25,7 +25,7 @@ FEW_OUTPUTS = 16
 Divide = Callable[[Request, Iterator[TensorId]], tuple[Division, float] | None]
 
 # Ways to make two nodes of a convolution, by their names in the table of corrections.
-WAYS: dict[str, Divide] = {"width blocking": pixels_as_channels.divided, "kn2row": taps_as_channels.divided}
+WAYS: dict[str, Divide] = {"width blocking": width_blocking.divided, "kn2row": kn2row.divided}
 
 
 @GPU.rewrite("divide")

@@ -10,7 +10,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.divided.taps_as_channels import TapSums
+from tflgpu.kernels.gpu.divided.kn2row import TapSums
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.phases import Phases, phases_between

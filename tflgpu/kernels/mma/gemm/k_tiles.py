@@ -70,7 +70,7 @@ class GroupTile:
         return max(1, RESIDENT_ACCUMULATORS // (self.rows * self.columns))
 
     def result_bytes(self, joined: int) -> int:
-        """That are stored behind the products, and loaded there."""
+        """Epilogue bytes of a tile: the result, and residuals that are read after the main loop."""
         return self.rows * self.columns * HALF_BYTES * (1 if self.loads_early else 1 + joined)
 
     @property

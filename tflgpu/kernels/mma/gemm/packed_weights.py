@@ -67,7 +67,7 @@ class WarpTile:
 def candidates(
     operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, phases: int = 1, shares: int = 1
 ) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles of a convolution of ``src`` that gives ``dst``, or so many shares of it, the fastest first.
+    """The tiles of a convolution of ``src`` that gives ``dst``, or shares of it, the fastest first.
 
     Of a transposed convolution, ``window`` and ``dst`` are those of one of its ``phases``.
     """
@@ -122,7 +122,7 @@ def k_steps_of(window: Window, src: Storage) -> int:
 def prefetch_depth(
     operands: Operands, k_steps: int, row_blocks: int, column_blocks: int, *, double_buffered: bool = False
 ) -> int:
-    """How many of a warp's k-steps are loaded at once: as many as registers allow, in equal batches."""
+    """How many of a warp's k-steps are loaded at once: what registers allow, in equal batches."""
     registers = DOUBLE_BUFFER_REGISTERS if double_buffered else BATCH_REGISTERS
     if not operands.are_halves:
         sums = LANES * 2 * row_blocks * column_blocks
@@ -131,7 +131,7 @@ def prefetch_depth(
 
 
 def equal_batches(k_steps: int, most: int) -> int:
-    """How many k-steps each batch has, of at most so many, or one, if all have about as many."""
+    """How many k-steps each batch has, at most ``most``, if all are about equal; else one."""
     return tile_count(k_steps, tile_count(k_steps, max(1, most)))
 
 

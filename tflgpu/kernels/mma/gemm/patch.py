@@ -101,7 +101,7 @@ def _bank(dst: Storage) -> int:
 
 
 def _patch_rows(window: Window, dst: Storage, pixels: int) -> int:
-    """Rows of images with their borders that tiles of so many pixels see at most."""
+    """Rows of images with their borders that a tile of ``pixels`` pixels sees at most."""
     first = np.arange(0, dst.geometry.pixels, pixels)
     last = np.minimum(first + pixels, dst.geometry.pixels) - 1
     padded_rows = dst.height + window.kernel[0] - 1

@@ -98,7 +98,7 @@ def start_compiler(device: cl.Device) -> bool:
 def compiled_apart(device: cl.Device, source: str) -> bytes:
     """The binary of a program; nothing if this process has to compile it.
 
-    That is where :func:`start_compiler` could not start a process, or nobody has called it. Raises BuildError if the
+    That is where :func:`start_compiler` could not start a process, or was not called. Raises BuildError if the
     compiler crashes twice: Intel's crashed once in some thousands of programs, and compiled the same one another time.
     """
     try:

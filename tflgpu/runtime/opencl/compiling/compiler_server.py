@@ -90,7 +90,7 @@ def serve(compiler: Compiler, requests: BinaryIO, replies: BinaryIO) -> None:
 
 def main() -> None:
     """Serve standard input and output with the driver and the number of the device that the arguments name."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asked, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked, and ends this one
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the driver may write there
     compiler = Compiler(ctypes.CDLL(sys.argv[1]), int(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""How the claiming executor's kernel is started and waited for: so many work-groups, on a queue."""
+"""How the claiming executor's kernel is started and waited for."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from numpy.typing import NDArray
 
 from tflgpu.runtime.opencl.process import Using
 
-# Seconds that a thread looks for the end of a run before it sleeps: a few times what it takes to wake it.
-LOOKING = 100e-6
+# Seconds that a thread polls for the end of a run before it sleeps: a few times what it takes to wake it.
+SPIN_SECONDS = 100e-6
 
-# How often a work-group looks for the next run before it leaves: some 0.1 ms, too.
-LINGERING = 400_000
+# Spin limits in polls: of a work-group that stays on the device for the next run, some 0.1 ms, and of one that helps a
+# thread, some 30 us: where few threads compute, other kernels wait for it to leave.
+RESIDENT_POLLS = 400_000
+HELPER_POLLS = 100_000
 
-# As often as one that helps a thread does: some 30 us, as where few threads compute other kernels wait for it to leave.
-HELPING = 100_000
+# Exponential back-off, in runs, after one for which the thread had to sleep: then others need the core. The first one,
+# as a process begins with slow runs, and the longest. It is over once resident kernels have saved more than a late run
+# costs, at so many seconds a run.
+FIRST_BACKOFF, LONGEST_BACKOFF, SAVED = 16, 1000, 10e-6
 
-# Runs without lingering, behind one for which the thread had to sleep: then others need the core, and who has looked
-# for long waits for it the longest. At first, as a process begins with slow runs, and at most, as it doubles each time
-# until lingering has saved more than a late run costs, so many seconds with each run.
-FIRST_REST, RESTING, SAVED = 16, 1000, 10e-6
+# Seconds after a run in which the next one may be one of many: then it asks for helpers.
+BURST_SECONDS = 1e-3
 
-# Seconds behind a run in which another one may be one of many: then it asks for helpers.
-SOON = 1e-3
-
-# Words of the counters: runs that are over, runs that were asked for, whether nobody will ask soon, and how many
+# Words of the counters: runs that are over, runs that were asked for, whether work-groups are to leave, and how many
 # helpers have come and have left.
 OVER, ASKED, LEAVE, CAME, LEFT = 0, 2, 3, 4, 5
 
@@ -42,8 +41,8 @@ def is_over(run: cl.Event) -> bool:
 
 
 @dataclass
-class Way:
-    """So many work-groups, the kernel with their counters, and the queue for inputs and outputs on the host.
+class LaunchedKernel:
+    """A number of work-groups, the kernel with their counters, and the queue for inputs and outputs on the host.
 
     looks: whether the calling thread looks for the end of a run, on a core that nothing else needs.
     """
@@ -62,7 +61,7 @@ class Way:
         """Wait for a run that was started."""
         if self.looks:
             self.queue.flush()
-            end = perf_counter() + LOOKING
+            end = perf_counter() + SPIN_SECONDS
             while not is_over(run) and perf_counter() < end:
                 pass
         run.wait()
@@ -79,7 +78,7 @@ class SharedCounters:
     memory: NDArray[np.uint32]
 
 
-class _Staying(Way):
+class _Resident(LaunchedKernel):
     """Some of whose work-groups stay behind a run and look for the next one, and leave if there is none.
 
     They have left the device after some 0.1 ms without a run, and do not stay where they get no core of their own. Host
@@ -90,7 +89,7 @@ class _Staying(Way):
     def __init__(self, groups: int, kernel: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
         super().__init__(groups, shared.counters, kernel, queue, looks=True)
         self._words = shared.memory.data
-        self._rest, self._next_rest = 0, FIRST_REST  # runs
+        self._rest, self._next_rest = 0, FIRST_BACKOFF  # runs
         self._on_time = 0  # runs since the last late one
         self._launched: list[cl.Event] = []  # the last one of the kernel that stays, if there is one
         self._owner = os.getpid()
@@ -99,23 +98,23 @@ class _Staying(Way):
     def leave(self) -> None:
         _end(self._launched, self._words, self._owner)
 
-    def _be_late(self, seconds: float) -> None:
+    def _back_off(self, seconds: float) -> None:
         """Let the next runs do without who stays, behind one that took so long."""
         if self._on_time * SAVED > seconds:
-            self._next_rest = FIRST_REST
+            self._next_rest = FIRST_BACKOFF
         self._on_time = 0
-        self._rest = min(self._next_rest, RESTING)
+        self._rest = min(self._next_rest, LONGEST_BACKOFF)
         self._next_rest = 2 * self._rest
 
 
-class LingeringWay(_Staying):
+class ResidentKernel(_Resident):
     """One work-group, which stays: no thread is woken for a run, and no kernel launched."""
 
     def __init__(self, kernel: cl.Kernel, lingering: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
         """kernel: leaves behind each run. lingering: does not."""
         super().__init__(1, kernel, queue, shared)
         self._lingering, self._asked = lingering, 0
-        self._least = LOOKING  # seconds that a run has taken
+        self._least = SPIN_SECONDS  # seconds that a run has taken
 
     def start(self) -> cl.Event:
         """Start a run: by a word to the work-groups that stay on the device, else by a launch."""
@@ -125,7 +124,7 @@ class LingeringWay(_Staying):
         if self._launched and not self._words[LEFT]:
             self._ask(self._asked + 1)
             return self._launched[0]
-        self.queue.finish()  # of runs that nobody waited for
+        self.queue.finish()  # of runs that were not waited for
         self._ask(self._words[OVER] + 1)
         return self._launch()
 
@@ -134,7 +133,7 @@ class LingeringWay(_Staying):
         if run not in self._launched:
             return super().wait(run)
         words, begun = self._words, perf_counter()
-        end = begun + LOOKING + 2 * self._least
+        end = begun + SPIN_SECONDS + 2 * self._least
         while words[OVER] != self._asked:
             if perf_counter() > end:
                 return self._do_without(begun)
@@ -148,7 +147,7 @@ class LingeringWay(_Staying):
         self.leave()
         if self._words[OVER] != self._asked:
             super().wait(super().start())
-        self._be_late(perf_counter() - begun)
+        self._back_off(perf_counter() - begun)
 
     def _ask(self, runs: int) -> None:
         self._asked = self._words[ASKED] = runs & 0xFFFFFFFF
@@ -160,7 +159,7 @@ class LingeringWay(_Staying):
         return self._launched[0]
 
 
-class HelpedWay(_Staying):
+class HelpedKernel(_Resident):
     """One work-group on the thread that calls, and others that stay to help it where runs follow each other.
 
     A run waits for none of them to come: without them the thread computes all of it.
@@ -188,7 +187,7 @@ class HelpedWay(_Staying):
         if self._rest:
             self._rest -= 1
         elif words[LEFT] == self.groups - 1:
-            if perf_counter() - self._ended < SOON:
+            if perf_counter() - self._ended < BURST_SECONDS:
                 self._call_helpers()
         elif self._are_new:
             self._are_new = False
@@ -202,7 +201,7 @@ class HelpedWay(_Staying):
         else:  # a helper has lost its core
             self.leave()
             run = self._run()
-            self._be_late(perf_counter() - begun)
+            self._back_off(perf_counter() - begun)
         self._ended = perf_counter()
         return run
 

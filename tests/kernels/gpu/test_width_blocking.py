@@ -16,7 +16,7 @@ from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support.targets import H200
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.gpu.divided import pixels_as_channels
+from tflgpu.kernels.gpu.divided import width_blocking
 from tflgpu.model.writer import ModelBuilder
 
 
@@ -43,7 +43,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pixels_get_their_places_again(
     pixels: int, precision: Precision, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pixels_as_channels, "PIXELS", (pixels,))
+    monkeypatch.setattr(width_blocking, "PIXELS", (pixels,))
     whole = 12 % pixels == 0  # the rows of two images are pixels, or else they stay rows
     check_divided(long_windows(), device_name, precision, "movement_strided", 3 + whole)
 

@@ -19,7 +19,7 @@ AT_MOST = 8
 
 
 @dataclass(eq=False)
-class Flight:
+class InFlightRun:
     """An inference that is enqueued.
 
     begun: when, by ``time.perf_counter``. event: of its last command. passage: of its arrays from and to the host.
@@ -38,7 +38,7 @@ class Flight:
         return self.event.command_execution_status <= cl.command_execution_status.COMPLETE
 
 
-class Flights:
+class InFlightRuns:
     """Those of one executor that are not known to be over, in order.
 
     A signal handler may wait for some of them in the middle of any method.
@@ -47,36 +47,36 @@ class Flights:
     def __init__(self, check: Callable[[float], None]) -> None:
         """check: called when the inferences since a time are over; raises DeviceError if kernels report a failure.
 
-        It is a method of the executor that has this, and kept weakly: the device's memory is free as soon as nobody
-        uses the executor, and does not wait for the garbage collector.
+        It is a method of the executor that has this, and kept weakly: the device's memory is free with the last
+        reference to the executor, and does not wait for the garbage collector.
         """
         self._check = WeakMethod(check)
-        self._waiting: deque[Flight] = deque()
+        self._waiting: deque[InFlightRun] = deque()
 
-    def add(self, flight: Flight) -> None:
+    def add(self, flight: InFlightRun) -> None:
         """Note a run that is under way."""
         self._waiting.append(flight)
 
     def make_room(self) -> None:
-        """Forget those that are over. Wait for the first one if there are as many as may be."""
+        """Forget those that are over. Wait for the first one if their number is at its limit."""
         for flight in tuple(self._waiting):
             if len(self._waiting) < AT_MOST and not flight.is_over:
                 break
-            self._land(flight)
+            self._wait(flight)
 
-    def land(self, flight: Flight) -> None:
+    def wait(self, flight: InFlightRun) -> None:
         """Wait for one, and for those before it. Raises DeviceError if its kernels have reported a failure."""
-        self._land(flight)
+        self._wait(flight)
         if flight.error is not None:
             raise flight.error
 
-    def land_all(self) -> None:
+    def wait_all(self) -> None:
         """Wait for all runs that are under way."""
         if self._waiting and (waiting := tuple(self._waiting)):
-            self._land(waiting[-1])
+            self._wait(waiting[-1])
 
-    def _land(self, last: Flight) -> None:
-        """Where a failure is reported, all that are on their way have failed: which was the first is not known."""
+    def _wait(self, last: InFlightRun) -> None:
+        """An error fails all runs in flight: which was the first is not known."""
         waiting = tuple(self._waiting)
         if last not in waiting:
             return
@@ -93,7 +93,7 @@ class Flights:
             raise
         self._forget(landing)
 
-    def _forget(self, flights: Iterable[Flight]) -> None:
+    def _forget(self, flights: Iterable[InFlightRun]) -> None:
         for flight in flights:
             with suppress(ValueError):  # a signal handler has waited for it meanwhile
                 self._waiting.remove(flight)
