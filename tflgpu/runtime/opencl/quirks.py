@@ -231,7 +231,7 @@ QUIRKS: tuple[Quirk, ...] = (
         "slow awakening of work",
         lambda driver: driver.platform == POCL and "x86_64" in driver.device_version,
         fault="the threads that compute sleep as soon as nothing is to do, and to wake one takes 18 us",
-        remedy="runtime/executors/resident.py lets a small model's work-group stay for some 0.1 ms, alone for little work",
+        remedy="runtime/executors/resident.py lets a small model's work-group stay for 0.1 ms, alone for little work",
         source="dtln takes 0.54 of the time, kws 0.65 (PoCL 3.0, two cores of an EPYC)",
         may_linger=True,
         little_work=5_000_000,
