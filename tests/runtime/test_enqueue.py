@@ -20,7 +20,7 @@ import tflgpu
 from tests.support.arrays import assert_equal
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executors.in_flight import AT_MOST
-from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExecutor
+from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 from tflgpu.runtime.runner import AHEAD
 
 Array = NDArray[np.float32]
@@ -204,7 +204,7 @@ def test_a_failed_barrier_is_reported_by_all_on_their_way(device_name: str) -> N
     good = model.enqueue(image(0))
     good.event.wait()
     assert_equal(good.wait(), expected)
-    executor.set_patience(0)
+    executor.set_spin_limit(0)
     gate = cl.UserEvent(model.queue.context)
     cl.enqueue_marker(model.queue, wait_for=[gate])
     bad = [model.enqueue(cl_array.to_device(cl.CommandQueue(model.queue.context), image(0))) for _ in range(3)]
@@ -213,7 +213,7 @@ def test_a_failed_barrier_is_reported_by_all_on_their_way(device_name: str) -> N
     for submission in (bad[1], bad[0], bad[2], bad[2]):
         with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
             submission.wait()
-    executor.set_patience(PATIENCE)
+    executor.set_spin_limit(SPIN_LIMIT)
     assert_equal(model.enqueue(image(0)).wait(), expected)
     assert_equal(model.run(image(0)), expected)
 
@@ -222,11 +222,11 @@ def test_a_failed_barrier_is_reported_by_the_next_call(device_name: str) -> None
     """Where nobody waits for the inference."""
     model = compiled(device_name, "persistent")
     expected, executor = model.run(image(0)), executor_of(model)
-    executor.set_patience(0)
+    executor.set_spin_limit(0)
     model.enqueue(image(0)).event.wait()
     with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
         model.enqueue(image(0))
-    executor.set_patience(PATIENCE)
+    executor.set_spin_limit(SPIN_LIMIT)
     assert_equal(model.enqueue(image(0)).wait(), expected)
 
 
@@ -235,7 +235,7 @@ def test_nothing_is_read_to_know_that_a_fast_inference_is_right(
 ) -> None:
     model = compiled(device_name, "persistent")
     expected, executor = model.run(image(0)), executor_of(model)
-    executor.set_patience((1 << 32) - 1)  # which takes minutes
+    executor.set_spin_limit((1 << 32) - 1)  # which takes minutes
     monkeypatch.setattr(executor, "_read_failures", lambda: pytest.fail("something was read"))
     for _ in range(3):
         assert_equal(model.run(image(0)), expected)

@@ -199,7 +199,7 @@ def test_an_executor_that_the_device_cannot_run_is_out(both: str, monkeypatch: p
 
 
 def test_a_barrier_that_gives_up_shows_while_warming_up(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflgpu.runtime.executors.persistent_executor.PATIENCE", 0)
+    monkeypatch.setattr("tflgpu.runtime.executors.persistent_executor.SPIN_LIMIT", 0)
     options = Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
     model = tflgpu.compile(network(16), options)
     (engine,) = model._runner.instances[(X.shape,)]._engines

@@ -17,7 +17,7 @@ from tflgpu.report.report import Report
 class DevicePartition:
     """Operators that run on the device: OpenCL C, and how it is launched.
 
-    inputs, outputs: tensors of the file; a loop's own truth value is none. checks: behind the outputs the executable
+    inputs, outputs: tensors of the file; a loop's own truth value is none. checks: after the outputs the executable
     has a truth value for each of these faults, true if the run found it. binaries: compiled programs of the source, the
     best first; empty until the device's compiler has run.
     """

@@ -113,7 +113,7 @@ class StateBuffer:
 class Persistent:
     """All launches of an executable as one kernel, or as a few that run one after another.
 
-    Arguments of each are one buffer that has all others (:attr:`Executable.ranges`) and behind them a clock for each
+    Arguments of each are one buffer that has all others (:attr:`Executable.ranges`) and after them a clock for each
     launch and one more, every movable binding and its offset in bytes, then those of
     ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
     before the first run.
@@ -129,7 +129,7 @@ class Persistent:
 
     @property
     def clock_bytes(self) -> int:
-        """Of 64-bit times: ahead of the first launch and behind each."""
+        """Of 64-bit times: ahead of the first launch and after each."""
         return 8 * (len(self.order) + 1)
 
 

@@ -21,7 +21,7 @@ ROWS: tuple[tuple[str, str, Callable[[Probes], float]], ...] = (
     ("multiply-adds in float", "GFLOP/s", lambda p: 2e-9 * p.float_macs),
     ("the same in convolutions", "GFLOP/s", lambda p: 32e-9 * max(rate for *_, rate in p.tile_products)),
     ("multiply-adds in half", "GFLOP/s", lambda p: 2e-9 * p.half_macs),
-    ("multiply-adds of matrix units", "GFLOP/s", lambda p: 2e-9 * p.matrix_macs),
+    ("multiply-adds of tensor cores", "GFLOP/s", lambda p: 2e-9 * p.matrix_macs),
     ("best vectors", "lanes", lambda p: p.vector_width),
     ("copy in memory, both ways", "GB/s", lambda p: 1e-9 * p.global_bytes),
     ("reads of one MiB by all", "GB/s", lambda p: 1e-9 * p.shared_bytes),

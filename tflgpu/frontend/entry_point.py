@@ -81,8 +81,8 @@ def _named(
 ) -> tuple[tuple[str, FileTensor], ...]:
     """Tensors under the signature's argument names, else their own; a name that occurs twice gets a number.
 
-    An output has every name that the signature gives it. Behind the subgraph's outputs come those that the signature
-    alone has: tools put operators behind an output, and leave the signature as it was.
+    An output has every name that the signature gives it. After the subgraph's outputs come those that the signature
+    alone has: tools put operators after an output, and leave the signature as it was.
     """
     if side == "output":
         indices = [*indices, *dict.fromkeys(t for t in arguments.values() if t not in indices)]

@@ -46,10 +46,10 @@ class Lowered:
     """The graph of all operators that can run, and an entry for each operator whether it can or not.
 
     ``graph`` is complete, and fit to run, only if :attr:`is_whole`. ``inputs`` and ``outputs`` are the file's
-    tensors behind the graph's, in the same order, under the names that callers use.
+    tensors after the graph's, in the same order, under the names that callers use.
     bound: what stands for each tensor of the file, with its shape, and its value if that is known before a run.
     open: tensors of the file whose shape only a run can tell.
-    checks: faults that a run must not find. Behind the outputs the graph has a truth value for each.
+    checks: faults that a run must not find. After the outputs the graph has a truth value for each.
     calls: operators that the device runs apart from the others, by index.
     """
 

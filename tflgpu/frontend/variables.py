@@ -60,7 +60,7 @@ class Variables:
     def read(self, handle: int, target: FileTensor) -> Tensor | str:
         """READ_VARIABLE: the value for the file's tensor ``target``, or the obstacle that there is none.
 
-        Raises ModelError if the file's tensor is larger than the variable: LiteRT reads what lies behind it.
+        Raises ModelError if the file's tensor is larger than the variable: LiteRT reads what lies after it.
         """
         key = self._handles.get(handle)
         if key is None:
@@ -82,7 +82,7 @@ class Variables:
     def assign(self, handle: int, value: Tensor, source: FileTensor) -> str | None:
         """ASSIGN_VARIABLE: ``value`` is what the file calls ``source``. Returns the obstacle, if there is one.
 
-        Raises ModelError if less is assigned than is read: LiteRT then reads what lies behind it.
+        Raises ModelError if less is assigned than is read: LiteRT then reads what lies after it.
         """
         key = self._handles.get(handle)
         if key is None:

@@ -62,7 +62,7 @@ class Value:
 class Input:
     """The node's input ``index``, broadcast to the output's shape and read at the element being computed.
 
-    An input of fewer channels than the output, but of several, is zero behind its last one.
+    An input of fewer channels than the output, but of several, is zero after its last one.
     """
 
     index: int
@@ -228,7 +228,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 
 def extends_to(shape: Shape, target: Shape) -> bool:
-    """Whether zeros behind the last channel of several make a tensor of ``shape`` one of ``target``."""
+    """Whether zeros after the last channel of several make a tensor of ``shape`` one of ``target``."""
     return 0 < len(shape) == len(target) and shape[:-1] == target[:-1] and 1 < shape[-1] < target[-1]
 
 

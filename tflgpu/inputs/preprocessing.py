@@ -107,7 +107,7 @@ def _sampled(pixels: Pixels, height: int, width: int) -> NDArray[np.float32]:
 
 
 def _neighbours(length: int, size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:
-    """For ``size`` samples along an axis: the elements before and behind each, and its distance from the first."""
+    """For ``size`` samples along an axis: the elements before and after each, and its distance from the first."""
     places = np.arange(size, dtype=np.float32) * np.float32(length / size)
     before = places.astype(np.intp)
     return before, np.minimum(before + 1, length - 1), places - before.astype(np.float32)

@@ -50,7 +50,7 @@ class Access:
 
     same: the operand has the output's own geometry. splat: it has one channel, for all of the output's.
     linear: it lies in the host's row-major order (of the output's shape). slices: how many it has, if it differs from
-    the output in these alone; what lies behind them is zero.
+    the output in these alone; what lies after them is zero.
     """
 
     name: str

@@ -74,7 +74,7 @@ def inner_epilogue(epilogue: Sequence[EpilogueOp]) -> list[dict[str, object]]:
 def joined_node(kind: str, attributes: object, first: Node, second: Node, inputs: tuple[TensorId, ...]) -> Node:
     """The node that computes ``second`` and ``first``, which it alone reads, from ``inputs``.
 
-    Behind these come the inputs of the second one's epilogue, which stays the epilogue.
+    After these come the inputs of the second one's epilogue, which stays the epilogue.
     """
     return Node(
         kind,

@@ -32,7 +32,7 @@ class Storage:
         return vector_type(self.type)
 
     def share(self, shares: int) -> Storage:
-        """One of ``shares`` results that lie one behind the other along the first axis."""
+        """One of ``shares`` results that lie one after the other along the first axis."""
         if shares == 1:
             return self
         first, *others = self.geometry.shape
@@ -99,7 +99,7 @@ class Kernel:
     parameters: the template, and what it sees. tiles: work-groups of a launch. local_size: work-items of a work-group.
     workspace: float4 elements of local memory. macs: multiply-adds, of convolutions and matrix products. value_type: of
     the kernel's own result.
-    shares: into how many shares a sum is divided. The kernel computes all of them, one result behind the other; its
+    shares: into how many shares a sum is divided. The kernel computes all of them, one result after the other; its
         template, for which there is one result, finds the number of its own in the C variable `share`.
     fills_vectors: whether to tell compilers that each work-item computes with vectors already. One for CPUs that makes
         vectors of several work-items instead gathers all operands (10 times slower).

@@ -1,4 +1,4 @@
-"""What kernels of implicit GEMM need to know of a matrix unit."""
+"""What kernels of implicit GEMM need to know of a tensor core."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PackFragments = Callable[[Array, int, int], Array]
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """A matrix unit, as kernels use it: products of square blocks of halves, or parts of floats, with sums in float.
+    """A tensor core, as kernels use it: products of square blocks of halves, or parts of floats, with sums in float.
 
     name: as :class:`tflgpu.target.Target` has it. side: rows, columns and K of a block. lanes: work-items that hold the
     fragments of a block together. left_columns: output channels of a block of weights on the left side of a product.

@@ -21,7 +21,7 @@ from tflgpu.ops.movement.shaping import AxisMap
 
 
 def padded_bias(bias: Array | None, size: int) -> Array:
-    """``size`` elements: a bias, by default of zeros, and zeros behind it."""
+    """``size`` elements: a bias, by default of zeros, and zeros after it."""
     values = np.zeros(size, np.float32)
     if bias is not None:
         values[: bias.size] = bias.reshape(-1)

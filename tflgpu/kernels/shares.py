@@ -9,7 +9,7 @@ from tflgpu.graph.ir import Node
 
 @dataclass(frozen=True)
 class Shares:
-    """``count`` shares of what ``node`` computes, which has no epilogue, one behind the other along the first axis."""
+    """``count`` shares of what ``node`` computes, which has no epilogue, one after the other along the first axis."""
 
     node: Node
     count: int

@@ -1,6 +1,6 @@
 """How the work of a kernel is divided: tiles, one for each work-group, and split-K within a work-group.
 
-On a GPU, work-items (or warps, on matrix units) hold the accumulators of their outputs in registers. Large tiles use
+On a GPU, work-items (or warps, on tensor cores) hold the accumulators of their outputs in registers. Large tiles use
 each operand more often. Small tiles, and tiles whose k-steps ``split_k`` work-items share, leave work for every compute
 unit where an image is small. The work-items of one split tile add up their partial sums in local memory.
 """

@@ -45,7 +45,7 @@ def unpacked(data: Bytes) -> Any:
 
 
 def packed(model: Any) -> bytes:
-    """The file of a ``ModelT``. The bytes of its buffers lie behind the flatbuffer, which could not hold 2 GB.
+    """The file of a ``ModelT``. The bytes of its buffers lie after the flatbuffer, which could not hold 2 GB.
 
     So they are copied once only.
     """

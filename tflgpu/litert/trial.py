@@ -1,4 +1,4 @@
-"""LiteRT behind glass: what it does with a model, in a process that may crash or hang in place of this one."""
+"""LiteRT in a process of its own, which may crash or hang in place of this one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tflgpu.target import Probes
 class Ceilings:
     """bytes_per_second: of a copy between buffers that no cache can hold, reads and writes together.
 
-    flops: operations a second by precision; in fp16 those of matrix units, where the device has them. Without
+    flops: operations a second by precision; in fp16 those of tensor cores, where the device has them. Without
         fp16_fast where it does not compute in half.
     """
 

@@ -155,7 +155,7 @@ class Setting:
 class Ceiling:
     """A line of the roofline: a rate in billions a second, and what reached it."""
 
-    name: Literal["copy", "multiply-add", "matrix units", "best kernel"]
+    name: Literal["copy", "multiply-add", "tensor cores", "best kernel"]
     rate: float
 
 

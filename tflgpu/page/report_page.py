@@ -55,7 +55,7 @@ def make_page(
         median(_seconds(compiled, inputs) for _ in range(runs)),
         Ceiling("copy", ceilings.bytes_per_second / 1e9),
         _highest(
-            Ceiling("matrix units" if on_matrix_units else "multiply-add", ceilings.flops[target.precision] / 1e9),
+            Ceiling("tensor cores" if on_matrix_units else "multiply-add", ceilings.flops[target.precision] / 1e9),
             Ceiling("best kernel", max((k.gflops or 0.0 for k in kernels), default=0.0)),
         ),
     )

@@ -8,9 +8,9 @@ from tflgpu.passes.fuse import fusable, fused
 
 
 def fuse_padding(graph: Graph) -> Graph:
-    """``f(convolution, PAD(x))``, where PAD adds channels of zeros behind x, becomes the convolution with x as operand.
+    """``f(convolution, PAD(x))``, where PAD adds channels of zeros after x, becomes the convolution with x as operand.
 
-    Its kernel takes the place of PAD's, which has the functions behind both, as it comes last.
+    Its kernel takes the place of PAD's, which has the functions after both, as it comes last.
     """
     nodes = {n.output: n for n in graph.nodes}
     position = {n.output: i for i, n in enumerate(graph.nodes)}
@@ -26,7 +26,7 @@ def fuse_padding(graph: Graph) -> Graph:
 
 
 def _adds_channels(graph: Graph, node: Node) -> bool:
-    """Whether a node adds zeros behind the last channel, and nothing but its epilogue reads anything else."""
+    """Whether a node adds zeros after the last channel, and nothing but its epilogue reads anything else."""
     pad = node.attributes
     if not isinstance(pad, Rearrange) or pad.fill != 0 or 0 in node.epilogue_inputs:
         return False

@@ -2,7 +2,7 @@
 
 What an elementwise function computes does not depend on how the axes before the last one are folded, nor does a
 normalization of rows or a fully connected layer. So these compute in the shape that their operand was computed in, and
-the reshapes in between meet and vanish. In PHWC4 most of them would move every byte. Rows of a matrix lie one behind
+the reshapes in between meet and vanish. In PHWC4 most of them would move every byte. Rows of a matrix lie one after
 the other: where such a node can choose, it computes a matrix.
 """
 

@@ -49,7 +49,7 @@ def intervals(kernels: Iterable[Iterable[Use]]) -> tuple[int, ...]:
 
 
 class _Memory:
-    """Ranges of bytes one behind the other, and in which intervals kernels used each.
+    """Ranges of bytes one after the other, and in which intervals kernels used each.
 
     A write comes after all other uses of its bytes, so that these need not be known any more.
     """

@@ -54,7 +54,7 @@ def _planned(node: Node, planning: Planning) -> PlannedKernel:
 def _planned_epilogue(
     node: Node, value_type: VectorType, accesses: Mapping[int, Access]
 ) -> tuple[PlannedEpilogueOp, ...]:
-    """The epilogue behind a result of ``value_type``. accesses: of the inputs that it reads, by number."""
+    """The epilogue after a result of ``value_type``. accesses: of the inputs that it reads, by number."""
     types = [value_type]
     planned: list[PlannedEpilogueOp] = []
     for k, op in enumerate(node.epilogue):

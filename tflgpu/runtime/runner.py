@@ -47,7 +47,7 @@ class Runner:
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.RLock()
         self._depth = 0  # calls that the thread with the lock is in the middle of
-        self._late_resets: set[int] = set()  # depths of calls behind which the state is to be reset
+        self._late_resets: set[int] = set()  # depths of calls after which the state is to be reset
         self._shapes = tuple(info.shape for info in infos)
         self._is_fixed = not any(info.free_axes for info in infos)
         # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
@@ -103,7 +103,7 @@ class Runner:
             yield _result(waiting.popleft())
 
     def _submissions(self, many: Iterable[Inputs]) -> Iterator[Submission | Exception]:
-        """An exception in place of what could not be enqueued, and nothing behind it."""
+        """An exception in place of what could not be enqueued, and nothing after it."""
         try:
             for inputs in many:
                 yield self.enqueue(inputs, None)

@@ -59,7 +59,7 @@ class Probes:
     """Measurements of a device. Rates are a second and of the whole device, times are seconds.
 
     compute_units, clock: cores or multiprocessors, and their cycles a second, as the device reports them.
-    float_macs, half_macs, matrix_macs: multiply-adds in float, in half arithmetic, and on matrix units; 0 where the
+    float_macs, half_macs, matrix_macs: multiply-adds in float, in half arithmetic, and on tensor cores; 0 where the
         device has none. vector_width: of the vectors that are the best for float.
     tile_products: (pixels, slices, 4 x 4 products) of a large pointwise convolution in each size of tile.
         split_products: with the largest, if two work-items share each; 0 where there is no local memory.

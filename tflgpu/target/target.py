@@ -36,7 +36,7 @@ class Target:
         compiler is to find out which is the faster. A plan for ``"auto"`` is one for ``"persistent"``.
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock. It
         says nothing of sizes or costs.
-    matrix_unit: the name of the matrix unit, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
+    matrix_unit: the name of the tensor core, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     group: work-items of a work-group; None for the number that the executor wants.
     limits: what the device can hold, which no plan may exceed, and what it has.

@@ -41,7 +41,7 @@ def test_answers_are_those_of_launches(executors: Executors) -> None:
 
 
 def test_a_group_that_does_not_wait_leaves_the_rest_to_the_others(executors: Executors) -> None:
-    executors.claiming.set_patience(0)
+    executors.claiming.set_spin_limit(0)
     for factor in range(1, 20):
         executors.check(X * np.float32(factor))
 

@@ -45,7 +45,7 @@ def helped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> H
 
 def test_helpers_stay_for_the_next_runs(helped: Helped) -> None:
     way = helped.way
-    helped.claiming.set_patience((1 << 32) - 1)  # the machine may be busy
+    helped.claiming.set_spin_limit((1 << 32) - 1)  # the machine may be busy
     helped.check_runs(1)
     (launched,) = way._launched
     helped.check_runs(30)
@@ -81,7 +81,7 @@ def test_helpers_may_leave_at_any_time(helped: Helped) -> None:
 def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes them for stopped as soon as it would have to wait. Then it runs alone for a while."""
     monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
-    helped.claiming.set_patience(0)
+    helped.claiming.set_spin_limit(0)
     helped.check_runs(60)
     way = helped.way
     way.leave()

@@ -25,7 +25,7 @@ from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.runtime.device_memory import DeviceMemory
-from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExecutor
+from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
@@ -38,21 +38,21 @@ def test_one_kernel_runs_all(executor: PersistentExecutor) -> None:
 
 
 def test_barrier_that_gives_up_is_reported_and_recovers(executor: PersistentExecutor) -> None:
-    executor.set_patience(0)
+    executor.set_spin_limit(0)
     for _ in range(2):
         with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
             executor.run([X])
-    executor.set_patience(PATIENCE)
+    executor.set_spin_limit(SPIN_LIMIT)
     (got,) = executor.run([X])
     np.testing.assert_allclose(got, expected(X), rtol=1e-5)
 
 
 def test_barrier_that_gives_up_is_seen_without_reading_outputs(executor: PersistentExecutor) -> None:
     target = DeviceMemory(cl.Buffer(executor.session.context, cl.mem_flags.READ_WRITE, X.nbytes), 0, X.shape, X.dtype)
-    executor.set_patience(0)
+    executor.set_spin_limit(0)
     with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
         executor.run([X], {0: target})
-    executor.set_patience(PATIENCE)
+    executor.set_spin_limit(SPIN_LIMIT)
     assert executor.run([X], {0: target}) == []
     np.testing.assert_allclose(target.read(executor.session.queue), expected(X), rtol=1e-5)
 

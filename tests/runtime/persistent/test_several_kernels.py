@@ -18,7 +18,7 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
-from tflgpu.runtime.executors.persistent_executor import PATIENCE, PersistentExecutor
+from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 
 __all__ = ["executor"]  # a fixture
 
@@ -68,9 +68,9 @@ def test_several_kernels_give_the_same_results(device_name: str) -> None:
 @pytest.mark.usefixtures("few_functions_each")
 def test_a_barrier_that_gives_up_in_one_of_several_kernels_is_reported(executor: PersistentExecutor) -> None:
     assert len(executor._launches) > 1
-    executor.set_patience(0)
+    executor.set_spin_limit(0)
     with pytest.raises(tflgpu.DeviceError, match="do not run at the same time"):
         executor.run([X])
-    executor.set_patience(PATIENCE)
+    executor.set_spin_limit(SPIN_LIMIT)
     (got,) = executor.run([X])
     np.testing.assert_allclose(got, expected(X), rtol=1e-5)

@@ -88,7 +88,7 @@ def run_model(
 
 
 def _own_labels(model: Path) -> list[str]:
-    """Tools that write a model anew leave its packed files behind; it runs nevertheless."""
+    """Tools that write a model anew leave out its packed files; it runs nevertheless."""
     try:
         return packed_labels(model.read_bytes())
     except tflgpu.ModelError as error:

@@ -1,4 +1,4 @@
-"""What all evaluations print: the lines of TFLite's tools, LiteRT's numbers behind the device's, and percentiles."""
+"""What all evaluations print: the lines of TFLite's tools, LiteRT's numbers after the device's, and percentiles."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def print_percentiles(found: Evaluated) -> None:
 
 
 def beside(numbers: Mapping[str, float]) -> str:
-    """The device's number, and LiteRT's behind it."""
+    """The device's number, and LiteRT's after it."""
     behind = f" [dim](LiteRT {numbers[LITERT]:.6g})[/]" if LITERT in numbers else ""
     return f"{numbers[DEVICE]:.6g}{behind}"
 

@@ -1,4 +1,4 @@
-"""How much is said on stderr: -v and -q, before the verb or behind it."""
+"""How much is said on stderr: -v and -q, before the verb or after it."""
 
 from __future__ import annotations
 

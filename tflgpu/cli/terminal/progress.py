@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Seconds until anything is shown: what is done by then would only flicker.
 MOMENT = 0.5
 
-# Characters of a bar, and of the title behind it.
+# Characters of a bar, and of the title after it.
 BAR, TITLE = 12, 36
 
 LOGGER = logging.getLogger("tflgpu")
@@ -69,7 +69,7 @@ def display() -> Iterator[Display]:
 class Display:
     """One line for each task that is under way. Tasks may be in several threads.
 
-    Behind a title stands what the library last logged in the thread of the task, such as the stage of a compilation.
+    After a title stands what the library last logged in the thread of the task, such as the stage of a compilation.
     """
 
     def __init__(self, stages: _Stages | None) -> None:
@@ -130,7 +130,7 @@ def _lines() -> Progress:
 
 
 class _Stages(logging.Handler):
-    """Puts what is logged behind the title of its thread's task."""
+    """Puts what is logged after the title of its thread's task."""
 
     def __init__(self, lines: Progress) -> None:
         super().__init__(logging.INFO)

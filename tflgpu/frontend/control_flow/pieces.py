@@ -17,9 +17,9 @@ from tflgpu.model.trip_count import Bound
 class LoweredPiece:
     """A graph of its own.
 
-    inputs: the tensors of the file behind its inputs. outputs: those behind its outputs, if there are any; a truth
+    inputs: the tensors of the file after its inputs. outputs: those after its outputs, if there are any; a truth
     value that says whether a loop goes on has none. output_types: the element types for callers. checks: faults for
-    which the graph has a truth value each, behind the outputs.
+    which the graph has a truth value each, after the outputs.
     """
 
     graph: Graph
@@ -105,7 +105,7 @@ def piece_of(
 ) -> LoweredPiece:
     """What was lowered as a piece that gives copies of ``results``.
 
-    inputs: what it may read, with the tensors of the file. outputs: the tensors of the file behind the results.
+    inputs: what it may read, with the tensors of the file. outputs: the tensors of the file after the results.
     """
     graph = callee.graph
     copies = [graph.add_map(r, replace(r, id=next(graph.ids), data=None), operator=operator.index) for r in results]

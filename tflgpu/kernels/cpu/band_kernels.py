@@ -1,4 +1,4 @@
-"""A dense convolution and the depthwise one behind it as one kernel on CPUs, in bands of rows that stay in a cache."""
+"""A dense convolution and the depthwise one after it as one kernel on CPUs, in bands of rows that stay in a cache."""
 
 from __future__ import annotations
 

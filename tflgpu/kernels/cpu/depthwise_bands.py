@@ -1,4 +1,4 @@
-"""A depthwise convolution and the pointwise one behind it as one kernel on CPUs, in bands that stay in a cache."""
+"""A depthwise convolution and the pointwise one after it as one kernel on CPUs, in bands that stay in a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Squeeze-and-excitation behind its mean, as one kernel for GPUs: two layers of a vector, and an image times them.
+"""Squeeze-and-excitation after its mean, as one kernel for GPUs: two layers of a vector, and an image times them.
 
 Hu, Shen and Sun, "Squeeze-and-Excitation Networks" (2018), arXiv:1709.01507.
 """

@@ -1,4 +1,4 @@
-"""Make one node of the two layers of a squeeze-and-excitation and the product behind them.
+"""Make one node of the two layers of a squeeze-and-excitation and the product after them.
 
 Each of the three is a kernel of a few microseconds that waits for the one before. The one kernel computes the hidden
 layer in every work-group. It is faster as long as the layers have few weights.
@@ -109,7 +109,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], e: Excitation,
 
 
 def _joined(e: Excitation, inputs: tuple[TensorId, ...]) -> Node:
-    """The node for ``inputs`` of its kernel. Behind them come those of the product's other epilogue ops."""
+    """The node for ``inputs`` of its kernel. After them come those of the product's other epilogue ops."""
     others = [i for i in range(len(e.product.inputs)) if i not in (0, e.gate_input)]
 
     def place(operand: Operand) -> Operand:

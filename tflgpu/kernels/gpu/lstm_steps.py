@@ -33,7 +33,7 @@ class LstmStep:
     weights. The outputs and cells before the first step are the node's; of others both are in one result.
     Output: [1, batch, 1, 1, outputs + cells] in float, with the outputs padded to whole vec4s.
 
-    depth: vec4s that the weights multiply. A step that is ``alone`` multiplies the inputs of the model, too, behind the
+    depth: vec4s that the weights multiply. A step that is ``alone`` multiplies the inputs of the model, too, after the
     outputs. It has them in place of the sums, and their biases in place of its number. Its output is the node's.
     """
 

@@ -84,7 +84,7 @@ class MatrixTile:
 class Order:
     """How work-items go through the items of a matrix: along the axis where memory runs, in blocks of ``neighbours``.
 
-    Within a block, behind its ``neighbours`` items come those of the next of ``others``, the items of the other axis.
+    Within a block, after its ``neighbours`` items come those of the next of ``others``, the items of the other axis.
     """
 
     neighbours: int

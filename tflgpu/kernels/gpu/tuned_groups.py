@@ -17,7 +17,7 @@ def choose_with_group(
 ) -> tuple[Candidate[AnyTile, AnyWork], Target]:
     """One of the candidates, and the target with the work-groups that it is for.
 
-    Behind those for the usual groups comes the best one for each other size: the cost model knows nothing of what
+    After those for the usual groups comes the best one for each other size: the cost model knows nothing of what
     several groups of a compute unit do at once. A persistent kernel has one size of groups for all.
     """
     usual = request.target

@@ -1,4 +1,4 @@
-"""Kernels for GPUs with matrix units, which multiply and add (MMA) blocks of halves, or of parts of floats."""
+"""Kernels for GPUs with tensor cores, which multiply and add (MMA) blocks of halves, or of parts of floats."""
 
 from __future__ import annotations
 

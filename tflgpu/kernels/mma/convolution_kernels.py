@@ -1,4 +1,4 @@
-"""Convolutions and fully connected layers on matrix units: which can run there, and by which loader."""
+"""Convolutions and fully connected layers on tensor cores: which can run there, and by which loader."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _are_numbers(request: Request) -> bool:
 
 
 def _is_dense(request: Request) -> bool:
-    """Whether a convolution has one group; of floats, whether matrix units are faster."""
+    """Whether a convolution has one group; of floats, whether tensor cores are faster."""
     attributes = request.node.attributes
     assert isinstance(attributes, Convolution | TransposeConvolution)
     if not _are_numbers(request) or attributes.groups > 1:
@@ -90,7 +90,7 @@ def _is_dense(request: Request) -> bool:
 
 
 def _least_cycles(request: Request) -> float:
-    """Of a convolution on matrix units."""
+    """Of a convolution on tensor cores."""
     return (_best_of_phases(request) if phases_of(request) else _best(request)).cycles
 
 
@@ -108,7 +108,7 @@ def _best_of_phases(request: Request) -> Candidate[WarpTile, GemmWork]:
 
 
 def _has_rows(request: Request) -> bool:
-    """Whether a fully connected layer has operands for matrix units, and of floats more rows than one block."""
+    """Whether a fully connected layer has operands for tensor cores, and of floats more rows than one block."""
     return _are_numbers(request) and (_operands(request).are_halves or request.output.geometry.pixels > UNIT.side)
 
 

@@ -1,4 +1,4 @@
-"""A depthwise convolution and the pointwise one behind it as one kernel, the second on matrix units."""
+"""A depthwise convolution and the pointwise one after it as one kernel, the second on tensor cores."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _work(
 
 
 def _columns(tile: DepthwisePointwiseTile, operands: Operands, src: Storage, dst: Storage, target: Target) -> int:
-    """Pixels side by side that a work-item computes: two where matrix units multiply halves by diagonal matrices."""
+    """Pixels side by side that a work-item computes: two where tensor cores multiply halves by diagonal matrices."""
     enough = _slices_at_once(tile, 2, target) <= UNIT.blocks(src.slices) * UNIT.side // LANES
     return 2 if operands.are_halves and dst.width % 2 == 0 and enough else 1
 

@@ -1,4 +1,4 @@
-"""Depthwise convolutions on matrix units: products of pixels by diagonal matrices, whose diagonals are the weights."""
+"""Depthwise convolutions on tensor cores: products of pixels by diagonal matrices, whose diagonals are the weights."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tflgpu.kernels.kernel import Storage
 class Excitation:
     """Gates of a squeeze-and-excitation, as ``templates/mma/excitation.cl.j2`` computes them.
 
-    hidden_epilogue, gate_epilogue: ops behind the two layers. sums: shares of the hidden layer. sharers: work-items
+    hidden_epilogue, gate_epilogue: ops after the two layers. sums: shares of the hidden layer. sharers: work-items
     that share a hidden channel. hidden_blocks: of 16 hidden channels. gates_at: place of the gates in the workspace,
     in vec4s. early: whether the gates' weights are loaded before the shares have been added up.
     """

@@ -1,4 +1,4 @@
-"""A squeeze-and-excitation within the pointwise convolution behind it, on matrix units.
+"""A squeeze-and-excitation within the pointwise convolution after it, on tensor cores.
 
 The kernel of the image writes what the hidden layer sums up, see :mod:`tflgpu.kernels.gpu.hidden_sums`. Each work-group
 of the convolution adds that up, each of its warps computes the gates of its own k-steps, and multiplies the image by

@@ -27,7 +27,7 @@ from tflgpu.target import Target
 
 @MMA.fusion
 def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
-    """One node for each excitation and the pointwise convolution behind it that run faster so."""
+    """One node for each excitation and the pointwise convolution after it that run faster so."""
     fresh = graph.fresh_ids()
     zeros: list[Tensor] = []
     joined: dict[TensorId, Node] = {}  # by what the convolution writes

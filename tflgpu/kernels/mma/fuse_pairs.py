@@ -1,4 +1,4 @@
-"""Make one node of two neighbours that one kernel computes faster, on matrix units.
+"""Make one node of two neighbours that one kernel computes faster, on tensor cores.
 
 Neighbours are a node and the only one that reads it, as its first input. So each node has at most one neighbour on
 either side, and belongs to at most one pair. Of all ways to form pairs along a chain, the one that saves the most

@@ -1,4 +1,4 @@
-"""The matrix unit of NVIDIA's GPUs from compute capability 8.0 on: its shape, and how its operands lie in registers.
+"""The tensor core of NVIDIA's GPUs from compute capability 8.0 on: its shape, and how its operands lie in registers.
 
 The layout of fragments is that of ``mma.sync.aligned.m16n8k16`` in the PTX ISA, "Matrix Fragments for mma.m16n8k16".
 """
@@ -18,7 +18,7 @@ WARP = 32  # work-items that compute a product together
 
 
 def pack_fragments(weights: Array, column_blocks: int, input_blocks: int) -> Array:
-    """[out, kh, kw, in] -> [block of 16 outputs][kh][kw][block of 16 inputs][lane][8], as matrix units take them.
+    """[out, kh, kw, in] -> [block of 16 outputs][kh][kw][block of 16 inputs][lane][8], as tensor cores take them.
 
     The number of output blocks is a multiple of ``column_blocks``; channels that ``weights`` does not have are zero.
     A block of 16 x 16 weights is the right side of two products of mma.sync.m16n8k16. Lane 4g + t holds, for product j,

@@ -1,4 +1,4 @@
-"""What kernels on matrix units multiply: halves as they are, floats as sums of two parts (see ``mma/operands``)."""
+"""What kernels on tensor cores multiply: halves as they are, floats as sums of two parts (see ``mma/operands``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pointwise convolution and the depthwise one behind it as one kernel, the first on matrix units."""
+"""A pointwise convolution and the depthwise one after it as one kernel, the first on tensor cores."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _loops(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @PORTABLE.lowering("join")
 def join_kernel(request: Request) -> Kernel:
-    """The reduction of shares of sums along the axis on which they lie one behind the other."""
+    """The reduction of shares of sums along the axis on which they lie one after the other."""
     join, g = request.node.attributes, request.output.geometry
     assert isinstance(join, Join)
     return _reduction(

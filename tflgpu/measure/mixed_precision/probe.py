@@ -47,7 +47,7 @@ class Probe:
 
     def __init__(self, parts: Parts, target: Target, session: Session, cpu_timeout: float | None) -> None:
         """Compile. Raises what :class:`Instance` raises."""
-        # Kernels for matrix units round in other places: what they read, not what is stored.
+        # Kernels for tensor cores round in other places: what they read, not what is stored.
         halves = replace(target, storage="half", executor="launch", matrix_unit=None)
         floats = replace(halves, storage="float")
         self.places: list[Place] = []

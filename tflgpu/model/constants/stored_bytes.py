@@ -1,6 +1,6 @@
-"""Where a file has the bytes of a constant, or of a custom operator's options: in its flatbuffer, or behind it.
+"""Where a file has the bytes of a constant, or of a custom operator's options: in its flatbuffer, or after it.
 
-A flatbuffer ends before 2 GB, so that what is larger lies behind it, and the flatbuffer names its place in the file.
+A flatbuffer ends before 2 GB, so that what is larger lies after it, and the flatbuffer names its place in the file.
 Whatever reads a file asks here for these bytes.
 """
 
@@ -15,7 +15,7 @@ from tflgpu.errors import ModelError
 
 Bytes = bytes | bytearray | memoryview
 
-# Converters write an offset of 0 or 1 for bytes that are not behind the flatbuffer.
+# Converters write an offset of 0 or 1 for bytes that are not after the flatbuffer.
 LAST_PLACEHOLDER = 1
 
 NOTHING = np.empty(0, np.uint8)
@@ -25,7 +25,7 @@ def stored_bytes(file: Bytes, what: str, inside: Any, offset: int, size: int) ->
     """A view of ``file``, or ``inside``; empty if there is neither.
 
     what: has these bytes. inside: the vector of the flatbuffer, 0 or None for an absent one. offset, size: what the
-    flatbuffer says of the bytes behind it. LiteRT looks into the flatbuffer first, too.
+    flatbuffer says of the bytes after it. LiteRT looks into the flatbuffer first, too.
     Raises ModelError if they are not in the file.
     """
     if isinstance(inside, np.ndarray) and inside.size:

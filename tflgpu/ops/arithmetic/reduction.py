@@ -74,7 +74,7 @@ def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
 class Softmax:
     """exp(beta * x) / sum(exp(beta * x)) over the last axis; its logarithm if ``log``.
 
-    shares: of x, which is their sum; they lie one behind the other along the first axis.
+    shares: of x, which is their sum; they lie one after the other along the first axis.
     """
 
     beta: float
@@ -152,7 +152,7 @@ def reduce_node(
     epilogue: tuple[EpilogueOp, ...] = (),
     dtype: str | None = None,
 ) -> Tensor:
-    """``x`` reduced over ``axes`` (non-negative, sorted), which stay with size 1. dtype: behind the epilogue."""
+    """``x`` reduced over ``axes`` (non-negative, sorted), which stay with size 1. dtype: after the epilogue."""
     kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
     return emit.node("reduce", [x], kept, Reduce(function, axes), epilogue, dtype)
 

@@ -17,7 +17,7 @@ TYPES = frozenset(("float32", "int32", "int64"))
 class CumulativeSum:
     """Sums along ``axis`` (non-negative). ``exclusive``: without the element itself. ``reverse``: from the last one.
 
-    shares: into which the axis is divided. If there are several, a second input has the sums of each, one behind the
+    shares: into which the axis is divided. If there are several, a second input has the sums of each, one after the
     other along the first axis.
     """
 
@@ -31,7 +31,7 @@ class CumulativeSum:
 class TopK:
     """The greatest elements of the last axis, or their indices, in descending order; the first of equal ones first.
 
-    NaN comes behind all numbers, as in TFLite.
+    NaN comes after all numbers, as in TFLite.
     """
 
     result: Literal["values", "indices"]

@@ -15,7 +15,7 @@ from tflgpu.ops.movement.shaping import Rearrange
 
 @dataclass(frozen=True)
 class Factor:
-    """A digit of the index of an output element, ``extent`` values, each ``stride`` input elements behind the last."""
+    """A digit of the index of an output element, ``extent`` values, each ``stride`` input elements after the last."""
 
     extent: int
     stride: int

@@ -91,7 +91,7 @@ def size_unit(count: float) -> tuple[float, str]:
 
 
 def digits(number: float) -> str:
-    """Three digits of a number, but no more than three behind the point."""
+    """Three digits of a number, but no more than three after the point."""
     rounded = float(f"{number:.3g}")
     places = 2 - floor(log10(abs(rounded))) if rounded else 0
     return f"{rounded:,.{max(0, min(places, 3))}f}"
@@ -103,7 +103,7 @@ def rate(giga: float, unit: str) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part in percent, with a digit behind the point where it is small."""
+    """A part in percent, with a digit after the point where it is small."""
     percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 0.05:
         return "<0.1%"

@@ -85,7 +85,7 @@ class GraphDrawing:
 def sources_of(piece: Piece) -> dict[int, list[int]]:
     """Where the data of each kernel come from, by place in the piece, from 1 on.
 
-    0 stands for what comes from outside of it, the number behind the last one for what leaves it.
+    0 stands for what comes from outside of it, the number after the last one for what leaves it.
     """
     place = {k.number: i for i, k in enumerate(piece.kernels, 1)}
     sources: dict[int, list[int]] = {0: []}

@@ -18,7 +18,7 @@ from tflgpu.ops.movement.shaping import Concatenate
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies: ``offset`` bytes behind the beginning of the tensor ``whole``."""
+    """Where a tensor lies: ``offset`` bytes after the beginning of the tensor ``whole``."""
 
     whole: TensorId
     offset: int = 0
@@ -52,7 +52,7 @@ def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
 
 
 def _is_contiguous(graph: Graph, node: Node) -> bool:
-    """Whether a node only puts its inputs one behind the other, and does so in memory as well."""
+    """Whether a node only puts its inputs one after the other, and does so in memory as well."""
     if not isinstance(node.attributes, Concatenate) or node.epilogue:
         return False
     axis, shape = node.attributes.axis, graph[node.output].shape

@@ -34,7 +34,7 @@ def _without_copies(graph: Graph) -> Graph:
 
 
 def _writing_late(graph: Graph) -> Graph:
-    """With next values that no node needs behind all that reads the last ones: a counter counts at the end."""
+    """With next values that no node needs after all that reads the last ones: a counter counts at the end."""
     read_of = {s.written: s.read for s in graph.states if s.written not in graph.consumers}
     late = [node for node in graph.nodes if node.output in read_of]
     rest = [node for node in graph.nodes if node.output not in read_of]

@@ -42,7 +42,7 @@ def _factor_of(scale: Array) -> Array:
 def _without_division(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
     """An epilogue that need not divide by the scale of the grid that it rounds to, if value 0 is divided by it before.
 
-    Also that scale; 1 and the same epilogue if it does more than round, perhaps behind an activation.
+    Also that scale; 1 and the same epilogue if it does more than round, perhaps after an activation.
     """
     place = next((k for k, op in enumerate(epilogue) if op.function == "simulate"), None)
     if place is None:

@@ -154,7 +154,7 @@ class ClaimingExecutor(OneKernelExecutor):
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self.session.context, flags, hostbuf=words)
 
-    def set_patience(self, looks: int) -> None:
+    def set_spin_limit(self, looks: int) -> None:
         """Set how often a work-group looks for the others; with 0 it leaves as soon as it would have to wait."""
         set_number(self._way.kernel, self._way.kernel.num_args - 5, np.uint32(looks))
 
@@ -199,7 +199,7 @@ class ClaimingExecutor(OneKernelExecutor):
         super().launch()
 
     def _return_loans(self) -> None:
-        """Let kernels use the model's own memory again. Not behind each run: then nothing of it is in a near cache."""
+        """Let kernels use the model's own memory again. Not after each run: then nothing of it is in a near cache."""
         while self._lent:
             n = self._lent.pop()
             self._place(n, *self._home(n))

@@ -27,7 +27,7 @@ class LaunchQueue:
         self._silent = [silent_launch(session, launch) for launch in launches]
 
     def start(self, ready: Sequence[cl.Event] = ()) -> cl.Event | None:
-        """Enqueue all, the first behind these events. Returns an event of the last, None if there is none."""
+        """Enqueue all, the first after these events. Returns an event of the last, None if there is none."""
         last, before, final = None, ready or None, len(self._launches) - 1
         for number, launch in enumerate(self._launches):
             if before or number == final:

@@ -23,10 +23,10 @@ from tflgpu.runtime.opencl.session import Session
 from tflgpu.runtime.transfer.pinned_transfer import PinnedTransfer
 
 # How often a work-group polls for the others at a barrier. It takes seconds; the longest kernels take milliseconds.
-PATIENCE = 1 << 22
+SPIN_LIMIT = 1 << 22
 
 # Seconds that every poll takes at least: it loads from memory that all compute units share, which takes a GPU some
-# hundred nanoseconds. So what is over sooner than its patience has not failed, and nothing has to be read to know that.
+# hundred nanoseconds. What is over sooner than its spin limit has not failed, and nothing has to be read to know that.
 LOOK = 1e-8
 
 
@@ -61,10 +61,10 @@ class PersistentExecutor(OneKernelExecutor):
     def _bind(self, program: Program) -> None:
         self._kernels = [make_kernel(program, function) for function in self._persistent.functions]
         for kernel in self._kernels:
-            self._patience_argument = self._bind_whole(kernel)
+            self._spin_limit_argument = self._bind_whole(kernel)
             self._follow(kernel)
         self._set_number(1, np.int32(0))
-        self.set_patience(PATIENCE)
+        self.set_spin_limit(SPIN_LIMIT)
         device, local_size = self.session.device, self._persistent.local_size
         # All groups must run at the same time. Each compute unit of a GPU has room for one; other devices may not.
         self._groups = device.compute_units if device.type == "gpu" else 1
@@ -75,9 +75,9 @@ class PersistentExecutor(OneKernelExecutor):
     def _set_number(self, behind: int, number: np.uint32 | np.int32) -> None:
         """Set an argument of each kernel. behind: its distance from the argument of the spin limit."""
         for kernel in self._kernels:
-            set_number(kernel, self._patience_argument + behind, number)
+            set_number(kernel, self._spin_limit_argument + behind, number)
 
-    def set_patience(self, looks: int) -> None:
+    def set_spin_limit(self, looks: int) -> None:
         """Set how often a work-group polls for the others at a barrier before it fails; with 0 it always fails."""
         self._set_number(0, np.uint32(looks))
         self._soonest = looks * LOOK
@@ -110,7 +110,7 @@ class PersistentExecutor(OneKernelExecutor):
             )
 
     def _measure(self) -> list[Interval]:
-        """A wait at a barrier counts as time of the first launch behind it."""
+        """A wait at a barrier counts as time of the first launch after it."""
         persistent = self._persistent
         if not persistent.clock:
             raise DeviceError(

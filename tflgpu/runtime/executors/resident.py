@@ -79,7 +79,7 @@ class SharedCounters:
 
 
 class _Resident(LaunchedKernel):
-    """Some of whose work-groups stay behind a run and look for the next one, and leave if there is none.
+    """Keeps work-groups resident after a run. They poll for the next one, and leave at their spin limit.
 
     They have left the device after some 0.1 ms without a run, and do not stay where they get no core of their own. Host
     and device must keep the order in which the other one writes to the memory that they share, as x86 does: Python has
@@ -99,7 +99,7 @@ class _Resident(LaunchedKernel):
         _end(self._launched, self._words, self._owner)
 
     def _back_off(self, seconds: float) -> None:
-        """Let the next runs do without who stays, behind one that took so long."""
+        """Let the next runs do without who stays, after one that took so long."""
         if self._on_time * SAVED > seconds:
             self._next_rest = FIRST_BACKOFF
         self._on_time = 0
@@ -111,7 +111,7 @@ class ResidentKernel(_Resident):
     """One work-group, which stays: no thread is woken for a run, and no kernel launched."""
 
     def __init__(self, kernel: cl.Kernel, lingering: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
-        """kernel: leaves behind each run. lingering: does not."""
+        """kernel: leaves after each run. lingering: does not."""
         super().__init__(1, kernel, queue, shared)
         self._lingering, self._asked = lingering, 0
         self._least = SPIN_SECONDS  # seconds that a run has taken

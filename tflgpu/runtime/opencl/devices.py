@@ -24,7 +24,7 @@ from tflgpu.target import Limits, Target
 VARIABLE = "TFLGPU_DEVICE"
 
 # Compute capabilities of NVIDIA's devices from which on there are fences and loads of the PTX memory model, and
-# matrix units with m16n8k16 tiles of half precision.
+# tensor cores with m16n8k16 tiles of half precision.
 PTX_MEMORY_MODEL = (7, 0)
 
 PTX_HALF_MATRICES = (8, 0)
@@ -169,7 +169,7 @@ def _type(handle: cl.Device) -> Literal["gpu", "cpu", "accelerator"]:
 
 
 def _preference(platform: cl.Platform, handle: cl.Device) -> tuple[int, int, int, int]:
-    """A key to sort by: devices without a fault that puts them behind others first, then by type, platform and size."""
+    """A key to sort by: devices without a fault that puts them after others first, then by type, platform and size."""
     kind = _type(handle)
     order = PLATFORM_ORDER.index(platform.name) if platform.name in PLATFORM_ORDER else len(PLATFORM_ORDER)
     place = ("gpu", "cpu", "accelerator").index(kind), order if kind == "cpu" else 0

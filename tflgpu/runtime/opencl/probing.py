@@ -22,7 +22,7 @@ from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 # that a launch takes little of it.
 ROUND_TRIPS = 50
 ENOUGH = 2e-3
-DEADLINE = 1.0  # seconds from the first probe on; behind it none is measured again
+DEADLINE = 1.0  # seconds from the first probe on; after it none is measured again
 ROUNDS = 8  # the best of them counts: other work only adds to a time
 GROWTH = 4
 MOST_STEPS = 1 << 14  # some drivers end longer loops (quirks.py)
@@ -31,8 +31,8 @@ GROUPS = 16  # of each compute unit
 COPY_BYTES = {"gpu": 1 << 28, "cpu": 1 << 25, "accelerator": 1 << 25}  # more than caches hold; a CPU clears them first
 SHARED_BYTES, CACHED_BYTES = 1 << 20, 1 << 13
 LINE_BYTES = 256  # loads that wait for one another read one in each
-WARP, MATRIX_MACS = 32, 16 * 8 * 16  # work-items of a product on matrix units, and its multiply-adds
-PATIENCE = 1 << 20  # looks for other work-groups
+WARP, MATRIX_MACS = 32, 16 * 8 * 16  # work-items of a product on tensor cores, and its multiply-adds
+SPIN_LIMIT = 1 << 20  # looks for other work-groups
 USUAL_CLOCK = 1e9  # where a device does not say
 LEAST_LOCKSTEP, MOST_LOCKSTEP = 8, 64
 
@@ -135,7 +135,7 @@ class _Bench:
             found["read_local"] = self._steps("read_local", self._items, source, target)
             found["exchange"] = self._steps("exchange", once, target)
         if sizes.grid_barriers:  # the source is all zero, as the words of a barrier have to be
-            found["meet"] = self._steps("meet", once, source, target, PATIENCE)
+            found["meet"] = self._steps("meet", once, source, target, SPIN_LIMIT)
         return found
 
     def _steps(self, name: str, items: int, *arguments: cl.Buffer | int) -> _Probe:

@@ -281,7 +281,7 @@ def quirks_of(driver: Driver) -> tuple[Quirk, ...]:
 
 
 def demotion(driver: Driver) -> int:
-    """How far behind others its devices come: 0 for those without a quirk that matters there."""
+    """How far after others its devices come: 0 for those without a quirk that matters there."""
     return max((quirk.demotion for quirk in quirks_of(driver)), default=0)
 
 

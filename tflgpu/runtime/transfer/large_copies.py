@@ -34,7 +34,7 @@ def fill(target: Array, source: Array) -> None:
         for copy in copies:
             copy.result()
     finally:
-        wait(copies)  # also behind Ctrl-C: the next run fills the same memory
+        wait(copies)  # also after Ctrl-C: the next run fills the same memory
 
 
 @cache

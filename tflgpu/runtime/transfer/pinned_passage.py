@@ -88,7 +88,7 @@ class PinnedPassage(Passage):
             slots.inward.flush()
 
     def leave(self, last: cl.Event | None) -> cl.Event | None:
-        """Enqueue the copies of the outputs behind ``last``. Returns the event of the last one."""
+        """Enqueue the copies of the outputs after ``last``. Returns the event of the last one."""
         if not self._numbers:
             return last
         slot, before = self._lease.slot, None if last is None else [last]

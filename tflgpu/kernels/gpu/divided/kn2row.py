@@ -1,6 +1,6 @@
 """Windows of few output channels: the products of all taps with every pixel, and then the sums of those of a window.
 
-A convolution reads each pixel once for every tap, and of one or two channels throws most of what matrix units compute
+A convolution reads each pixel once for every tap, and of one or two channels throws most of what tensor cores compute
 away. A pointwise convolution that has the channels of all taps reads each pixel once and wastes nothing; what is left
 are sums, each of one number of every tap. It is the same for any stride and dilation, and for a transposed convolution,
 whose taps meet other pixels. (In the literature kn2row, and GEMM with col2im.)

@@ -1,4 +1,4 @@
-"""The kernel of shares of sums: that of the sums, which computes all shares one behind the other."""
+"""The kernel of shares of sums: that of the sums, which computes all shares one after the other."""
 
 from __future__ import annotations
 

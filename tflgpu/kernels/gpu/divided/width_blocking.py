@@ -1,6 +1,6 @@
 """Long windows of few output channels: neighbouring output pixels become channels of one.
 
-A kernel computes at least a vec4 of channels, on matrix units 16: of a convolution of one or two channels it would
+A kernel computes at least a vec4 of channels, on tensor cores 16: of a convolution of one or two channels it would
 throw the others away. P neighbouring pixels of N taps see N + P - 1 pixels of the image, so they are one pixel of P
 times as many channels and a window that long, in which the weights of each pixel lie one further than those of the
 one before, among zeros. Windows are then P pixels apart. A second kernel gives the pixels their places.

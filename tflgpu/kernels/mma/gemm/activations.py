@@ -1,4 +1,4 @@
-"""Products of two activations in half on matrix units: each warp computes a tile of its own."""
+"""Products of two activations in half on tensor cores: each warp computes a tile of its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _column_tiles(shape: MatrixProduct, tile: WarpTile) -> int:
 
 
 def _is_faster(request: Request) -> bool:
-    """Whether both sides are halves, and matrix units faster than work-items by the cost model."""
+    """Whether both sides are halves, and tensor cores faster than work-items by the cost model."""
     shape, sides = product_of(request)
     if {side.type for side in sides} != {"half"}:
         return False

@@ -1,4 +1,4 @@
-"""Convolutions as implicit GEMM on matrix units, for large images: work-groups share their operands in local memory.
+"""Convolutions as implicit GEMM on tensor cores, for large images: work-groups share their operands in local memory.
 
 Local memory is a ring of stages: while one is multiplied, the next ones are copied. These kernels are for launches: the
 persistent executor has one work-group on each compute unit, and one size of work-group for all kernels.
@@ -26,7 +26,7 @@ from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
 
-LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with matrix units has it
+LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with tensor cores has it
 HALF_BYTES = 2
 STAGES = {2: 3}  # by the k-steps of a stage: how many stages there are, if local memory is large enough
 # Blocks of a warp tile beside whose sums there are registers for what joins the result.

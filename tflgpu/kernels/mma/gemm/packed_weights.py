@@ -1,4 +1,4 @@
-"""Convolutions as implicit GEMM on matrix units: rows are output pixels of all images, columns are output channels.
+"""Convolutions as implicit GEMM on tensor cores: rows are output pixels of all images, columns are output channels.
 
 Operands come from the caches; each warp computes a tile of its own.
 """

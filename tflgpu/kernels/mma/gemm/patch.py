@@ -1,4 +1,4 @@
-"""Convolutions of stride 1 on matrix units, for large images: all taps read one copy of the image in local memory.
+"""Convolutions of stride 1 on tensor cores, for large images: all taps read one copy of the image in local memory.
 
 These kernels are for launches, like :mod:`k_tiles`.
 """

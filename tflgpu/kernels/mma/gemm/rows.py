@@ -1,4 +1,4 @@
-"""Convolutions of large images of few channels on matrix units: work-groups share rows of the image in local memory."""
+"""Convolutions of large images of few channels on tensor cores: work-groups share rows of the image in local memory."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _row_quads(window: Window, src: Storage, dst: Storage) -> int:
 
 
 def _workspace(window: Window, src: Storage, dst: Storage) -> int:
-    """float4 elements of local memory: the rows, and one for what lies behind the last row's end."""
+    """float4 elements of local memory: the rows, and one for what lies after the last row's end."""
     rows = (WARPS - 1) * window.stride[0] + span(window.kernel[0], window.dilation[0])
     return tile_count(rows * _row_quads(window, src, dst) * LANES * HALF_BYTES, 16) + 1
 
