@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyopencl.array as cl_array
-import pytest
 from numpy.typing import NDArray
 
 import tflgpu
@@ -38,12 +37,6 @@ def three_of_each(shapes: Sequence[tuple[int, ...]] = SHAPES) -> bytes:
 def arrays(seed: int) -> dict[str, Array]:
     random = np.random.default_rng(seed)
     return {f"x{i}": random.normal(size=shape).astype(np.float32) for i, shape in enumerate(SHAPES)}
-
-
-@pytest.fixture(params=CONFIGURATIONS)
-def model(device_name: str, request: pytest.FixtureRequest) -> tflgpu.CompiledModel:
-    options = tflgpu.Options(device=device_name, precision="fp32", **CONFIGURATIONS[request.param])
-    return tflgpu.compile(three_of_each(), options)
 
 
 def on_device(model: tflgpu.CompiledModel, given: dict[str, Array]) -> dict[str, cl_array.Array]:

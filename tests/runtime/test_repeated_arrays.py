@@ -10,10 +10,8 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
-from tests.runtime.device_arrays import SHAPES, Array, arrays, fresh_outputs, model, on_device, three_of_each
+from tests.runtime.device_arrays import SHAPES, Array, arrays, fresh_outputs, on_device, three_of_each
 from tests.support.arrays import assert_equal
-
-__all__ = ["model"]
 
 
 def test_an_array_that_comes_again_may_have_moved(model: tflgpu.CompiledModel) -> None:

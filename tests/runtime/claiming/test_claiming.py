@@ -22,7 +22,7 @@ from tflgpu.runtime import online_tuner
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
 from tflgpu.runtime.executors.resident import LaunchedKernel
-from tflgpu.runtime.online_tuner import IN_A_ROW, SOON
+from tflgpu.runtime.online_tuner import IN_A_ROW, LEAST_INTERVAL
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.limit_queries import has_host_memory
 from tflgpu.runtime.opencl.session import open_session, session_on
@@ -191,7 +191,7 @@ def test_a_race_decides_where_either_may_be_faster(device_name: str, monkeypatch
     contest.left = 1
     for factor in range(2 * IN_A_ROW + 3):  # through a comparison, in which both ways run
         executors.check(X * np.float32(factor))
-    assert contest.left == 2 * SOON - 2
+    assert contest.left == 2 * LEAST_INTERVAL - 2
     assert executors.claiming._way is contest.best
 
 

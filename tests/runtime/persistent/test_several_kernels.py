@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.runtime.persistent.chains import X, chain, executor, expected
+from tests.runtime.persistent.chains import X, chain, expected
 from tests.support.targets import H200
 from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.link import link
@@ -19,8 +19,6 @@ from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
-
-__all__ = ["executor"]  # a fixture
 
 
 def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
