@@ -1,0 +1,122 @@
+"""Tables of README.md and docs/performance.md from benchmarks/results: ``python -m scripts.pages.make_figures``.
+
+A table stands between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->``. A test fails if one is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("README.md", "docs/performance.md")
+BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n\n).*?(\n<!-- end of figures -->)", re.DOTALL)
+
+# Where a model is in several files, the first one has its times.
+GPU = ("gpu-h200-2026-11-23.json", "gpu-models-h200-2026-11-23.json")
+CPU = ("cpu/cpu-2026-11-23.json",)
+TITLES = {
+    "mobilenet_v1": "MobileNetV1 1.0 224",
+    "mobilenet_v2": "MobileNetV2 1.0 224",
+    "resnet50": "ResNet50 224",
+    "efficientnet_b0": "EfficientNet-B0 224",
+    "fir_chain": "fir_chain",
+    "deeplabv3_257_mv_gpu": "DeepLabV3 257",
+    "face_landmark": "face_landmark 192",
+    "torchaudio_conformer": "torchaudio_conformer",
+    "style_transfer_f16_384": "style_transfer 384",
+}
+OVERVIEW = ("mobilenet_v1", "deeplabv3_257_mv_gpu", "face_landmark", "torchaudio_conformer")
+TORCH, GRAPH, LITERT_GPU, LITERT_CPU = "torch-compile-reduce-overhead", "torch-cuda-graph", "litert-gpu", "litert-cpu"
+
+Row = Mapping[str, Any]
+
+
+@cache
+def _rows(file: str) -> tuple[Row, ...]:
+    return tuple(json.loads((RESULTS / file).read_text(encoding="utf-8"))["rows"])
+
+
+def _found(files: tuple[str, ...], model: str, batch: int) -> Iterator[Row]:
+    """The rows of tflgpu's own choice of executor, the first file's first."""
+    for file in files:
+        yield from (
+            row for row in _rows(file) if (row["model"], row["batch"], row["engine"]) == (model, batch, "tflgpu")
+        )
+
+
+def milliseconds(files: tuple[str, ...], model: str, metric: str, batch: int = 1) -> float:
+    """tflgpu's time of a metric: ``device``, ``launch`` or ``host``."""
+    return next(float(row["tflgpu_ms"]) for row in _found(files, model, batch) if row["metric"] == metric)
+
+
+def ratio(files: tuple[str, ...], model: str, peer: str, batch: int = 1) -> str:
+    """tflgpu's part of a peer's time in the same run; empty if that was not measured."""
+    found = (row["ratio"] for row in _found(files, model, batch) if row["peer"] == peer)
+    return next((f"{ratio:.2f}" for ratio in found if ratio is not None), "")
+
+
+def _first(files: tuple[str, ...], model: str, field: str, batch: int = 1) -> float:
+    return next(float(row[field]) for row in _found(files, model, batch) if row.get(field) is not None)
+
+
+def _error(files: tuple[str, ...], model: str) -> str:
+    mantissa, exponent = f"{_first(files, model, 'max_error'):.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def overview() -> Iterator[str]:
+    """From host array to host array, on a GPU and on a CPU."""
+    yield "| model | NVIDIA H200, fp16 | of LiteRT GPU's time | 2 cores of an EPYC, fp32 | of LiteRT CPU's time |"
+    yield "|---|---|---|---|---|"
+    for model in OVERVIEW:
+        gpu, cpu = milliseconds(GPU, model, "host"), milliseconds(CPU, model, "host")
+        cells = (
+            TITLES[model],
+            f"{gpu:.3f} (error {_error(GPU, model)})",
+            ratio(GPU, model, LITERT_GPU),
+            f"{cpu:.2f} (error {_error(CPU, model)})",
+            ratio(CPU, model, LITERT_CPU),
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def gpu() -> Iterator[str]:
+    """All models of one GPU."""
+    yield (
+        "| model | batch | device | launch | host | of torch.compile's time | of a CUDA graph's time "
+        "| of LiteRT GPU's time | roofline | max error |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for model, title in TITLES.items():
+        for batch in (1, 64):
+            if not any(_found(GPU, model, batch)):
+                continue
+            times = (f"{milliseconds(GPU, model, metric, batch):.3f}" for metric in ("device", "launch", "host"))
+            peers = (ratio(GPU, model, peer, batch) for peer in (TORCH, GRAPH, LITERT_GPU))
+            roofline, error = (_first(GPU, model, field, batch) for field in ("roofline", "max_error"))
+            cells = title, str(batch), *times, *peers, f"{roofline:.0%}", f"{error:.0e}"
+            yield f"| {' | '.join(cells)} |"
+
+
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {"overview": overview, "gpu": gpu}
+
+
+def rewritten(page: str) -> str:
+    """The text of a page with its tables as the results have them."""
+    return BLOCK.sub(lambda found: f"{found[1]}{chr(10).join(TABLES[found[2]]())}\n{found[3]}", page)
+
+
+def main() -> None:
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
