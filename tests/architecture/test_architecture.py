@@ -183,3 +183,9 @@ def test_public_names_are_sorted_and_complete() -> None:
         for alias in node.names
     }
     assert imported == set(tflgpu.__all__)
+
+
+def test_generated_text_is_read_in_one_place() -> None:
+    """Elsewhere it is only put together."""
+    modules = (module for module in MODULES if module.relative_to(PACKAGE).parts[0] == "codegen")
+    assert [module.name for module in modules if "\nimport re\n" in module.read_text()] == ["functions.py"]

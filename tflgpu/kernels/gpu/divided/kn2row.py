@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import ceil, inf, log2, prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Node, Tensor, TensorId
+from tflgpu.graph.ir import Array, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu.divided.division import Division, fits
@@ -30,9 +30,12 @@ class TapSums:
     """Inputs: products [batch, height, width, kh * kw * out] of the taps of a convolution, optionally a bias [out].
 
     Each output adds up what the taps of its window have of its channel, each at the pixel that the tap meets.
+
+    scale: a power of two by which products were divided, so that halves hold them.
     """
 
     convolution: Convolution | TransposeConvolution
+    scale: float
 
 
 def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, float] | None:
@@ -41,21 +44,30 @@ def divided(request: Request, fresh: Iterator[TensorId]) -> tuple[Division, floa
     assert isinstance(attributes, Convolution | TransposeConvolution)
     image, channels = request.input(0), prod(weights.shape[:3])
     shape, precise = (*image.geometry.shape[:3], channels), request.graph[node.output].precise
-    # To round each product of a window adds as much to the error as to round its pixels did. Where the result may be
-    # larger than any half, so may the products.
-    in_half = image.type == request.output.type == "half" and not precise
+    # To round each product of a window adds as much to the error as to round its pixels did.
+    in_half = image.type == "half" and not precise
     between = Storage(Geometry(shape), "half" if in_half else "float")
     if channels == len(weights) or not fits(between, target):
         return None
     of_taps = np.ascontiguousarray(np.moveaxis(weights, 0, 2)).reshape(channels, 1, 1, -1)
+    scale = _scale(of_taps) if in_half else 1.0
+    if scale > 1:
+        of_taps = (of_taps / scale).astype(np.float32)
     constant = Tensor(next(fresh), "", of_taps.shape, of_taps.dtype.name, of_taps)
     products = Tensor(next(fresh), "", shape, precise=precise)
     first = Node(
         "convolution", (node.inputs[0], constant.id), products.id, Convolution(POINTWISE), sources=node.sources
     )
     epilogue = epilogue_behind(node, kernel_inputs(node) - 1)
-    second = Node("tap_sums", (products.id, *node.inputs[2:]), node.output, TapSums(attributes), epilogue, node.sources)
+    sums = TapSums(attributes, scale)
+    second = Node("tap_sums", (products.id, *node.inputs[2:]), node.output, sums, epilogue, node.sources)
     storage = {products.id: between}
     graph, known = request.graph.with_nodes([first, second], [constant, products]), {**request.storage, **storage}
     cycles = sum(least_cycles(Request(each, graph, known, target)) for each in (first, second))
     return Division((first, second), (constant, products), storage), cycles + waiting_cycles(target)
+
+
+def _scale(weights: Array) -> float:
+    """The power of two by which weights are divided so that no product of halves is larger than any half."""
+    most = np.abs(weights.astype(np.float64)).sum(axis=3).max(initial=0.0)
+    return float(2.0 ** max(0, ceil(log2(most)))) if 0 < most < inf else 1.0

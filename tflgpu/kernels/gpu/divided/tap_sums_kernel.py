@@ -90,6 +90,7 @@ class TapSumsParameters(Parameters, template="gpu/tap_sums"):
     items: int
     per_tile: int
     products: Storage
+    scale: float
 
 
 @GPU.lowering("tap_sums", best=_best)
@@ -107,6 +108,7 @@ def tap_sums(request: Request) -> Kernel:
             items=items,
             per_tile=per_tile,
             products=products,
+            scale=sums.scale,
         ),
         (
             request.activation("products", 0),
