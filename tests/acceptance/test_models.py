@@ -46,6 +46,7 @@ def reference(model: RealModel, shared: Path) -> dict[str, Floats]:
         (on_first_runtime(device_name) and precision == "fp32" and model in SMALL) or (model, precision) == SECOND
     )
 )
+@pytest.mark.second_runtime(when=lambda precision: precision == "fp16")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
 def test_answers_as_litert_does(model: RealModel, precision: str, device_name: str, shared: Path) -> None:
@@ -73,6 +74,7 @@ def test_answers_of_half_arithmetic(
     assert max(errors.values()) <= TOLERANCE["fp16_fast"], errors
 
 
+@pytest.mark.second_runtime(when=lambda precision: precision == "fp32")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("model", [MOBILENET, RESNET], ids=lambda m: m.name)
 def test_classifiers_name_the_same_label(model: RealModel, precision: str, device_name: str, shared: Path) -> None:

@@ -66,6 +66,7 @@ def test_classifiers_name_the_same_label(name: str, shared: Path, options: Optio
         assert got.argmax() == expected.argmax()
 
 
+@pytest.mark.second_runtime(when=lambda: False)
 @pytest.mark.full("a large model")
 def test_a_detector_finds_the_same_boxes(shared: Path, options: Options) -> None:
     """Every box that LiteRT is fairly sure of has its like: same class, IoU above 0.9, score within 0.05."""
@@ -79,6 +80,7 @@ def test_a_detector_finds_the_same_boxes(shared: Path, options: Options) -> None
                     assert any(overlap(box, other) > 0.9 for other in boxes[near]), (box, label, score)
 
 
+@pytest.mark.second_runtime(when=lambda: False)
 @pytest.mark.full("a large model")
 def test_segmentation_masks_agree(shared: Path, device_name: str) -> None:
     options = Options(precision="fp32", device=device_name)
@@ -87,6 +89,7 @@ def test_segmentation_masks_agree(shared: Path, device_name: str) -> None:
         assert np.mean(got == expected) >= 0.99
 
 
+@pytest.mark.second_runtime(when=lambda: False)
 @pytest.mark.full("a large model")
 def test_a_pose_has_the_same_joints(shared: Path, device_name: str) -> None:
     """Joints that LiteRT is sure of are at most one and a half cells of the 48 x 48 heat map away."""

@@ -80,6 +80,7 @@ QUICK = dict(zip(list(MODELS)[::2], cycle([("cpu", "fp32"), ("gpu", "fp16")]), s
         on_first_runtime(device_name) and QUICK.get(name) == (kernels, precision)
     )
 )
+@pytest.mark.second_runtime(when=lambda precision, kernels: (precision, kernels) in (("fp32", "cpu"), ("fp16", "gpu")))
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("name", MODELS)

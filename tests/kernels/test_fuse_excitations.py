@@ -27,6 +27,7 @@ def templates(net: Net, target: Target) -> list[str]:
 
 
 @pytest.mark.quick(when=lambda hidden, device_name: hidden in (3, 125) and on_first_runtime(device_name))
+@pytest.mark.second_runtime(when=lambda executor: executor == "launch")
 @pytest.mark.parametrize(("executor", "precision"), [("launch", "fp32"), ("persistent", "fp16")])
 @pytest.mark.parametrize(
     ("shape", "hidden"), [((1, 5, 7, 12), 3), ((2, 9, 6, 40), 10), ((1, 40, 30, 8), 8), ((1, 2, 2, 64), 125)]

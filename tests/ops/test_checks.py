@@ -75,6 +75,7 @@ def inputs() -> list[Array]:
     return [a for _, _, other, good, _ in CASES.values() for a in (other, good)] + [i(1, 0), TABLE]
 
 
+@pytest.mark.second_runtime(when=lambda executor: executor == "launch")
 @pytest.mark.parametrize("executor", ["launch", "persistent"])
 @pytest.mark.parametrize("kernels", FAMILIES)
 def test_what_litert_refuses_is_an_error_that_names_the_operator(kernels: Any, executor: Any, device_name: str) -> None:

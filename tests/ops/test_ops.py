@@ -27,7 +27,7 @@ def is_quick(row: Row, fused: bool, device_name: str) -> bool:
 
 
 @pytest.mark.quick(when=is_quick)
-@pytest.mark.second_runtime(when=lambda fused: fused)
+@pytest.mark.second_runtime(when=lambda row, fused: fused and row in ONE_OF_EACH)
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 @given(data=st.data())

@@ -131,6 +131,7 @@ def test_a_signature_tells_targets_apart(change: dict[str, object]) -> None:
 
 
 @pytest.mark.quick(when=lambda family, device_name: on_first_runtime(device_name) and family == "cpu")
+@pytest.mark.second_runtime(when=lambda family: family == "cpu")
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_every_candidate_computes_the_same(family: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(device=device_name, kernels=family, precision="fp32", cache="off")  # type: ignore[arg-type]
@@ -255,6 +256,7 @@ def asked_on(device: str, data: bytes) -> list[str]:
         (family == "gpu") == (executor == "persistent") and on_first_runtime(device_name)
     )
 )
+@pytest.mark.second_runtime(when=lambda family: family == "cpu")
 @pytest.mark.parametrize("executor", ["launch", "persistent"])
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_measuring_on_a_device(family: str, executor: str, device_name: str) -> None:

@@ -58,7 +58,7 @@ def test_a_fault_in_a_declaration_names_the_operator(part: str, monkeypatch: pyt
         ("tflgpu.frontend.partition.partition", "cutting the model into partitions"),
         ("tflgpu.plan.kernels.lower_node", "planning the map of operator 0: "),
         ("tflgpu.plan.planning.placement", "planning"),
-        ("tflgpu.codegen.render._wrapper", "rendering the map of operator 0: "),
+        ("tflgpu.codegen.render._function", "rendering the map of operator 0: "),
         ("tflgpu.codegen.link._Memory", "giving kernels their memory"),
         ("tflgpu.report.describe.advise", "describing what became of the model"),
     ],

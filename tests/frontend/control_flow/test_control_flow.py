@@ -62,6 +62,7 @@ def test_a_loop_that_never_ends_can_be_interrupted(device_name: str) -> None:
     assert left == -2
 
 
+@pytest.mark.second_runtime(when=lambda: False)
 def test_values_that_change_places_on_the_executor_for_gpus(device_name: str) -> None:
     options = Options(precision="fp16", device=device_name, kernels="gpu", executor="persistent", fallback="forbid")
     model, rng = tflgpu.compile(collatz(exchanged=True), options), np.random.default_rng(2)

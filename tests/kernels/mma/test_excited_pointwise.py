@@ -31,7 +31,7 @@ CASES = (
 
 @pytest.mark.quick(when=lambda case, executor: executor == "launch")
 @pytest.mark.parametrize(
-    ("case", "executor"), [(case, ("persistent", "launch")[n % 2]) for n, case in enumerate(CASES)], ids=str
+    ("case", "executor"), [(case, "launch" if n else "persistent") for n, case in enumerate(CASES)], ids=str
 )
 def test_a_result_is_that_of_numpy(
     case: tuple[tuple[int, int, int, int], Window, int, bool, int],

@@ -60,6 +60,7 @@ CASES = (
 )
 
 
+@pytest.mark.second_runtime(when=lambda family: family == "cpu")
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_long_rows_are_in_order(family: Family, device_name: str) -> None:
     rng = np.random.default_rng(1)

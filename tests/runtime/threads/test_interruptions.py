@@ -18,6 +18,7 @@ from tests.safety.models import scaled
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.second_runtime(when=lambda: False)
 @pytest.mark.quick(when=on_first_runtime)
 def test_calls_in_the_middle_of_another(device_name: str, tmp_path: Path) -> None:
     done = subprocess.run(

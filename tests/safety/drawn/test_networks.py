@@ -20,7 +20,7 @@ NETWORKS = 20  # of a chunk
 
 
 @pytest.mark.quick(when=lambda chunk: chunk < 2)
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(6))
 def test_networks(chunk: int) -> None:
     with Judge() as judge:
 
