@@ -14,7 +14,7 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, content_hash, warn_once
 from tflgpu.checking.option_fields import whole_number
-from tflgpu.errors import CacheMissError, DeviceError, FallbackWarning, warn_caller
+from tflgpu.errors import CacheMissError, DeviceError, DeviceWarning, FallbackWarning, warn_caller
 from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
@@ -111,6 +111,13 @@ class CompiledModel:
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
+        if options.executor == "persistent" and self.executor == "launch" and self.report.kernels:
+            largest = self.device.limits.allocation_bytes
+            warn_caller(
+                f"each kernel has a launch of its own: a persistent kernel needs one buffer for all of the model's "
+                f"memory, and {self.device.name} allows {largest:,} bytes in one",
+                DeviceWarning,
+            )
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

@@ -137,7 +137,10 @@ class FallbackWarning(UserWarning):
 
 
 class DeviceWarning(UserWarning):
-    """A CPU is taken although the machine has a GPU: it has no OpenCL driver that works. The text says what helps."""
+    """A model does not run as was asked for: on a CPU although the machine has a GPU, or not in a persistent kernel.
+
+    The text says why.
+    """
 
 
 class PluginWarning(UserWarning):

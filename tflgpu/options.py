@@ -40,10 +40,10 @@ class Options:
             computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half, and raises
             DeviceError on a device without ``cl_khr_fp16``; ``"auto"`` is fp16 on GPUs and fp32 elsewhere, and with a
             ``tolerance`` whatever keeps it.
-        tolerance: with precision ``"auto"``, how far an output may be from its answer in fp32, as a part of its range:
-            0.01 is one percent. Tensors are stored in half but for the few that would take an output further than that
-            on ``calibration``; ``report.mixed`` names them. Integers that are no quantized numbers, such as the places
-            of an ARG_MAX, are left out. Takes a minute at most, once: the cache keeps the result.
+        tolerance: with precision ``"auto"``, largest error of an output beside its answer in fp32, relative to its
+            range: 0.01 is one percent. Tensors are stored in half but for the few that would take an output further
+            than that on ``calibration``; ``report.mixed`` names them. Integers that are no quantized numbers, such as
+            the places of an ARG_MAX, are left out. Takes a minute at most, once: the cache keeps the result.
         calibration: inputs to try, a list of what :meth:`CompiledModel.run` takes; by default a few pictures or signals
             and some noise, the same ones each time, scaled as the file says. Better are inputs such as the model will
             get.
@@ -52,12 +52,12 @@ class Options:
             name.
         executor: ``"launch"`` runs each kernel by a launch of its own; ``"persistent"`` runs all kernels in one launch
             with barriers between dependent kernels, and needs work-groups that all run at the same time and one buffer
-            that has all of the model's memory, or it is ``"launch"``; ``"claiming"`` runs all kernels in one launch,
-            too, whose work-groups share out the work as they go, and needs a CPU with the atomic operations of OpenCL C
-            2.0. ``"auto"`` is ``"claiming"`` on such CPUs. On NVIDIA's GPUs, where a launch costs more than a small
-            kernel, it is the faster one of the other two: the sizes of the kernels decide, or a measurement, which is
-            kept with the model. Elsewhere it is ``"launch"``. On CPUs a persistent kernel has a single work-group and
-            is slow: it is for tests only.
+            that has all of the model's memory, or it is ``"launch"``, with a DeviceWarning; ``"claiming"`` runs all
+            kernels in one launch, too, whose work-groups share out the work as they go, and needs a CPU with the atomic
+            operations of OpenCL C 2.0. ``"auto"`` is ``"claiming"`` on such CPUs. On NVIDIA's GPUs, where a launch
+            costs more than a small kernel, it is the faster one of the other two: the sizes of the kernels decide, or a
+            measurement, which is kept with the model. Elsewhere it is ``"launch"``. On CPUs a persistent kernel has a
+            single work-group and is slow: it is for tests only.
         fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's
             interpreter on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises
             UnsupportedError with every reason.
@@ -93,9 +93,9 @@ class Options:
             the device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Both also measure
             operators as one kernel and as several; ``report.fusions`` names what the model had chosen otherwise.
             Measurements are kept in the cache, also for other models with equal layers.
-        cost_model: where the numbers come from by which planning for GPUs chooses tiles and fusions. ``"auto"`` (the
-            environment variable ``TFLGPU_COST_MODEL`` if set) takes what the cache has of the device, else what tflgpu
-            brings along (tflgpu/measure/known_devices.json); any other GPU is measured for a second at its first
+        cost_model: source of the cost model's numbers, by which plans for GPUs choose tiles and fusions. ``"auto"``
+            (the environment variable ``TFLGPU_COST_MODEL`` if set) takes what the cache has of the device, else what
+            tflgpu brings along (tflgpu/measure/known_devices.json); any other GPU is measured for a second at its first
             compilation with a cache. ``"measured"`` measures any device if need be; ``"built-in"`` takes numbers of
             another GPU.
         checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,

@@ -30,7 +30,7 @@ Phase = Literal["fuse", "replace", "divide", "share"]
 class Architecture:
     """Devices that kernels are written for.
 
-    includes: whether a device is of it, given that it is of the refined one. prelude: templates with which programs
+    has: whether a device is of it, given that it is of the refined one. prelude: templates with which programs
     for it begin.
     """
 

@@ -206,6 +206,13 @@ def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
         check(got, expected, case.tolerance, "fp32", case.describe)
 
 
+def test_a_model_that_is_too_large_for_a_persistent_kernel_says_so() -> None:
+    options = Options(kernels="gpu", precision="fp32", cache="off", executor="persistent")
+    with limited(INTEL, SMALL_BUFFERS), pytest.warns(tflgpu.DeviceWarning, match="allows 67,108,864 bytes in one"):
+        model = tflgpu.compile(images(4, 1250), options)
+    assert model.executor == "launch"
+
+
 @pytest.mark.parametrize("device", ["no local memory", "an embedded profile"])
 def test_a_persistent_kernel_is_refused_where_it_cannot_wait(device: str) -> None:
     options = Options(kernels="gpu", cache="off", executor="persistent")
