@@ -28,9 +28,8 @@ from benchmarks.sweep.bundles import Bundle
 from benchmarks.sweep.drawn_shapes import OPERATORS, Drawn
 from tflgpu.options import ExecutorChoice, Precision
 from tflgpu.runtime.opencl.devices import Device, choose
-from tflgpu.target.corrections import TABLE, Correction, corrections, trial
+from tflgpu.target.corrections import ALWAYS, NEVER, TABLE, Correction, corrections, trial
 
-ALWAYS, NEVER = 0.0, 1e18
 TRIES = 40  # drawn shapes for each that is wanted: of most, only one way is possible
 
 # Operators and precisions in which a kernel competes.

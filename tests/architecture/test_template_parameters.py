@@ -33,7 +33,8 @@ def _all_parameters() -> list[type[Parameters]]:
             yield sub
             yield from below(sub)
 
-    return sorted((cls for cls in below(Parameters) if "template" in vars(cls)), key=lambda cls: cls.template)
+    found = {cls for cls in below(Parameters) if "template" in vars(cls)}  # some extend two others
+    return sorted(found, key=lambda cls: cls.template)
 
 
 PARAMETERS = [cls for cls in _all_parameters() if cls.__module__.startswith("tflgpu.")]

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tflgpu.target import corrections
+from tflgpu.target.corrections import ALWAYS, NEVER
 
-ALWAYS, NEVER = 0.0, 1e18
+__all__ = ["ALWAYS", "NEVER", "correct"]
 
 
 def correct(monkeypatch: pytest.MonkeyPatch, factors: Mapping[str, float]) -> None:

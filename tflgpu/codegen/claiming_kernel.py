@@ -12,7 +12,7 @@ from tflgpu.codegen.render import KernelSource
 
 CLAIMING = "claiming"
 
-# Multiplications, or half as many bytes, of a launch that takes less time than two work-groups to meet after it.
+# Work of a launch, in multiplications or in half bytes, that takes less time than a barrier of two work-groups.
 BRIEF = 100_000
 
 # How often a work-group looks whether an interval is over before it looks for tiles that others have not claimed.

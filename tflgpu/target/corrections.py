@@ -16,6 +16,8 @@ from pathlib import Path
 
 TABLE = Path(__file__).with_name("corrections.json")
 
+ALWAYS, NEVER = 0.0, 1e18  # factors of a trial, by which a kernel is chosen, or is not, whatever it costs
+
 
 @dataclass(frozen=True)
 class Correction:
@@ -88,7 +90,7 @@ def trial(factors: Mapping[str, float]) -> Iterator[Trial]:
     """Let plans that are made in this context go by other factors.
 
     Args:
-        factors: By kernel: 0 for one that is always chosen, a very large one for one that never is.
+        factors: By kernel, such as ALWAYS and NEVER.
     """
     current = Trial(factors)
     token = _trial.set(current)

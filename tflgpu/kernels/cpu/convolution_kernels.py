@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import (
@@ -100,8 +99,8 @@ class BlockParameters(ConvolutionParameters, template="cpu/convolution"):
 
     vectors: int
     pixels: int
-    lines_ahead: int
     turns: int
+    lines_ahead: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,13 +163,12 @@ def convolution(request: Request) -> Kernel:
 def _kernel_of_vectors(request: Request, rows: Rows, pixels: int, vectors: int) -> Kernel:
     """The kernel of blocks of ``pixels`` by ``vectors`` of output channels."""
 
-    def made(**shared: Any) -> ConvolutionParameters:
-        ahead = lines_ahead(shared["window"], shared["src"], vectors, shared["blocks_per_tile"], shared["out_blocks"])
-        return BlockParameters(
-            vectors=vectors, pixels=pixels, lines_ahead=ahead, turns=request.target.unrolled, **shared
-        )
-
-    return _kernel(request, made, rows, pixels, vectors * VECTOR)
+    made = partial(BlockParameters, vectors=vectors, pixels=pixels, turns=request.target.unrolled)
+    kernel = _kernel(request, made, rows, pixels, vectors * VECTOR)
+    block = kernel.parameters
+    assert isinstance(block, BlockParameters)
+    ahead = lines_ahead(block.window, block.src, vectors, block.blocks_per_tile, block.out_blocks)
+    return replace(kernel, parameters=replace(block, lines_ahead=ahead))
 
 
 def _kernel(

@@ -18,7 +18,7 @@ class BandWork:
     vectors: of a block of channels. convolution_products, depthwise_products: of vectors. depthwise_rate: of the
     latter in a cycle. workspace: float4 elements. image: bytes of the image, if tiles read all its rows: a core then
     reads what others have written, while in bands it reads what it has written itself. before: tiles that do more, and
-    begin before these; as many for each core.
+    begin before these, the same number for each core.
     """
 
     tiles: int

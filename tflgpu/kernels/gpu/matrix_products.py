@@ -13,7 +13,7 @@ from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.item_products import ItemProductsParameters
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
 from tflgpu.target import ElementType, Target
@@ -132,8 +132,8 @@ def _work(shape: MatrixProduct, tile: MatrixTile, target: Target) -> KLoopWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixProductParameters(ItemProductsParameters, template="gpu/matrix_product"):
-    """Parameters of ``templates/gpu/matrix_product.cl.j2``."""
+class ProductParameters(Parameters):
+    """What templates of a :class:`MatrixProduct` know of its sides."""
 
     left_side: Side
     right_side: Side
@@ -141,14 +141,20 @@ class MatrixProductParameters(ItemProductsParameters, template="gpu/matrix_produ
     depth: int
     rows_are_images: bool
     has_bias: bool
+    left: Argument
+    right: Argument
+    factor_type: ElementType
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixProductParameters(ItemProductsParameters, ProductParameters, template="gpu/matrix_product"):
+    """Parameters of ``templates/gpu/matrix_product.cl.j2``."""
+
     slices_per_split: int
     neighbours: int
     others: int
     blocks: int
     items: int
-    left: Argument
-    right: Argument
-    factor_type: ElementType
 
 
 def matrix_product(

@@ -9,11 +9,11 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
-from tflgpu.kernels.gpu.matrix_products import MatrixProduct, Side
-from tflgpu.kernels.kernel import Argument, Kernel, Parameters
+from tflgpu.kernels.gpu.matrix_products import MatrixProduct, ProductParameters
+from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_workspace, tile_count
-from tflgpu.target import ElementType, Target
+from tflgpu.target import Target
 
 ROWS = (1, 2, 4, 8)
 
@@ -53,22 +53,13 @@ def _work(shape: MatrixProduct, tile: VectorTile, target: Target, shares: int) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorProductParameters(Parameters, template="gpu/vector_product"):
+class VectorProductParameters(ProductParameters, template="gpu/vector_product"):
     """Parameters of ``templates/gpu/vector_product.cl.j2``."""
 
-    left_side: Side
-    right_side: Side
-    row_count: int
-    depth: int
-    rows_are_images: bool
-    has_bias: bool
     rows: int
     slices_out: int
     row_blocks: int
     shares: int
-    left: Argument
-    right: Argument
-    factor_type: ElementType
     subgroups: bool
 
 

@@ -120,7 +120,7 @@ def _depthwise_reasons(site: Site) -> Iterator[str]:
 
 @declare("DEPTHWISE_CONV_2D", versions=7, inputs=(2, 3), reasons=_depthwise_reasons)
 def depthwise_conv_2d(site: Site, emit: Emitter) -> Tensor:
-    """A convolution of each channel by itself."""
+    """A depthwise convolution."""
     image, weights, bias = site.input(0), site.input(1), site.optional(2)
     _, kh, kw, out = weights.shape
     window = window_of(site, (kh, kw), image.shape)

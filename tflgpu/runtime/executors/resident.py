@@ -23,8 +23,8 @@ RESIDENT_POLLS = 400_000
 HELPER_POLLS = 100_000
 
 # Exponential back-off, in runs, after one for which the thread had to sleep: then others need the core. The first one,
-# as a process begins with slow runs, and the longest. It is over once resident kernels have saved more than a late run
-# costs, at so many seconds a run.
+# as a process begins with slow runs, and the longest. It starts again with the first one if the runs on time since the
+# last late run have saved more than that run took; SAVED is what one of them saves, in seconds.
 FIRST_BACKOFF, LONGEST_BACKOFF, SAVED = 16, 1000, 10e-6
 
 # Seconds after a run in which the next one may be one of many: then it asks for helpers.
