@@ -9,8 +9,8 @@ from tflgpu.artifact.artifact import Artifact
 from tflgpu.artifact.cache import Cache
 from tflgpu.errors import DeviceError
 from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.fastest import fastest
 from tflgpu.runtime.instance import Instance
-from tflgpu.runtime.online_tuner import fastest
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 
 

@@ -15,6 +15,7 @@ from tflgpu.compiler import plan_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
+from tflgpu.runtime.executors.resident import LEFT, OVER
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
@@ -60,7 +61,7 @@ class Executors:
         wide = replace(session, device=replace(device, compute_units=cores or groups))
         self.launching = LaunchExecutor(executable, build(source.text, session)[0], session)
         self.claiming = ClaimingExecutor(executable, claiming, build(text, session)[0], wide)
-        assert self.claiming._way.groups == groups
+        assert self.claiming._kernel.groups == groups
 
     def check(self, x: np.ndarray = X) -> None:
         (expected,), (got,) = self.launching.run([x]), self.claiming.run([x])
@@ -69,7 +70,7 @@ class Executors:
 
 def ran(claiming: ClaimingExecutor, runs: int) -> None:
     """Set the counters as if the model had run so many times."""
-    groups, order = claiming._way.groups, claiming._claiming.order
+    groups, order = claiming._kernel.groups, claiming._claiming.order
     words = np.zeros((1 + groups, claiming._claiming.row), np.int64)
     launches = [claiming.executable.launches[number] for number in order]
     tiles = np.array([launch.groups for launch in launches])
@@ -77,9 +78,9 @@ def ran(claiming: ClaimingExecutor, runs: int) -> None:
     for group in range(groups):
         words[1 + group, : len(order)] = runs * (tiles // groups + (group < tiles % groups))
     head = np.zeros(claiming._claiming.counter_words(groups) - words.size, np.int64)
-    head[0] = runs
+    head[OVER], head[LEFT] = runs, max(1, groups - 1)
     counters = np.concatenate((head, words.reshape(-1))).astype(np.uint32)
-    cl.enqueue_copy(claiming.session.queue, claiming._way.counters, counters)
+    cl.enqueue_copy(claiming.session.queue, claiming._kernel.counters, counters)
 
 
 SMALL = (1, 2, 3, 16)

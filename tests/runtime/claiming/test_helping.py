@@ -13,7 +13,7 @@ from tests.quick import RUNTIMES
 from tests.runtime.claiming.executors import SHAPE, Executors, ran
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor, resident
-from tflgpu.runtime.executors.resident import ASKED, CAME, LEFT, OVER, HelpedKernel, LaunchedKernel, is_over
+from tflgpu.runtime.executors.resident import ASKED, CAME, LEFT, OVER, LaunchedKernel, ResidentKernel, is_over
 
 INPUTS = np.random.default_rng(0).normal(size=(4, *SHAPE)).astype(np.float32)
 
@@ -23,9 +23,9 @@ class Helped(Executors):
 
     def __init__(self, device_name: str, groups: int) -> None:
         super().__init__(device_name, groups)
-        way = self.claiming._way
-        assert isinstance(way, HelpedKernel)
-        self.way, self.answers = way, [self.launching.run([x])[0] for x in INPUTS]
+        kernel = self.claiming._kernel
+        assert isinstance(kernel, ResidentKernel)
+        self.kernel, self.answers = kernel, [self.launching.run([x])[0] for x in INPUTS]
 
     def check_runs(self, number: int) -> None:
         for run in range(number):
@@ -38,33 +38,33 @@ def helped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> H
     """On the runtime that computes on the thread that calls: helpers leave when they are told to, and not before."""
     monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
     monkeypatch.setattr(claiming_executor, "HELPER_POLLS", (1 << 32) - 1)
-    monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
+    monkeypatch.setattr(claiming_executor, "fastest", lambda kernels, _: kernels[-1])
     monkeypatch.setattr(resident, "BURST_SECONDS", np.inf)
     return Helped(RUNTIMES[0], request.param)
 
 
 def test_helpers_stay_for_the_next_runs(helped: Helped) -> None:
-    way = helped.way
+    kernel = helped.kernel
     helped.claiming.set_spin_limit((1 << 32) - 1)  # the machine may be busy
     helped.check_runs(1)
-    (launched,) = way._launched
+    (launched,) = kernel._launched
     helped.check_runs(30)
-    assert way._launched == [launched] and not is_over(launched)
-    way.leave()
-    assert is_over(launched) and way._words[CAME] == way._words[LEFT] == way.groups - 1
+    assert kernel._launched == [launched] and not is_over(launched)
+    kernel.leave()
+    assert is_over(launched) and kernel._words[CAME] == kernel._words[LEFT] == kernel.groups - 1
     helped.check_runs(3)
-    assert way._launched != [launched]
+    assert kernel._launched != [launched]
 
 
 def test_a_run_needs_no_helper(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is called for a run long behind the last one."""
     monkeypatch.setattr(resident, "BURST_SECONDS", 0)
     helped.check_runs(20)
-    assert not helped.way._launched
+    assert not helped.kernel._launched
 
 
 def test_a_result_on_the_host_waits_for_an_input_on_the_device(helped: Helped) -> None:
-    """Such a run goes by way of the session's queue, of which helpers and their thread know nothing."""
+    """Such a run goes by kernel of the session's queue, of which helpers and their thread know nothing."""
     claiming, flags = helped.claiming, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     for run in range(40):
         x = INPUTS[run % 4]
@@ -75,7 +75,7 @@ def test_a_result_on_the_host_waits_for_an_input_on_the_device(helped: Helped) -
 def test_helpers_may_leave_at_any_time(helped: Helped) -> None:
     for _ in range(10):
         helped.check_runs(2)
-        helped.way.leave()
+        helped.kernel.leave()
 
 
 def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,24 +83,24 @@ def test_a_thread_that_does_not_wait_for_helpers_rests(helped: Helped, monkeypat
     monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
     helped.claiming.set_spin_limit(0)
     helped.check_runs(60)
-    way = helped.way
-    way.leave()
-    way._rest, launched = 3, list(way._launched)
+    kernel = helped.kernel
+    kernel.leave()
+    kernel._rest, launched = 3, list(kernel._launched)
     helped.check_runs(3)
-    assert way._launched == launched
+    assert kernel._launched == launched
     helped.check_runs(1)
-    assert way._launched != launched
+    assert kernel._launched != launched
 
 
 def test_a_late_helper_spoils_no_run(helped: Helped) -> None:
     """In one that is over it finds nothing to claim."""
-    way = helped.way
+    kernel = helped.kernel
     helped.check_runs(2)
     for behind in 1, 2, 3:
-        way.leave()
-        way._words[OVER] -= behind
-        way._call_helpers()
-        while way._words[OVER] != way._words[ASKED]:
+        kernel.leave()
+        kernel._words[OVER] -= behind
+        kernel._launch_resident()
+        while kernel._words[OVER] != kernel._words[ASKED]:
             pass
         helped.check_runs(3)
 
@@ -117,24 +117,24 @@ def test_helpers_leave_before_others_use_their_counters(helped: Helped) -> None:
 
 
 def test_helped_runs_may_overflow(helped: Helped) -> None:
-    way = helped.way
-    way.leave()
+    kernel = helped.kernel
+    kernel.leave()
     ran(helped.claiming, -3)
     helped.check_runs(7)
-    assert way._words[OVER] == 4
+    assert kernel._words[OVER] == 4
 
 
 def test_helpers_leave_before_their_memory_goes(helped: Helped) -> None:
     helped.check_runs(3)
-    (launched,) = helped.way._launched
-    del helped.claiming, helped.way
+    (launched,) = helped.kernel._launched
+    del helped.claiming, helped.kernel
     gc.collect()
     assert is_over(launched)
 
 
 def test_helpers_are_for_the_runtime_that_computes_on_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming_executor, "ALWAYS_SEVERAL", 1 << 40)
-    monkeypatch.setattr(claiming_executor, "fastest", lambda ways, _: ways[-1])
+    monkeypatch.setattr(claiming_executor, "fastest", lambda kernels, _: kernels[-1])
     executors = Executors(usable(RUNTIMES[1]), 2)
-    assert type(executors.claiming._way) is LaunchedKernel
+    assert type(executors.claiming._kernel) is LaunchedKernel
     executors.check()

@@ -19,8 +19,9 @@ def lingering(monkeypatch: pytest.MonkeyPatch) -> Executors:
     """On the runtime whose threads sleep: a work-group that leaves when it is told to, and not before."""
     monkeypatch.setattr(claiming_executor, "RESIDENT_POLLS", (1 << 32) - 1)
     monkeypatch.setattr(resident, "SPIN_SECONDS", 60)  # the machine may be busy
+    monkeypatch.setattr(resident, "BURST_SECONDS", np.inf)
     executors = Executors(usable(RUNTIMES[1]), 1, cores=2, shape=SMALL)
-    if not isinstance(executors.claiming._way, ResidentKernel):
+    if not isinstance(executors.claiming._kernel, ResidentKernel):
         pytest.skip("other processors than x86 keep no order between host and device")
     return executors
 
@@ -30,16 +31,26 @@ def small(seed: int) -> np.ndarray:
 
 
 def test_a_group_stays_for_the_next_run(lingering: Executors) -> None:
-    way = lingering.claiming._way
-    assert isinstance(way, ResidentKernel)
+    kernel = lingering.claiming._kernel
+    assert isinstance(kernel, ResidentKernel)
     lingering.check(small(0))
-    (launched,) = way._launched
+    (launched,) = kernel._launched
     for seed in range(1, 20):
         lingering.check(small(seed))
-    assert way._launched == [launched] and not is_over(launched)
-    way.leave()
+    assert kernel._launched == [launched] and not is_over(launched)
+    kernel.leave()
     lingering.check(small(20))
     assert is_over(launched)
+
+
+def test_a_group_stays_only_where_runs_follow_each_other(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = lingering.claiming._kernel
+    assert isinstance(kernel, ResidentKernel)
+    for seconds, stays in (0.0, False), (60.0, True):
+        monkeypatch.setattr(resident, "BURST_SECONDS", seconds)
+        for seed in range(2):
+            lingering.check(small(seed))
+        assert bool(kernel._launched) == stays
 
 
 def test_a_group_leaves_before_others_use_its_counters(lingering: Executors) -> None:
@@ -53,13 +64,13 @@ def test_a_group_leaves_before_others_use_its_counters(lingering: Executors) -> 
 def test_a_run_that_nobody_waited_for_spoils_no_other(lingering: Executors) -> None:
     for seed in range(20):
         lingering.claiming.write([small(seed)])
-        lingering.claiming._way.start()
+        lingering.claiming._kernel.start()
         lingering.check(small(seed + 1))
 
 
 def test_a_group_may_leave_in_the_moment_in_which_it_is_asked(lingering: Executors) -> None:
     for seed in range(20):
-        lingering.claiming._way.leave()
+        lingering.claiming._kernel.leave()
         lingering.check(small(seed))
 
 
@@ -67,69 +78,69 @@ def test_a_group_does_not_stay_where_it_has_no_core(lingering: Executors, monkey
     """That is told by a run for which the thread had looked in vain."""
     monkeypatch.setattr(resident, "SPIN_SECONDS", 0)
     monkeypatch.setattr(resident, "LONGEST_BACKOFF", 3)
-    way = lingering.claiming._way
-    assert isinstance(way, ResidentKernel)
-    way._least = 0
+    kernel = lingering.claiming._kernel
+    assert isinstance(kernel, ResidentKernel)
+    kernel._least = 0
     for seed in range(20):
         lingering.check(small(seed))
-    way.leave()
-    way._rest, launched = 3, list(way._launched)
+    kernel.leave()
+    kernel._rest, launched = 3, list(kernel._launched)
     for seed in range(3):
         lingering.check(small(seed))
-    assert way._launched == launched and not way._rest
+    assert kernel._launched == launched and not kernel._rest
     lingering.check(small(3))
-    assert way._launched != launched
+    assert kernel._launched != launched
 
 
 def test_each_late_run_makes_more_runs_rest(lingering: Executors) -> None:
-    way, rests = lingering.claiming._way, []
-    assert isinstance(way, ResidentKernel)
+    kernel, rests = lingering.claiming._kernel, []
+    assert isinstance(kernel, ResidentKernel)
     for _ in range(9):
-        way._back_off(1)
-        rests.append(way._rest)
+        kernel._back_off(1)
+        rests.append(kernel._rest)
     assert (
         rests[0] == FIRST_BACKOFF and rests[1] == 2 * FIRST_BACKOFF and rests[-2:] == [LONGEST_BACKOFF, LONGEST_BACKOFF]
     )
-    way._rest = 0
+    kernel._rest = 0
 
 
 def test_runs_rest_for_as_few_as_at_first_where_staying_has_saved_more_than_a_late_one_took(
     lingering: Executors,
 ) -> None:
-    way = lingering.claiming._way
-    assert isinstance(way, ResidentKernel)
+    kernel = lingering.claiming._kernel
+    assert isinstance(kernel, ResidentKernel)
     rests = []
     for runs in 2, 12, 9:
         for seed in range(runs):
             lingering.check(small(seed))
-        way._back_off(10.5 * SAVED)
-        rests.append(way._rest)
-        way._rest = 0
+        kernel._back_off(10.5 * SAVED)
+        rests.append(kernel._rest)
+        kernel._rest = 0
     assert rests == [FIRST_BACKOFF, FIRST_BACKOFF, 2 * FIRST_BACKOFF]
 
 
 def test_a_long_run_is_not_late(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is measured by those before it."""
     monkeypatch.setattr(resident, "SPIN_SECONDS", 0)
-    way = lingering.claiming._way
-    assert isinstance(way, ResidentKernel)
-    way._least = 30  # seconds
+    kernel = lingering.claiming._kernel
+    assert isinstance(kernel, ResidentKernel)
+    kernel._least = 30  # seconds
     lingering.check(small(0))  # the next one would be late on a busy machine
-    assert not way._rest and 0 < way._least < 30
+    assert not kernel._rest and 0 < kernel._least < 30
 
 
 def test_runs_of_a_group_that_stays_may_overflow(lingering: Executors) -> None:
-    way = lingering.claiming._way
-    way.leave()
+    kernel = lingering.claiming._kernel
+    kernel.leave()
     ran(lingering.claiming, -3)
     for seed in range(7):
         lingering.check(small(seed))
-    assert way._words[OVER] == 4  # type: ignore[attr-defined]
+    assert kernel._words[OVER] == 4  # type: ignore[attr-defined]
 
 
 def test_a_group_leaves_before_its_memory_goes(lingering: Executors) -> None:
     lingering.check(small(0))
-    (launched,) = lingering.claiming._way._launched  # type: ignore[attr-defined]
+    (launched,) = lingering.claiming._kernel._launched  # type: ignore[attr-defined]
     del lingering.claiming
     gc.collect()
     assert is_over(launched)
@@ -138,8 +149,8 @@ def test_a_group_leaves_before_its_memory_goes(lingering: Executors) -> None:
 def test_a_fork_does_not_wait_for_a_group(lingering: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads of the device are not there."""
     lingering.check(small(0))
-    (launched,) = lingering.claiming._way._launched  # type: ignore[attr-defined]
+    (launched,) = lingering.claiming._kernel._launched  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
         patch.setattr("os.getpid", lambda: 1)
-        lingering.claiming._way.leave()
+        lingering.claiming._kernel.leave()
     assert not is_over(launched)

@@ -215,7 +215,7 @@ class Executor(ABC):
         self._moved, self._given, self._copied = usable, dict(given), given.keys() - usable.keys()
         self._to_host = [n for n in self._output_numbers if len(self.executable.inputs) + n not in given]
 
-    def _place(self, binding: int, buffer: cl.Buffer | cl.SVM[Array], offset: int) -> None:
+    def _place(self, binding: int, buffer: cl.Buffer, offset: int) -> None:
         """Tell the kernels where an input or output is. Outputs are numbered after the inputs; offset is in bytes."""
         # If this fails, no offset is known.
         moved = offset != self._offsets.pop(binding, None)

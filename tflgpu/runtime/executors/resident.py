@@ -22,12 +22,12 @@ SPIN_SECONDS = 100e-6
 RESIDENT_POLLS = 400_000
 HELPER_POLLS = 100_000
 
-# Exponential back-off, in runs, after one for which the thread had to sleep: then others need the core. The first one,
+# Exponential back-off, in runs, after one that was late: then others need the core. The first one,
 # as a process begins with slow runs, and the longest. It starts again with the first one if the runs on time since the
 # last late run have saved more than that run took; SAVED is what one of them saves, in seconds.
 FIRST_BACKOFF, LONGEST_BACKOFF, SAVED = 16, 1000, 10e-6
 
-# Seconds after a run in which the next one may be one of many: then it asks for helpers.
+# Seconds after a run in which the next one may be one of many: then work-groups become resident.
 BURST_SECONDS = 1e-3
 
 # Words of the counters: runs that are over, runs that were asked for, whether work-groups are to leave, and how many
@@ -42,16 +42,21 @@ def is_over(run: cl.Event) -> bool:
 
 @dataclass
 class LaunchedKernel:
-    """A number of work-groups, the kernel with their counters, and the queue for inputs and outputs on the host.
+    """A kernel that is launched for each run.
 
-    looks: whether the calling thread looks for the end of a run, on a core that nothing else needs.
+    Attributes:
+        groups: Number of work-groups.
+        counters: Those of the kernel.
+        kernel: The kernel with all of its arguments.
+        queue: For the launches of runs whose inputs and outputs are arrays on the host.
+        spins: Whether the calling thread polls for the end of a run, on a core that nothing else needs.
     """
 
     groups: int
     counters: cl.Buffer
     kernel: cl.Kernel
     queue: cl.CommandQueue
-    looks: bool
+    spins: bool = False
 
     def start(self) -> cl.Event:
         """Enqueue a run."""
@@ -59,7 +64,7 @@ class LaunchedKernel:
 
     def wait(self, run: cl.Event) -> None:
         """Wait for a run that was started."""
-        if self.looks:
+        if self.spins:
             self.queue.flush()
             end = perf_counter() + SPIN_SECONDS
             while not is_over(run) and perf_counter() < end:
@@ -70,153 +75,133 @@ class LaunchedKernel:
         """End what a run may have left on the device."""
 
 
-@dataclass
-class SharedCounters:
-    """Counters that the host reads and writes, too. memory: its view of them."""
+class ResidentKernel(LaunchedKernel):
+    """Keeps work-groups on the device after a run, where they poll for the next one and leave at their spin limit.
 
-    counters: cl.Buffer
-    memory: NDArray[np.uint32]
+    With one work-group, it is resident: no thread is woken for a run, and no kernel launched. With several, the calling
+    thread computes the first one, and the others are resident to help it: a run waits for none of them to come, and
+    without them the thread computes all of it.
 
-
-class _Resident(LaunchedKernel):
-    """Keeps work-groups resident after a run. They poll for the next one, and leave at their spin limit.
-
-    They have left the device after some 0.1 ms without a run, and do not stay where they get no core of their own. Host
-    and device must keep the order in which the other one writes to the memory that they share, as x86 does: Python has
-    no fences.
+    They stay where runs follow each other, and where they get a core of their own. Host and device must keep the order
+    in which the other one writes to the memory that they share, as x86 does: Python has no fences.
     """
 
-    def __init__(self, groups: int, kernel: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
-        super().__init__(groups, shared.counters, kernel, queue, looks=True)
-        self._words = shared.memory.data
+    def __init__(
+        self,
+        groups: int,
+        counters: cl.Buffer,
+        memory: NDArray[np.uint32],
+        kernel: cl.Kernel,
+        resident: cl.Kernel,
+        queue: cl.CommandQueue,
+        resident_queue: cl.CommandQueue,
+    ) -> None:
+        """Nothing is launched yet.
+
+        Args:
+            groups: Number of work-groups of a run.
+            counters: Those of both kernels.
+            memory: The host's view of the counters.
+            kernel: Leaves after a run.
+            resident: The same kernel, which stays.
+            queue: For ``kernel``. Where there are several groups, it computes before the call returns.
+            resident_queue: For ``resident``.
+        """
+        super().__init__(groups, counters, kernel, queue, spins=True)
+        self._resident, self._resident_queue = resident, resident_queue
+        self._helps = groups > 1
+        self._staying = max(1, groups - 1)  # the number of resident groups
+        self._words = memory.data
+        self._words[LEFT] = self._staying
+        self._asked = 0  # the number of the last run that was asked for
+        self._are_new = False
         self._rest, self._next_rest = 0, FIRST_BACKOFF  # runs
         self._on_time = 0  # runs since the last late one
-        self._launched: list[cl.Event] = []  # the last one of the kernel that stays, if there is one
+        self._least = SPIN_SECONDS  # seconds that a run has taken
+        self._ended = 0.0  # when the last run did
+        self._launched: list[cl.Event] = []  # the last launch of the resident kernel, if there is one
         self._owner = os.getpid()
-        weakref.finalize(self, _end, self._launched, shared.memory, self._owner)
+        weakref.finalize(self, _end, self._launched, memory, self._owner)
+
+    def start(self) -> cl.Event:
+        """Start a run: by a word to the resident work-groups, else by a launch."""
+        words = self._words
+        if self._rest:
+            self._rest -= 1
+        elif words[LEFT] == self._staying:
+            if perf_counter() - self._ended < BURST_SECONDS:
+                self.queue.finish()  # of runs that were not waited for
+                self._asked = words[ASKED] = words[OVER]
+                self._launch_resident()
+        elif self._are_new and self._helps:
+            self._are_new = False
+            if not words[CAME]:
+                sleep(1e-6)  # they may wait for the core of this thread, while another one has become free
+        if self._helps:
+            self._asked = words[OVER]
+        elif words[LEFT]:
+            return super().start()
+        self._asked = words[ASKED] = (self._asked + 1) & 0xFFFFFFFF
+        return self._launch() if self._helps else self._launched[0]
+
+    def wait(self, run: cl.Event) -> None:
+        """Wait for a run, first by polling. One that is late is done without the resident work-groups."""
+        if self._helps:
+            on_time = self._words[OVER] == self._asked
+        elif run in self._launched:
+            on_time = self._poll()
+        else:
+            super().wait(run)
+            on_time = True
+        if on_time:
+            self._on_time += not self._rest
+        else:
+            self._do_without()
+        self._ended = perf_counter()
+
+    def _poll(self) -> bool:
+        """Poll for the end of the run. Returns False if it is late."""
+        words, begun = self._words, perf_counter()
+        end = begun + SPIN_SECONDS + 2 * self._least
+        while words[OVER] != self._asked:
+            if perf_counter() > end:
+                return False
+            if words[LEFT] and words[OVER] != self._asked:  # it had left when it was asked
+                self._launch_resident()
+        self._least = min(self._least, perf_counter() - begun)
+        return True
 
     def leave(self) -> None:
+        """Let the resident work-groups leave, and wait until they have."""
         _end(self._launched, self._words, self._owner)
 
+    def _do_without(self) -> None:
+        """End a run that is late, and let the next ones rest."""
+        begun = perf_counter()
+        self.leave()
+        if self._words[OVER] != self._asked:
+            super().wait(self._launch())
+        self._back_off(perf_counter() - begun)
+
     def _back_off(self, seconds: float) -> None:
-        """Let the next runs do without who stays, after one that took so long."""
+        """Let the next runs do without resident work-groups, after one that took this much longer."""
         if self._on_time * SAVED > seconds:
             self._next_rest = FIRST_BACKOFF
         self._on_time = 0
         self._rest = min(self._next_rest, LONGEST_BACKOFF)
         self._next_rest = 2 * self._rest
 
-
-class ResidentKernel(_Resident):
-    """One work-group, which stays: no thread is woken for a run, and no kernel launched."""
-
-    def __init__(self, kernel: cl.Kernel, lingering: cl.Kernel, queue: cl.CommandQueue, shared: SharedCounters) -> None:
-        """kernel: leaves after each run. lingering: does not."""
-        super().__init__(1, kernel, queue, shared)
-        self._lingering, self._asked = lingering, 0
-        self._least = SPIN_SECONDS  # seconds that a run has taken
-
-    def start(self) -> cl.Event:
-        """Start a run: by a word to the work-groups that stay on the device, else by a launch."""
-        if self._rest:
-            self._rest -= 1
-            return super().start()
-        if self._launched and not self._words[LEFT]:
-            self._ask(self._asked + 1)
-            return self._launched[0]
-        self.queue.finish()  # of runs that were not waited for
-        self._ask(self._words[OVER] + 1)
-        return self._launch()
-
-    def wait(self, run: cl.Event) -> None:
-        """Wait for a run, first by polling."""
-        if run not in self._launched:
-            return super().wait(run)
-        words, begun = self._words, perf_counter()
-        end = begun + SPIN_SECONDS + 2 * self._least
-        while words[OVER] != self._asked:
-            if perf_counter() > end:
-                return self._do_without(begun)
-            if words[LEFT] and words[OVER] != self._asked:  # it had left when it was asked
-                self._launch()
-        self._on_time += 1
-        self._least = min(self._least, perf_counter() - begun)
-
-    def _do_without(self, begun: float) -> None:
-        """End a run that is late."""
-        self.leave()
-        if self._words[OVER] != self._asked:
-            super().wait(super().start())
-        self._back_off(perf_counter() - begun)
-
-    def _ask(self, runs: int) -> None:
-        self._asked = self._words[ASKED] = runs & 0xFFFFFFFF
-
     def _launch(self) -> cl.Event:
-        self._words[LEAVE] = self._words[LEFT] = 0
-        self._launched[:] = [cl.enqueue_nd_range_kernel(self.queue, self._lingering, (1,), (1,))]
-        self.queue.flush()
-        return self._launched[0]
-
-
-class HelpedKernel(_Resident):
-    """One work-group on the thread that calls, and others that stay to help it where runs follow each other.
-
-    A run waits for none of them to come: without them the thread computes all of it.
-    """
-
-    def __init__(
-        self,
-        groups: int,
-        kernel: cl.Kernel,
-        helping: cl.Kernel,
-        queue: cl.CommandQueue,
-        helpers: cl.CommandQueue,
-        shared: SharedCounters,
-    ) -> None:
-        """kernel: of the first group. queue: computes before the call returns. helpers: another one."""
-        super().__init__(groups, kernel, queue, shared)
-        self._helping, self._helpers = helping, helpers
-        self._are_new = False
-        self._ended = 0.0  # the last run
-        self._words[LEFT] = groups - 1
-
-    def start(self) -> cl.Event:
-        """Start a run whose tiles the host's thread claims as well."""
-        words = self._words
-        if self._rest:
-            self._rest -= 1
-        elif words[LEFT] == self.groups - 1:
-            if perf_counter() - self._ended < BURST_SECONDS:
-                self._call_helpers()
-        elif self._are_new:
-            self._are_new = False
-            if not words[CAME]:
-                sleep(1e-6)  # they may wait for the core of this thread, while another one has become free
-        begun = perf_counter()
-        asked = words[ASKED] = (words[OVER] + 1) & 0xFFFFFFFF
-        run = self._run()
-        if words[OVER] == asked:
-            self._on_time += not self._rest
-        else:  # a helper has lost its core
-            self.leave()
-            run = self._run()
-            self._back_off(perf_counter() - begun)
-        self._ended = perf_counter()
-        return run
-
-    def _run(self) -> cl.Event:
+        """Launch the first work-group alone."""
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,))
 
-    def wait(self, run: cl.Event) -> None:
-        """Does nothing: the run is over."""
-
-    def _call_helpers(self) -> None:
-        words, others = self._words, self.groups - 1
+    def _launch_resident(self) -> None:
+        words = self._words
         words[CAME] = words[LEFT] = words[LEAVE] = 0
         self._are_new = True
-        self._launched[:] = [cl.enqueue_nd_range_kernel(self._helpers, self._helping, (others,), (1,), (1,))]
-        self._helpers.flush()
+        queue, first = self._resident_queue, (int(self._helps),)
+        self._launched[:] = [cl.enqueue_nd_range_kernel(queue, self._resident, (self._staying,), (1,), first)]
+        queue.flush()
 
 
 def _end(launched: list[cl.Event], words: memoryview | NDArray[np.uint32], owner: int) -> None:
