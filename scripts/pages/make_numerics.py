@@ -18,7 +18,8 @@ HEAD = """# Numbers at the edge
 What LiteRT's plain and its reference kernels do with NaN, infinity, denormal numbers, overflow, division by zero and
 indices out of range, and what tflgpu does in fp32. Where LiteRT's two agree, tflgpu gives the same, but for the lines
 that say why not. `python -m scripts.pages.make_numerics` writes this page from runs; `tests/ops/test_numerics.py`
-repeats them on each OpenCL runtime, for both families of kernels.
+repeats them on each OpenCL runtime, for both families of kernels. [numerics.md](../internals/numerics.md) has reasons,
+half precision and quantized models, operator by operator.
 
 A result that stands for two columns is written once. *An error* is LiteRT's at run time. LiteRT's default kernels
 (XNNPACK) have a column only where they give something else than the plain ones.
