@@ -147,7 +147,7 @@ def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
 def test_a_race_leaves_no_trace_in_the_answer(both: str) -> None:
     options = Options(device=both, kernels="gpu", precision="fp32", cache="off")
     got = tflgpu.compile(network(16), options)
-    assert "race" in got.seconds
+    assert "executors" in got.seconds
     expected = tflgpu.compile(network(16), replace(options, executor="launch"))
     np.testing.assert_array_equal(got.run(X)["y"], expected.run(X)["y"])
 

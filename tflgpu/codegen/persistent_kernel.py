@@ -18,7 +18,7 @@ AWAITING = f"#define {AWAIT_INPUTS} if (waits) await_others(meeting);"
 
 # Functions that one kernel may have, and how many each has at most if they are more. A compiler takes a time that grows
 # faster than their number, and several kernels are compiled at the same time, but take a launch each: see
-# docs/internals/decisions.md.
+# docs/internals/measurements/compiling.md.
 MANY_FUNCTIONS, OF_EACH = 40, 25
 
 

@@ -201,7 +201,7 @@ QUIRKS: tuple[Quirk, ...] = (
         lambda driver: driver.platform == POCL,
         fault="a kernel is compiled at its first launch, and a binary taken before does not have it",
         remedy="runtime/opencl/build.py takes binaries once every kernel has run",
-        source="docs/internals/decisions.md: 2.3 s of compiling at every warm start of MobileNetV1 0.25 without it",
+        source="2.3 s of compiling at every warm start of MobileNetV1 0.25; docs/internals/measurements/compiling.md",
     ),
     Quirk(
         "functions read again",
@@ -216,7 +216,7 @@ QUIRKS: tuple[Quirk, ...] = (
         lambda driver: driver.platform == INTEL,
         fault="the compiler takes 124 MB, from the first program to the end of the process",
         remedy="runtime/opencl/compiling loads it in a process of its own",
-        source="an empty kernel; docs/internals/decisions.md has the figures of models",
+        source="an empty kernel; docs/internals/measurements/compiling.md has the figures of models",
         compiler_stays=True,
     ),
     Quirk(
@@ -241,7 +241,7 @@ QUIRKS: tuple[Quirk, ...] = (
         lambda driver: driver.platform == POCL,
         fault="Linux often wakes both threads of two on the same core, for milliseconds, and leaves the other one idle",
         remedy="runtime/opencl/loader.py lets PoCL keep each to a core, where there are two",
-        source="DeepLabV3 takes 4.5 or 9 ms without; docs/internals/decisions.md",
+        source="DeepLabV3 takes 4.5 or 9 ms without; docs/internals/measurements/cpu.md",
     ),
     Quirk(
         "cache at home",
@@ -269,7 +269,7 @@ QUIRKS: tuple[Quirk, ...] = (
         lambda driver: driver.platform == NVIDIA,
         fault="a program's binary is PTX, which is compiled again at every load: 0.31 s for MobileNetV1 on an H200",
         remedy="runtime/opencl/cubin.py links it to machine code, which loads in 0.4 ms; until then it is a draft",
-        source="docs/internals/decisions.md",
+        source="docs/internals/measurements/compiling.md",
         draft_options=("-cl-nv-opt-level=1",),
     ),
 )
