@@ -116,7 +116,7 @@ def on_ray(work: Work, count: int, rows: int) -> dict[str, object]:
 
 def classify(work: Work, count: int, rows: int) -> tuple[np.ndarray, ...]:
     """The ids of all rows, the device of each and the time when it was finished, in the order in which they came."""
-    (name,) = work.options.uint8_inputs or {}
+    (name,) = work.options.interface.uint8_inputs or {}
     dataset = (
         ray.data.range(rows, override_num_blocks=rows // work.block)
         .map_batches(lambda batch: batch | {name: kept_images(len(batch["id"]), work.row)}, batch_size=None)
@@ -149,7 +149,7 @@ def in_processes(work: Work, devices: tuple[int, ...], seconds: float) -> dict[s
 
 def _process(work: Work, device: int, seconds: float, barrier: Barrier, report: Callable[[float], None]) -> None:
     predictor = Predictor(work.model, work.options, devices=[device])
-    (name,) = work.options.uint8_inputs or {}
+    (name,) = work.options.interface.uint8_inputs or {}
     block = {name: images(work.block, work.row)}
     predictor(block)
     barrier.wait()
@@ -198,7 +198,9 @@ def main() -> None:
     model = zoo.load(arguments.model)
     (image,) = tflgpu.inspect(model).model.inputs
     options = tflgpu.Options(
-        batch=arguments.batch, precision=arguments.precision, uint8_inputs={image.name: (127.5, 127.5)}
+        shapes=tflgpu.Shapes(batch=arguments.batch),
+        precision=arguments.precision,
+        interface=tflgpu.Interface(uint8_inputs={image.name: (127.5, 127.5)}),
     )
     block = arguments.batch * BATCHES
     per_device = max(arguments.rows // block, 1) * block

@@ -121,8 +121,8 @@ def _interpret(corner: Corner, kernels: str) -> Outcome:
 def run_tflgpu(corner: Corner, device: str | int = 0, kernels: KernelFamily = "gpu", checks: bool = False) -> Outcome:
     options = tflgpu.Options(
         device=device,
-        kernels=kernels,
-        checks=checks,
+        execution=tflgpu.Execution(kernels=kernels),
+        numerics=tflgpu.Numerics(checks=checks),
         fallback="forbid",
         cache="off",
     )

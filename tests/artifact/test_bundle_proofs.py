@@ -16,7 +16,7 @@ from tests.artifact.keys import make_key
 from tflgpu.artifact.cache import Cache, pack
 from tflgpu.artifact.cache.signature import DIGITS, Proof, check_proof, signer
 from tflgpu.errors import BundleError, CacheWarning
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
@@ -126,4 +126,4 @@ except Exception as error:
 def test_options_for_proofs_are_checked(name: str, value: object) -> None:
     with pytest.raises((TypeError, ValueError), match=rf"Options\.{name}"):
         Options(**{name: value})  # type: ignore[arg-type]
-    assert Options(bundle_digest="A" * 64).bundle_digest == ("a" * 64,)
+    assert Options(cache_files=CacheFiles(bundle_digest="A" * 64)).bundle_digest == ("a" * 64,)

@@ -15,7 +15,7 @@ import tflgpu
 from tflgpu.artifact import serializer
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 
 X = np.ones((1, 2, 2, 4), np.float32)
 BATCH = np.ones((3, 2, 2, 4), np.float32)
@@ -33,7 +33,7 @@ def scaled(factor: float, batch: int = -1) -> bytes:
 
 
 def options(folder: Path, **more: Any) -> Options:
-    return Options(precision="fp32", cache_dir=folder / "cache", **more)
+    return Options(precision="fp32", cache_files=CacheFiles(path=folder / "cache"), **more)
 
 
 def overwrite(path: Path) -> None:

@@ -149,7 +149,7 @@ def test_the_worst_of_several() -> None:
 def test_the_callers_own_choice_splits_too() -> None:
     model = chain(["TANH", "EXP", "TANH"])
     assert not advice(model)
-    (found,) = advice(model, tflgpu.Options(cpu_ops=["EXP"]))
+    (found,) = advice(model, tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=["EXP"])))
     assert found.operators == (1,)
 
 

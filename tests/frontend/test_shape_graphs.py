@@ -122,4 +122,4 @@ def test_shapes_that_the_model_cannot_take_are_refused() -> None:
     b.op("CONV_2D", [x, filters, bias], [y], {"padding": "VALID", "stride_h": 1, "stride_w": 1})
     model = b.finish([y])
     with pytest.raises(tflgpu.UnsupportedError, match="larger than the input"):
-        tflgpu.compile(model, tflgpu.Options(cache="off", input_shapes={"x": (1, 3, 3, 1)}))
+        tflgpu.compile(model, tflgpu.Options(cache="off", shapes=tflgpu.Shapes(inputs={"x": (1, 3, 3, 1)})))

@@ -219,4 +219,4 @@ def test_what_only_tflgpu_refuses() -> None:
     with pytest.raises(ValueError, match="is a constant"):  # LiteRT writes into the file's memory
         interpreter.set_tensor(constant["index"], interpreter.get_tensor(constant["index"]))
     with pytest.raises(ValueError, match=r"Options\.batch"):
-        tflgpu.Interpreter(DIGITS, options=tflgpu.Options(batch=2))
+        tflgpu.Interpreter(DIGITS, options=tflgpu.Options(shapes=tflgpu.Shapes(batch=2)))

@@ -117,7 +117,9 @@ def test_inputs_that_do_not_fit_the_model() -> None:
 
 
 def test_options_with_equal_inputs_are_equal() -> None:
-    first, second, other = (tflgpu.Options(tolerance=0.01, calibration=[unseen(seed)]) for seed in (1, 1, 2))
+    first, second, other = (
+        tflgpu.Options(numerics=tflgpu.Numerics(tolerance=0.01, calibration=[unseen(seed)])) for seed in (1, 1, 2)
+    )
     assert first == second != other
     assert len({first, second, other}) == 2
 

@@ -189,7 +189,9 @@ def test_variables_change_in_the_order_of_the_calls(device_name: str) -> None:
     builder.op("ADD", [halved, x], [new], {"fused_activation_function": "NONE"})
     builder.op("ASSIGN_VARIABLE", [handle(builder), new], [])
     for choice in ("launch", "persistent"):
-        options = tflgpu.Options(device=device_name, precision="fp32", kernels="gpu", executor=choice)
+        options = tflgpu.Options(
+            device=device_name, precision="fp32", execution=tflgpu.Execution(kernels="gpu", executor=choice)
+        )
         model = tflgpu.compile(builder.finish([new]), options)
         submissions = [model.enqueue(np.full(shape, i, np.float32)) for i in range(12)]
         wanted = 0.0

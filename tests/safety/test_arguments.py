@@ -73,17 +73,31 @@ def test_a_wrong_option_is_named(field: str, value: Any) -> None:
 def test_options_take_numpys_numbers() -> None:
     two = np.int64(2)
     options = tflgpu.Options(
-        device=two, batch=two, cpu_ops=[two], input_shapes={"image": np.array([2, 8])}, model_token=np.uint64(2)
+        device=two,
+        shapes=tflgpu.Shapes(batch=two, inputs={"image": np.array([2, 8])}),
+        cpu_part=tflgpu.CpuPart(operators=[two]),
+        cache_files=tflgpu.CacheFiles(model_token=np.uint64(2)),
     )
-    assert (options.device, options.batch, options.cpu_ops, options.model_token) == (2, 2, (2,), 2)
-    assert options.input_shapes == {"image": (2, 8)}
-    numbers = (options.device, options.batch, options.cpu_ops[0], options.model_token, *options.input_shapes["image"])
+    assert (options.device, options.shapes.batch, options.cpu_part.operators, options.cache_files.model_token) == (
+        2,
+        2,
+        (2,),
+        2,
+    )
+    assert options.shapes.inputs == {"image": (2, 8)}
+    numbers = (
+        options.device,
+        options.shapes.batch,
+        options.cpu_part.operators[0],
+        options.cache_files.model_token,
+        *options.shapes.inputs["image"],
+    )
     assert {type(number) for number in numbers} == {int}
 
 
 def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    cache = open_cache(tflgpu.Options(cache_dir=["~/models", Path("~/more")]))
+    cache = open_cache(tflgpu.Options(cache_files=tflgpu.CacheFiles(path=["~/models", Path("~/more")])))
     assert cache is not None
     assert [place.path for place in cache.places] == [tmp_path / "models", tmp_path / "more"]
 

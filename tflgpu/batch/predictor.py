@@ -67,7 +67,7 @@ class Predictor:
             unknown = sorted(set(self.columns) - {info.name for info in infos})
             raise ValueError(f"columns names {unknown}; the model has the inputs {[info.name for info in infos]}")
         self._rows = _rows_of_an_inference(infos, self.model.outputs)
-        self._grows = device.batch is None and all(0 in info.free_axes for info in infos)
+        self._grows = device.shapes.batch is None and all(0 in info.free_axes for info in infos)
         self._lock = threading.Lock()  # the state of one inference must not meet another's
 
     def __call__(self, batch: Columns) -> dict[str, NDArray[Any]]:

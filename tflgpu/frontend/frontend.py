@@ -120,7 +120,7 @@ class Frontend:
         if self.lowered.is_whole:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
-        simulate = self.options.quantized == "simulate"
+        simulate = self.options.numerics.quantized == "simulate"
         part = lower(
             self.model,
             entry,
@@ -128,7 +128,7 @@ class Frontend:
             shapes=self.shapes,
             grids=self.grids,
             missing_types=self.missing_types,
-            checks=self.options.checks,
+            checks=self.options.numerics.checks,
             whole=self.lowered,
         )
         if part.obstacles:  # what it lacks is known in the whole model only
@@ -145,22 +145,22 @@ def lower_model(
     missing_types: element types that the device does not compute with.
     Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
     """
-    entry = entry_point(model, options.signature, options.outputs)
+    entry = entry_point(model, options.interface.signature, options.interface.outputs)
     shapes = requested_shapes(entry, options)
-    grids = _grids(entry, options.uint8_inputs or {})
+    grids = _grids(entry, options.interface.uint8_inputs or {})
     lowered = lower(
         model,
         entry,
-        simulate=options.quantized == "simulate",
+        simulate=options.numerics.quantized == "simulate",
         shapes=shapes,
         grids=grids,
         missing_types=missing_types,
-        checks=options.checks,
+        checks=options.numerics.checks,
         infer=_inference(model.subgraphs[entry.subgraph], options, LitertShapes(data, entry.subgraph, trial)),
     )
-    lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
-    if options.batch is not None and shapes and not lowered.obstacles:
-        check_batch(lowered, options.batch)
+    lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_part.operators))
+    if options.shapes.batch is not None and shapes and not lowered.obstacles:
+        check_batch(lowered, options.shapes.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered)
 
 

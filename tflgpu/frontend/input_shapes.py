@@ -15,15 +15,15 @@ def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]
 
     Raises ValueError for an input that is not there, a rank that differs, or a size below 1.
     """
-    given = dict(options.input_shapes or {})
+    given = dict(options.shapes.inputs or {})
     shapes: dict[int, Shape] = {}
     for name, tensor in entry.inputs:
         requested = given.pop(name, None)
         shape = None if requested is None else tuple(requested)
-        if shape is None and options.batch is not None:
+        if shape is None and options.shapes.batch is not None:
             if not tensor.shape:
-                raise ValueError(f"Options.batch is {options.batch}, but input {name!r} has no axes")
-            shape = (options.batch, *tensor.shape[1:])
+                raise ValueError(f"Options.batch is {options.shapes.batch}, but input {name!r} has no axes")
+            shape = (options.shapes.batch, *tensor.shape[1:])
         if shape is None or shape == tensor.shape:
             continue
         if len(shape) != len(tensor.shape) or min(shape, default=1) < 1:

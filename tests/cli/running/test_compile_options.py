@@ -81,4 +81,10 @@ def test_options_reach_the_compiler(verb: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tflgpu, "compile", compile)
     files = [tmp_path / "x.npy"] if verb == "run" else []
     assert "far enough" in fail(verb, MODEL, *files, "--batch", 8, "--cpu-ops", "ADD", "--cache-dir", tmp_path)
-    assert given == [tflgpu.Options(batch=8, cpu_ops=["ADD"], cache_dir=[tmp_path])]
+    assert given == [
+        tflgpu.Options(
+            shapes=tflgpu.Shapes(batch=8),
+            cpu_part=tflgpu.CpuPart(operators=["ADD"]),
+            cache_files=tflgpu.CacheFiles(path=[tmp_path]),
+        )
+    ]

@@ -45,7 +45,10 @@ def run(job: Job) -> list[list[Array]]:
     """The outputs of runs on memory of NaN, then of numbers, and of one whose inputs and outputs are device arrays."""
     s = job.setting
     options = tflgpu.Options(
-        device=job.device, cache="off", cpu_timeout=None, **{f.name: getattr(s, f.name) for f in fields(s)}
+        device=job.device,
+        cache="off",
+        cpu_part=tflgpu.CpuPart(trial_timeout=None),
+        **{f.name: getattr(s, f.name) for f in fields(s)},
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
