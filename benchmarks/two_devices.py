@@ -3,7 +3,7 @@
     python -m benchmarks.two_devices MODEL [--batch 64] [--devices 0,1] [--precision fp16] [--rounds 3] [--out FILE]
 
 A MODEL is a .tflite file with one image input, or a name of benchmarks.zoo. A row is an image of random bytes, of which
-the device makes floats (``Options.uint8_inputs``). Ray's tasks draw them in blocks of several batches, an actor for
+the device makes floats (``Interface.uint8_inputs``). Ray's tasks draw them in blocks of several batches, an actor for
 each device reads them where they lie in the object store, and only the best class of each row comes back.
 
 Rates are those of the steady state: rows that were finished between the first result of the last actor to give one and

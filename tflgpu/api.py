@@ -126,7 +126,7 @@ class CompiledModel:
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """The model's outputs, in the order of the file or of ``Options.outputs``."""
+        """The model's outputs, in the order of the file or of ``Options.interface.outputs``."""
         return tuple(info for _, info in self._artifact.outputs)
 
     @property
@@ -141,7 +141,7 @@ class CompiledModel:
 
     @property
     def executor(self) -> Literal["launch", "persistent", "claiming"]:
-        """What ``Options.executor`` became; the parts of a model that cannot be claimed are launched."""
+        """What ``Options.execution.executor`` became; the parts of a model that cannot be claimed are launched."""
         return self._artifact.executor
 
     @property

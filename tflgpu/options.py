@@ -305,8 +305,8 @@ class Options:
         check_fields(self)
         if self.numerics.tolerance is not None and self.precision != "auto":
             raise ValueError(
-                "Options.numerics.tolerance chooses the precision of each tensor, which needs precision 'auto'; leave "
-                f"out either the tolerance or precision={self.precision!r}"
+                f"Options.numerics.tolerance chooses the precision; {self.precision!r} was given, too; leave out "
+                "one of them"
             )
 
 

@@ -159,7 +159,7 @@ PAIRS = {
 
 
 # What a kernel cannot report, a check can.
-UNCHECKED = "; an error with `Options(checks=True)`"
+UNCHECKED = "; an error with `Numerics(checks=True)`"
 
 # Where LiteRT's plain and reference kernels agree and tflgpu gives something else: why, by operator.
 EXPLAINED = {

@@ -117,7 +117,9 @@ def fault_of_round(original: Path, place: Path, rng: random.Random) -> str | Non
         try:
             tflgpu.compile(
                 scaled(2.0),
-                tflgpu.Options(cache_files=tflgpu.CacheFiles(path=options.cache_dir, bundle_digest=pinned.hexdigest())),
+                tflgpu.Options(
+                    cache_files=tflgpu.CacheFiles(path=options.cache_files.path, bundle_digest=pinned.hexdigest())
+                ),
             )
         except tflgpu.BundleError:
             return None

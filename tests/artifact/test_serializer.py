@@ -22,7 +22,7 @@ from tflgpu.artifact import serializer
 from tflgpu.errors import CacheMissError, CacheWarning
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import CacheFiles, CpuPart, Options
+from tflgpu.options import CacheFiles, CpuPart, Interface, Numerics, Options, Shapes
 from tflgpu.runtime.opencl import program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
@@ -48,7 +48,8 @@ import numpy as np
 warnings.simplefilter("always")
 with warnings.catch_warnings(record=True) as caught:
     import tflgpu
-    path, options = sys.argv[1], tflgpu.Options(**json.loads(sys.argv[2]))
+    from tflgpu.options import options_of
+    path, options = sys.argv[1], options_of(json.loads(sys.argv[2]))
     model = tflgpu.compile(path, options)
     inputs = [np.full(i.shape, 0.5, i.dtype) for i in model.inputs]
     outputs = [v.tolist() for v in model.run(inputs).values()]
@@ -130,14 +131,17 @@ def test_no_cache_leaves_no_trace(tmp_path: Path, device_name: str) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"precision": "fp16"}, {"batch": 2}, {"outputs": ("logits",)}, {"cpu_ops": ("SOFTMAX",)}, {"quantized": "float"}],
+    [
+        {"precision": "fp16"},
+        {"shapes": Shapes(batch=2)},
+        {"interface": Interface(outputs=[tflgpu.inspect(DIGITS).operators[2].outputs[0]])},
+        {"cpu_part": CpuPart(operators=["SOFTMAX"])},
+        {"numerics": Numerics(quantized="float")},
+    ],
     ids=lambda other: next(iter(other)),
 )
 def test_options_that_change_the_result_are_part_of_the_key(other: dict[str, object], tmp_path: Path) -> None:
     """Each of them would find the artifact of the others if it were left out."""
-    names = [o.outputs[0] for o in tflgpu.inspect(DIGITS).operators]
-    if "outputs" in other:
-        other = {"outputs": (names[2],)}
     options = Options(device=usable(RUNTIMES[0]), precision="fp32", cache_files=CacheFiles(path=tmp_path))
     tflgpu.compile(DIGITS, options)
     with warnings.catch_warnings():

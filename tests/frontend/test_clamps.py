@@ -1,4 +1,4 @@
-"""What ``Options(quantized="float")`` keeps of quantization: the range of an activation's integers, unrounded."""
+"""What ``Numerics(quantized="float")`` keeps of quantization: the range of an activation's integers, unrounded."""
 
 from __future__ import annotations
 

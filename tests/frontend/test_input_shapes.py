@@ -54,11 +54,11 @@ def test_only_the_latest_plans_are_kept(device_name: str) -> None:
     assert [shapes[0][1] for shapes in model._runner.instances] == [5, 6, 7, 1][-MAX_INSTANCES:]
 
 
-@pytest.mark.parametrize("options", [{"batch": 3}, {"input_shapes": {"image": (3, 8, 8, 1)}}], ids=["batch", "shapes"])
-def test_a_batch_is_as_many_single_runs(options: dict[str, object], device_name: str) -> None:
+@pytest.mark.parametrize("shapes", [Shapes(batch=3), Shapes(inputs={"image": (3, 8, 8, 1)})], ids=["batch", "shapes"])
+def test_a_batch_is_as_many_single_runs(shapes: Shapes, device_name: str) -> None:
     """The file has a batch of 1, in its input and in the constant of a RESHAPE."""
     single = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name))
-    batched = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name, **options))  # type: ignore[arg-type]
+    batched = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name, shapes=shapes))
     images = np.load(DIGITS.with_name("held_out.npz"))["images"][:3, ..., None].astype(np.float32) / 16
     got = batched.run(images)["probabilities"]
     assert batched.inputs[0].shape == (3, 8, 8, 1) and batched.outputs[0].shape == got.shape == (3, 10)
@@ -132,7 +132,7 @@ def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
 def test_operators_can_be_sent_to_the_cpu(cpu_ops: list[str | int | range], device_name: str) -> None:
     expected = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name))
     indices = {i for item in cpu_ops for i in (item if isinstance(item, range) else [item])}
-    with pytest.warns(tflgpu.FallbackWarning, match="Options.cpu_ops sends it to the CPU"):
+    with pytest.warns(tflgpu.FallbackWarning, match="Options.cpu_part.operators sends it to the CPU"):
         model = tflgpu.compile(
             DIGITS, Options(precision="fp32", device=device_name, cpu_part=CpuPart(operators=cpu_ops))
         )

@@ -1,4 +1,4 @@
-"""``Options(checks=True)``: what LiteRT refuses at run time is a ValueError that names the operator."""
+"""``Numerics(checks=True)``: what LiteRT refuses at run time is a ValueError that names the operator."""
 
 from __future__ import annotations
 

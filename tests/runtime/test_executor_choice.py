@@ -1,4 +1,4 @@
-"""Options(executor="auto"): which executor a model gets, by the sizes of its kernels or by a race."""
+"""Execution(executor="auto"): which executor a model gets, by the sizes of its kernels or by a race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options(tuning=): which candidates are measured, which wins, and what is remembered. Times are given, never taken."""
+"""Execution(tuning): which candidates are measured, which wins, and what is remembered. Times are given, not taken."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def compiled(data: bytes, device: str, cache_dir: Path, effort: str = "fast", **
         execution=Execution(kernels="gpu", tuning=effort),
         precision="fp32",
         cache_files=CacheFiles(path=cache_dir),
-    )  # type: ignore[arg-type]
+    )
     return tflgpu.compile(data, replace(options, **other))  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 import tflgpu
 from tests.conftest import missing
 from tflgpu.artifact.serializer import open_cache
+from tflgpu.checking.declarations import flat_names
+from tflgpu.options import options_of
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 OFF = tflgpu.Options(cache="off")
@@ -66,8 +69,16 @@ X = np.zeros((1, 8, 8, 1), np.float32)
     ids=repr,
 )
 def test_a_wrong_option_is_named(field: str, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=rf"^Options\.{field}"):
-        tflgpu.Options(**{field: value})
+    with pytest.raises(
+        (TypeError, ValueError), match=rf"^Options\.{re.escape(flat_names(tflgpu.Options)[field].path)}"
+    ):
+        options_of({field: value})
+
+
+@pytest.mark.parametrize("value", [None, 4, {"batch": 4}, tflgpu.Interface()], ids=repr)
+def test_a_wrong_group_is_named(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Options\.shapes is .*; tflgpu\.Shapes\(\.\.\.\) was expected$"):
+        tflgpu.Options(shapes=value)
 
 
 def test_options_take_numpys_numbers() -> None:
@@ -78,20 +89,10 @@ def test_options_take_numpys_numbers() -> None:
         cpu_part=tflgpu.CpuPart(operators=[two]),
         cache_files=tflgpu.CacheFiles(model_token=np.uint64(2)),
     )
-    assert (options.device, options.shapes.batch, options.cpu_part.operators, options.cache_files.model_token) == (
-        2,
-        2,
-        (2,),
-        2,
-    )
-    assert options.shapes.inputs == {"image": (2, 8)}
-    numbers = (
-        options.device,
-        options.shapes.batch,
-        options.cpu_part.operators[0],
-        options.cache_files.model_token,
-        *options.shapes.inputs["image"],
-    )
+    shapes, operators, token = options.shapes, options.cpu_part.operators, options.cache_files.model_token
+    assert (options.device, shapes.batch, operators, token) == (2, 2, (2,), 2)
+    assert shapes.inputs == {"image": (2, 8)}
+    numbers = options.device, shapes.batch, operators[0], token, *shapes.inputs["image"]
     assert {type(number) for number in numbers} == {int}
 
 

@@ -15,9 +15,7 @@ import tflgpu
 from tflgpu.checking.declarations import flat_names
 from tflgpu.inputs.input_folder import input_files
 from tflgpu.inputs.input_reader import InputReader
-from tflgpu.options import (
-    Options,
-)
+from tflgpu.options import Options, options_of
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 
@@ -53,7 +51,7 @@ def option_flag(name: str) -> Any:
     absent = declared.absent if not place.default else None
     return typer.Option(
         f"--{name.replace('_', '-')}",
-        help=declared.help,
+        help=f"{declared.help} {declared.command}" if isinstance(declared.command, str) else declared.help,
         metavar=declared.metavar,
         min=getattr(declared.check, "least", None),
         show_default=absent or True,
@@ -91,7 +89,7 @@ def compile_options(model: Path | None, given: Mapping[str, Any]) -> Options:
     if "cpu_ops" in flat:
         flat["cpu_ops"] = _operators(flat["cpu_ops"])
     if (folder := flat.pop("calibration", None)) is not None and model is not None:
-        interface = {name: flat[name] for name in ("signature", "batch") if name in flat}
+        interface = {name: value for name, value in flat.items() if name in ("signature", "batch")}
         flat["calibration"] = _calibration(model, folder, options_of(interface))
     return options_of(flat)
 
@@ -103,7 +101,7 @@ def _calibration(model: Path, folder: Path, options: Options) -> list[Any]:
 
 
 def _operators(listed: Sequence[str]) -> list[str | int | range]:
-    """``["SOFTMAX,12", "60-65"]`` as ``Options.cpu_ops`` takes it; both ends of a range belong to it."""
+    """``["SOFTMAX,12", "60-65"]`` as ``Options.cpu_part.operators`` takes it; both ends of a range belong to it."""
     operators: list[str | int | range] = []
     for word in (word.strip() for text in listed for word in text.split(",")):
         if numbers := re.fullmatch(r"(\d+)(?:-(\d+))?", word):

@@ -67,7 +67,7 @@ class Frontend:
         if self.lowered.unknown:
             raise ModelError("; ".join(self.lowered.unknown))
         if self.grids and not self.lowered.is_whole:
-            reason = "Options.uint8_inputs is for models that run on the device as one piece"
+            reason = "Options.interface.uint8_inputs is for models that run on the device as one piece"
             raise UnsupportedError((*self.lowered.cuts, reason))
         if not self.lowered.obstacles:
             return self.cut()
@@ -177,9 +177,11 @@ def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict
     inputs = dict(entry.inputs)
     for name in wanted:
         if name not in inputs:
-            raise ValueError(f"Options.uint8_inputs names {name!r}; the model has the inputs {list(inputs)}")
+            raise ValueError(f"Options.interface.uint8_inputs names {name!r}; the model has the inputs {list(inputs)}")
         if inputs[name].dtype != "float32":
-            raise ValueError(f"Options.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32")
+            raise ValueError(
+                f"Options.interface.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32"
+            )
     return {inputs[name].index: Grid("uint8", 1 / std, mean) for name, (mean, std) in wanted.items()}
 
 
@@ -195,11 +197,11 @@ def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]
         missing = next((i for i in each if i not in known), None)
         if missing is not None:
             raise ValueError(
-                f"Options.cpu_ops names {missing!r}, but the model has {len(entries)} operators: "
+                f"Options.cpu_part.operators names {missing!r}, but the model has {len(entries)} operators: "
                 f"{', '.join(sorted({e.code for e in entries}))}"
             )
         indices.update(each)
-    sent = "Options.cpu_ops sends it to the CPU"
+    sent = "Options.cpu_part.operators sends it to the CPU"
     return tuple(
         replace(e, reasons=(*e.reasons, sent)) if e.code in indices or e.index in indices else e for e in entries
     )

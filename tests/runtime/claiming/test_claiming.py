@@ -137,7 +137,7 @@ def test_models_run_at_once_in_threads(device_name: str) -> None:
 
 def test_cpus_claim_whatever_has_several_kernels(device_name: str) -> None:
     def executor(model: bytes, **options: Any) -> str:
-        chosen = tflgpu.Options(precision="fp32", **options)
+        chosen = tflgpu.Options(precision="fp32", execution=tflgpu.Execution(**options))
         (artifact,) = compile_model(model, chosen, choose(device_name).target(chosen))
         return artifact.executor
 

@@ -46,9 +46,12 @@ import sys, tflgpu
 from tests.ops.tolerance import check
 from tests.support.fixed_cases import fixed_cases
 
+options = tflgpu.Options(
+    device=sys.argv[1], precision="fp32", cache="off", execution=tflgpu.Execution(kernels="gpu")
+)
 for name in ("fully_connected", "softmaxes"):
     case = fixed_cases()[name]
-    model = tflgpu.compile(case.model, tflgpu.Options(device=sys.argv[1], kernels="gpu", precision="fp32", cache="off"))
+    model = tflgpu.compile(case.model, options)
     for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
         check(got, expected, case.tolerance, "fp32", case.describe)
     print(model.device.limits.work_group_size, model.device.limits.local_bytes)

@@ -52,7 +52,7 @@ class Device:
         memory: Global memory in bytes.
         compute_units: How many there are.
         limits: What plans keep to.
-        executor: What ``Options.executor`` ``"auto"`` becomes.
+        executor: What ``Options.execution.executor`` ``"auto"`` becomes.
         ptx: Whether its compiler takes NVIDIA's inline assembly.
         matrix_units: Whether it has tensor cores that kernels are there for, :data:`MATRIX_UNIT`.
         int64: Whether it computes with integers of 64 bits.
