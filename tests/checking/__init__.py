@@ -1,1 +1,1 @@
-"""Reading what models take."""
+"""Options and their checks."""

@@ -51,7 +51,10 @@ def main(path: Path, image: NDArray[np.float32]) -> None:
     options = tflgpu.Options(
         precision="fp32",
         device=choose(tflgpu.devices()),
+        shapes=tflgpu.Shapes(batch=None),
         interface=tflgpu.Interface(uint8_inputs=None),
+        numerics=tflgpu.Numerics(checks=True),
+        execution=tflgpu.Execution(executor="launch"),
         cpu_part=tflgpu.CpuPart(operators=[]),
         cache="readwrite",
         cache_files=tflgpu.CacheFiles(model_token=tflgpu.model_token(path.read_bytes())),
