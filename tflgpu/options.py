@@ -13,8 +13,8 @@ from os import PathLike
 from reprlib import repr as shortened
 from typing import Any, Literal
 
-from tflgpu.checking.declarations import Group, check_fields, grouped, option
 from tflgpu.checking.old_names import accept_old_names
+from tflgpu.checking.option_declarations import Group, check_fields, grouped, option
 from tflgpu.checking.option_fields import (
     GREATEST_SIZE,
     GREATEST_TOKEN,

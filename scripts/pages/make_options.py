@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from scripts.pages.docstrings import ROLE
-from tflgpu.checking.declarations import Group, Place, choices_of, flat_names
+from tflgpu.checking.option_declarations import Group, Place, choices_of, flat_names
 from tflgpu.options import Options
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"

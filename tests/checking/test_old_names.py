@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tflgpu
-from tflgpu.checking.declarations import flat_names
+from tflgpu.checking.option_declarations import flat_names
 from tflgpu.options import Options, options_of
 
 VALUES: dict[str, Any] = {

@@ -148,14 +148,8 @@ def test_a_measurement_is_made_once_and_plans_depend_on_it(
             assert ("plan" in model.seconds) == (process == 0), "the second one is of the cache"
         assert planned_target(device, options).cost_model == cost_model_from(H200)
         assert len(measured) == 1
-    assert (
-        planned_target(device, replace(options, execution=replace(options.execution, cost_model="built-in"))).cost_model
-        == BUILT_IN_COSTS
-    )
-    assert (
-        planned_target(device, replace(options, execution=replace(options.execution, kernels="cpu"))).cost_model
-        == BUILT_IN_COSTS
-    )
+    for other in (Execution(kernels="gpu", cost_model="built-in"), Execution(kernels="cpu", cost_model="measured")):
+        assert planned_target(device, replace(options, execution=other)).cost_model == BUILT_IN_COSTS
     monkeypatch.delenv(device_model.VARIABLE)
     known = planned_target(
         device, replace(options, execution=replace(options.execution, cost_model="auto"), cache="require")

@@ -14,7 +14,7 @@ import pytest
 import tflgpu
 from tests.conftest import missing
 from tflgpu.artifact.serializer import open_cache
-from tflgpu.checking.declarations import flat_names
+from tflgpu.checking.option_declarations import flat_names
 from tflgpu.options import options_of
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from tflgpu.checking.declarations import Group, Place, flat_names, grouped
+from tflgpu.checking.option_declarations import Group, Place, flat_names, grouped
 
 GOES = "the old name works for one more release"
 

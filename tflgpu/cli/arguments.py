@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import tflgpu
-from tflgpu.checking.declarations import flat_names
+from tflgpu.checking.option_declarations import flat_names
 from tflgpu.inputs.input_folder import input_files
 from tflgpu.inputs.input_reader import InputReader
 from tflgpu.options import Options, options_of

@@ -7,7 +7,7 @@ from os import PathLike, fsdecode
 from pathlib import Path
 from typing import Any
 
-from tflgpu.checking.declarations import flat_names
+from tflgpu.checking.option_declarations import flat_names
 from tflgpu.options import Interface, Options, Shapes, options_of
 
 # What a text that is given for an option says in options of tflgpu, by their flat names. KeyError or ValueError if it

@@ -7,7 +7,7 @@ from os import PathLike
 
 from numpy.typing import ArrayLike
 
-from tflgpu.checking.declarations import flat_names
+from tflgpu.checking.option_declarations import flat_names
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
 from tflgpu.interpreter.loaded_model import LoadedModel, read_content

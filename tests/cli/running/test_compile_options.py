@@ -12,7 +12,7 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, invoke, succeed
-from tflgpu.checking.declarations import choices_of, flat_names
+from tflgpu.checking.option_declarations import choices_of, flat_names
 from tflgpu.cli import VERBS
 from tflgpu.cli.arguments import PARAMETERS, compile_options
 from tflgpu.model.writer import ModelBuilder

@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 import pytest
 
 import tflgpu
-from tflgpu.checking.declarations import Group, choices_of, flat_names, grouped
+from tflgpu.checking.option_declarations import Group, choices_of, flat_names, grouped
 from tflgpu.options import Options, options_of
 
 GROUPS = [each.type for each in fields(Options) if isinstance(each.type, type) and issubclass(each.type, Group)]
