@@ -101,7 +101,8 @@ def test_no_error_of_pyopencl_leaves(call: str, executor: Any, tmp_path: Path) -
     compiled_for = tflgpu.compile(layer(), warm).device.name
     happened = False
     for after in (0, 4):
-        cold = replace(warm, cache_dir=tmp_path / str(after), tuning="fast" if after else "none")
+        execution = replace(warm.execution, tuning="fast" if after else "none")
+        cold = replace(warm, execution=execution, cache_files=CacheFiles(path=tmp_path / str(after)))
         for options in (replace(warm, cache="read"), cold):
             with failing(*CALLS[call], after) as failed:
                 try:
