@@ -9,9 +9,12 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from tflgpu.checking.option_declarations import Group, Place, flat_names, grouped
+from tflgpu.checking.option_declarations import Group, flat_names, grouped
 
 GOES = "the old name works for one more release"
+
+
+Old = Mapping[str, tuple[type[Group], str]]  # group and name of a field by its old name
 
 
 def accept_old_names(kind: Any) -> None:
@@ -19,7 +22,7 @@ def accept_old_names(kind: Any) -> None:
 
     Its signature stays that of its fields.
     """
-    old = {name: place for name, place in flat_names(kind).items() if place.group is not None}
+    old = {name: (place.group, place.field.name) for name, place in flat_names(kind).items() if place.group}
     make = kind.__init__
 
     @wraps(make)
@@ -29,16 +32,17 @@ def accept_old_names(kind: Any) -> None:
         make(self, *args, **given)
 
     def __getattr__(self: Any, name: str) -> Any:  # noqa: N807
-        place = old.get(name)
-        if place is None:
+        if name not in old:
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        warnings.warn(f"Options.{name} is now Options.{place.path}; {GOES}", DeprecationWarning, stacklevel=2)
-        return place.value(self)
+        group, field = old[name]
+        message = f"Options.{name} is now Options.{group.place}.{field}; {GOES}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(getattr(self, group.place), field)
 
     kind.__init__, kind.__getattr__ = __init__, __getattr__
 
 
-def _regrouped(kind: Any, old: Mapping[str, Place], given: Mapping[str, Any]) -> dict[str, Any]:
+def _regrouped(kind: Any, old: Old, given: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords with groups in place of old names. Raises TypeError for both an old name and its group."""
     flat = {name: value for name, value in given.items() if name in old}
     result = {name: value for name, value in given.items() if name not in old}
@@ -47,29 +51,24 @@ def _regrouped(kind: Any, old: Mapping[str, Place], given: Mapping[str, Any]) ->
     while frame.f_back is not None and frame.f_globals.get("__name__") in ("dataclasses", "copy"):
         frame, level = frame.f_back, level + 1
     advice = _advice(old, flat, replacing)
-    if not replacing:
-        for name in flat:
-            group = old[name].group
-            if group is not None and group.place in result:
-                raise TypeError(f"Options has both {group.place}= and {name}=, which is a part of it; write {advice}")
     names = ", ".join(f"{name}=..." for name in flat)
+    for place, name in ((old[name][0].place, name) for name in flat):
+        if place in result and not replacing:
+            raise TypeError(f"Options has both {place}= and {name}=, which is a part of it; write {advice}")
     warnings.warn(f"Options({names}) is now {advice}; {GOES}", DeprecationWarning, stacklevel=level)
     if not replacing:
         return result | grouped(kind, flat)
     for name, value in flat.items():  # dataclasses.replace gives every group as it was
-        group, each = old[name]
-        if group is not None:
-            result[group.place] = replace(result[group.place], **{each.name: value})
+        group, field = old[name]
+        result[group.place] = replace(result[group.place], **{field: value})
     return result
 
 
-def _advice(old: Mapping[str, Place], flat: Iterable[str], replacing: bool) -> str:
-    """``Options(shapes=Shapes(batch=...))``."""
+def _advice(old: Old, flat: Iterable[str], replacing: bool) -> str:
+    """What to write: ``Options(shapes=Shapes(batch=...))``."""
     groups: dict[type[Group], list[str]] = {}
-    for name in flat:
-        group, each = old[name]
-        if group is not None:
-            groups.setdefault(group, []).append(f"{each.name}=...")
+    for group, field in map(old.__getitem__, flat):
+        groups.setdefault(group, []).append(f"{field}=...")
     parts = []
     for group, values in groups.items():
         made = f"replace(options.{group.place}, " if replacing else f"{group.__name__}("
