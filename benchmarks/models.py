@@ -41,7 +41,9 @@ RUNS = 20
 def measured(model: str, device: int, executor: ExecutorChoice, precision: Precision) -> dict[str, object]:
     """The measurements of one process. Raises the errors of compiling and running the model."""
     warnings.simplefilter("ignore", tflgpu.FallbackWarning)
-    options = tflgpu.Options(device=device, executor=executor, precision=precision, cache="off")
+    options = tflgpu.Options(
+        device=device, execution=tflgpu.Execution(executor=executor), precision=precision, cache="off"
+    )
     start = time.perf_counter()
     with tflgpu.compile(model, options) as compiled:
         compile_s = time.perf_counter() - start

@@ -67,7 +67,9 @@ def _buffer(wanted: DeviceBuffer, session: Session) -> cl.Buffer:
 
 def rows(device: tflgpu.Device, runs: int) -> Iterator[dict[str, object]]:
     data, x = tiny(), np.array([[1, -2, 3, -4]], np.float32)
-    options = tflgpu.Options(device=device.index, precision="fp32", executor="launch", cache="off")
+    options = tflgpu.Options(
+        device=device.index, precision="fp32", execution=tflgpu.Execution(executor="launch"), cache="off"
+    )
     session = open_session(device)
     # One queue for both: GPUs are slow to change contexts.
     model = tflgpu.compile(data, options, queue=session.queue)

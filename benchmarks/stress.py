@@ -146,7 +146,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = choose(arguments.device)
-    options = tflgpu.Options(device=device.index, precision=arguments.precision, executor=arguments.executor)
+    options = tflgpu.Options(
+        device=device.index, precision=arguments.precision, execution=tflgpu.Execution(executor=arguments.executor)
+    )
     spawn = multiprocessing.get_context("spawn")
     stop, faults = spawn.Event(), list[str]()
     busy = spawn.Process(target=keep_busy, args=(stop,))

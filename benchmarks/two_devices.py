@@ -3,7 +3,7 @@
     python -m benchmarks.two_devices MODEL [--batch 64] [--devices 0,1] [--precision fp16] [--rounds 3] [--out FILE]
 
 A MODEL is a .tflite file with one image input, or a name of benchmarks.zoo. A row is an image of random bytes, of which
-the device makes floats (``Options.uint8_inputs``). Ray's tasks draw them in blocks of several batches, an actor for
+the device makes floats (``Interface.uint8_inputs``). Ray's tasks draw them in blocks of several batches, an actor for
 each device reads them where they lie in the object store, and only the best class of each row comes back.
 
 Rates are those of the steady state: rows that were finished between the first result of the last actor to give one and
@@ -116,7 +116,7 @@ def on_ray(work: Work, count: int, rows: int) -> dict[str, object]:
 
 def classify(work: Work, count: int, rows: int) -> tuple[np.ndarray, ...]:
     """The ids of all rows, the device of each and the time when it was finished, in the order in which they came."""
-    (name,) = work.options.uint8_inputs or {}
+    (name,) = work.options.interface.uint8_inputs or {}
     dataset = (
         ray.data.range(rows, override_num_blocks=rows // work.block)
         .map_batches(lambda batch: batch | {name: kept_images(len(batch["id"]), work.row)}, batch_size=None)
@@ -149,7 +149,7 @@ def in_processes(work: Work, devices: tuple[int, ...], seconds: float) -> dict[s
 
 def _process(work: Work, device: int, seconds: float, barrier: Barrier, report: Callable[[float], None]) -> None:
     predictor = Predictor(work.model, work.options, devices=[device])
-    (name,) = work.options.uint8_inputs or {}
+    (name,) = work.options.interface.uint8_inputs or {}
     block = {name: images(work.block, work.row)}
     predictor(block)
     barrier.wait()
@@ -198,7 +198,9 @@ def main() -> None:
     model = zoo.load(arguments.model)
     (image,) = tflgpu.inspect(model).model.inputs
     options = tflgpu.Options(
-        batch=arguments.batch, precision=arguments.precision, uint8_inputs={image.name: (127.5, 127.5)}
+        shapes=tflgpu.Shapes(batch=arguments.batch),
+        precision=arguments.precision,
+        interface=tflgpu.Interface(uint8_inputs={image.name: (127.5, 127.5)}),
     )
     block = arguments.batch * BATCHES
     per_device = max(arguments.rows // block, 1) * block

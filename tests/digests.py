@@ -27,7 +27,7 @@ import numpy as np
 from tflgpu.artifact.artifact import Artifact
 from tflgpu.compiler import compile_model
 from tflgpu.errors import TflgpuError
-from tflgpu.options import Options
+from tflgpu.options import Options, Shapes
 from tflgpu.target import Target
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[A-Za-z_]\w*|\.?\d[\w.]*(?:[-+]\d+f?)?|\S', re.DOTALL)
@@ -96,7 +96,7 @@ def lines_of(model: Path, batch: int | None) -> list[str]:
     for (name, executor), storage in product(choices, STORAGES):
         target = Target(**TARGETS[name], executor=executor, storage=storage)  # type: ignore[arg-type]
         try:
-            digest = " ".join(digests(*compile_model(data, Options(batch=batch), target)))
+            digest = " ".join(digests(*compile_model(data, Options(shapes=Shapes(batch=batch)), target)))
         except (TflgpuError, ValueError) as error:
             digest = f"{type(error).__name__}: {' '.join(str(error).split())}"
         found.append(f"{model.stem} {name} {executor} {storage} {digest}")
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     with ProcessPoolExecutor(options.jobs) as pool, options.out.open("w") as out:
-        for lines in pool.map(lines_of, options.models, repeat(options.batch)):
+        for lines in pool.map(lines_of, options.models, repeat(options.shapes.batch)):
             print(*lines, sep="\n", file=out, flush=True)
 
 

@@ -27,7 +27,7 @@ from tflgpu.errors import (
     UnsupportedError,
 )
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, CpuPart, Execution, Interface, Numerics, Options, Shapes
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
 from tflgpu.runtime.opencl.devices import Device, devices
@@ -41,22 +41,28 @@ __all__ = [
     "BuildError",
     "BundleError",
     "CacheDirectoryError",
+    "CacheFiles",
     "CacheMissError",
     "CacheWarning",
     "CompiledModel",
+    "CpuPart",
     "Device",
     "DeviceError",
     "DeviceWarning",
+    "Execution",
     "FallbackWarning",
+    "Interface",
     "InternalError",
     "Interpreter",
     "KernelTime",
     "ModelError",
+    "Numerics",
     "OperatorReport",
     "Options",
     "PluginWarning",
     "Profile",
     "Report",
+    "Shapes",
     "Submission",
     "TensorInfo",
     "TflgpuError",

@@ -19,7 +19,7 @@ from tflgpu.graph.layout import Shape
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.options import Options, check_options
+from tflgpu.options import Options, Shapes, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
@@ -111,7 +111,7 @@ class CompiledModel:
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
-        if options.executor == "persistent" and self.executor == "launch" and self.report.kernels:
+        if options.execution.executor == "persistent" and self.executor == "launch" and self.report.kernels:
             largest = self.device.limits.allocation_bytes
             warn_caller(
                 f"each kernel has a launch of its own: a persistent kernel needs one buffer for all of the model's "
@@ -126,7 +126,7 @@ class CompiledModel:
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """The model's outputs, in the order of the file or of ``Options.outputs``."""
+        """The model's outputs, in the order of the file or of ``Options.interface.outputs``."""
         return tuple(info for _, info in self._artifact.outputs)
 
     @property
@@ -137,11 +137,11 @@ class CompiledModel:
     @property
     def precision(self) -> str:
         """What ``Options.precision`` became: ``"fp32"``, ``"fp16"``, ``"fp16_fast"``; with a tolerance ``"mixed"``."""
-        return self._target.precision if self.options.tolerance is None else "mixed"
+        return self._target.precision if self.options.numerics.tolerance is None else "mixed"
 
     @property
     def executor(self) -> Literal["launch", "persistent", "claiming"]:
-        """What ``Options.executor`` became; the parts of a model that cannot be claimed are launched."""
+        """What ``Options.execution.executor`` became; the parts of a model that cannot be claimed are launched."""
         return self._artifact.executor
 
     @property
@@ -272,7 +272,7 @@ class CompiledModel:
         """The instance for inputs of these shapes. Raises ModelError if the model's file is needed and has changed."""
         wanted = {info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)}
         is_first = shapes == tuple(info.shape for info in self.inputs)
-        options = self.options if is_first else replace(self.options, batch=None, input_shapes=wanted)
+        options = self.options if is_first else replace(self.options, shapes=Shapes(inputs=wanted))
         return self._instantiate(options, Stopwatch())
 
     def _instantiate(self, options: Options, clock: Stopwatch) -> Instance:
@@ -325,7 +325,8 @@ class CompiledModel:
         while True:
             try:
                 rivals = self._compile(options, clock, cache) if stored is None else (stored,)
-                return open_fastest(rivals, self._opened(clock), clock, cache, options.cpu_timeout, drafts=drafts)
+                timeout = options.cpu_part.trial_timeout
+                return open_fastest(rivals, self._opened(clock), clock, cache, timeout, drafts=drafts)
             except WideGroupsError as error:
                 stored, self._planned = None, self._planned.with_group_sizes(error.sizes)
 
@@ -336,17 +337,16 @@ class CompiledModel:
         from tflgpu.compiler import compile_model
 
         tuner = None
-        if options.tuning != "none":
+        if options.execution.tuning != "none":
             from tflgpu.measure.tuner import DeviceTuner
 
-            tuner = DeviceTuner(self._opened(clock), options.tuning, cache)
+            tuner = DeviceTuner(self._opened(clock), options.execution.tuning, cache)
         calibrator = None
-        if options.tolerance is not None:
+        numerics, timeout = options.numerics, options.cpu_part.trial_timeout
+        if numerics.tolerance is not None:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
-            calibrator = Calibrator(
-                options.tolerance, options.calibration or (), self._opened(clock), cache, options.cpu_timeout
-            )
+            calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
         artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
         if not artifacts[0].has_free_axes:
             self._model.release()

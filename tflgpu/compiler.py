@@ -111,7 +111,7 @@ def compile_model(
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
-    with Trial(options.cpu_timeout) as trial:
+    with Trial(options.cpu_part.trial_timeout) as trial:
         return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, trial)
 
 
@@ -228,7 +228,7 @@ def inspect_model(data: bytes, options: Options, target: Target | None = None) -
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    with Trial(options.cpu_timeout) as trial:
+    with Trial(options.cpu_part.trial_timeout) as trial:
         frontend = lower_model(read_model(data), options, data, trial, target.missing_types if target else ())
     partitions = frontend.cut()
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in frontend.pieces(p)) for p in partitions}
@@ -244,7 +244,7 @@ def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, 
 
     Raises UnsupportedError with every reason if it does not.
     """
-    with Trial(options.cpu_timeout) as trial:
+    with Trial(options.cpu_part.trial_timeout) as trial:
         lowered = lower_model(read_model(data), options, data, trial, target.missing_types).lowered
     if not lowered.is_whole:
         raise UnsupportedError(lowered.cuts)

@@ -125,7 +125,7 @@ class CacheDirectoryError(TflgpuError):
 
 
 class BundleError(TflgpuError):
-    """A bundle is not the one that ``Options.bundle_key`` or ``bundle_digest`` ask for; nothing of it is used."""
+    """A bundle is not one that ``Options.cache_files`` accepts by its key or digest; nothing of it is used."""
 
 
 class CacheWarning(UserWarning):

@@ -1,55 +1,159 @@
-"""The options of a compilation."""
+"""The options of a compilation: four that concern most users, and groups of others.
 
-from __future__ import annotations
+Each option is declared once, with its type, default, check and help; the command line, the options of a delegate and
+docs/reference/options.md have them from here. What an option may be and what it does in detail is in the docstring of
+its class.
+"""
+
+# Without `from __future__ import annotations`: choices and groups are read from the types of the fields.
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from reprlib import repr as shortened
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from tflgpu.checking.option_fields import CHECKS
+from tflgpu.checking.old_names import accept_old_names
+from tflgpu.checking.option_declarations import Group, check_fields, grouped, option
+from tflgpu.checking.option_fields import (
+    GREATEST_SIZE,
+    GREATEST_TOKEN,
+    WholeNumber,
+    check_calibration,
+    check_device,
+    check_digests,
+    check_hexadecimal,
+    check_operators,
+    check_outputs,
+    check_places,
+    check_scalings,
+    check_seconds,
+    check_shapes,
+    check_switch,
+    check_text,
+    check_tolerance,
+)
 
 Precision = Literal["auto", "fp32", "fp16", "fp16_fast"]
 ExecutorChoice = Literal["auto", "launch", "persistent", "claiming"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
 Quantized = Literal["simulate", "float"]
 Fallback = Literal["auto", "forbid"]
-Tuning = Literal["none", "fast", "exhaustive"]
+TuningEffort = Literal["none", "fast", "exhaustive"]
 CostModelChoice = Literal["auto", "measured", "built-in"]
 CacheMode = Literal["readwrite", "read", "require", "off"]
 
-CHOICES = {
-    "precision": Precision,
-    "executor": ExecutorChoice,
-    "fallback": Fallback,
-    "quantized": Quantized,
-    "cache": CacheMode,
-    "kernels": KernelFamily,
-    "tuning": Tuning,
-    "cost_model": CostModelChoice,
-}
+
+@dataclass(frozen=True, kw_only=True)
+class Shapes(Group, place="shapes"):
+    """Shapes of inputs that the model is planned for, in place of the file's.
+
+    :meth:`CompiledModel.run` also plans anew for inputs whose free dimensions (-1 in the file) have other sizes.
+
+    Attributes:
+        batch: size of the first axis of every input.
+        inputs: shapes of inputs by name; they win over ``batch``.
+    """
+
+    batch: int | None = option(
+        None,
+        "Size of the first axis of every input.",
+        WholeNumber(1, GREATEST_SIZE),
+        command=True,
+        absent="the file's",
+    )
+    inputs: Mapping[str, Sequence[int]] | None = option(
+        None, "Shapes of inputs by name.", check_shapes, flat="input_shapes", absent="the file's", hash=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options for :func:`tflgpu.compile`. An object is immutable, so it can serve many models.
+class Interface(Group, place="interface"):
+    """Which of the model's tensors a caller gives and gets, and in which form.
 
     Attributes:
-        precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision and
-            computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half, and raises
-            DeviceError on a device without ``cl_khr_fp16``; ``"auto"`` is fp16 on GPUs and fp32 elsewhere, and with a
-            ``tolerance`` whatever keeps it.
+        signature: key of the signature to run; by default the first one, or the main subgraph.
+        outputs: the tensors to return instead of the model's own outputs, by name or by index in the file; intermediate
+            ones, too. An index that has no name of its own is returned as ``"NAME_INDEX"``.
+        uint8_inputs: float inputs that callers give as bytes, such as camera frames: ``{name: (mean, std)}``. The
+            device computes ``(byte - mean) / std``, so that only a quarter of the bytes goes to the device.
+    """
+
+    signature: str | None = option(
+        None, "Key of the entry point.", check_text, command=True, metavar="KEY", absent="the first"
+    )
+    outputs: Sequence[str | int] | None = option(
+        None,
+        "Tensors to compute, intermediate ones, too.",
+        check_outputs,
+        command="Give it several times for several.",
+        metavar="NAME",
+        absent="the model's outputs",
+    )
+    uint8_inputs: Mapping[str, tuple[float, float]] | None = option(
+        None, "Float inputs that are given as bytes.", check_scalings, absent="none", hash=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numerics(Group, place="numerics"):
+    """How near results are to those of fp32 and of LiteRT.
+
+    Attributes:
         tolerance: with precision ``"auto"``, largest error of an output beside its answer in fp32, relative to its
             range: 0.01 is one percent. Tensors are stored in half but for the few that would take an output further
             than that on ``calibration``; ``report.mixed`` names them. Integers that are no quantized numbers, such as
             the places of an ARG_MAX, are left out. Takes a minute at most, once: the cache keeps the result.
-        calibration: inputs to try, a list of what :meth:`CompiledModel.run` takes; by default a few pictures or signals
-            and some noise, the same ones each time, scaled as the file says. Better are inputs such as the model will
-            get.
-        device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an index of
-            :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or platform's
-            name.
+        calibration: inputs to try for ``tolerance``, a list of what :meth:`CompiledModel.run` takes; by default a few
+            pictures or signals and some noise, the same ones each time, scaled as the file says. Better are inputs such
+            as the model will get.
+        quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's
+            integer kernels do; ``"float"`` does not round. It clamps activations to the range of their integers, which
+            is what is left of a ReLU6 in many files; ``report.operators[].notes`` name those that it does not clamp.
+        checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,
+            divisors of zero and negative exponents of integers, where LiteRT reports an error. Without it such an index
+            becomes the nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.
+    """
+
+    tolerance: float | None = option(
+        None,
+        "With precision auto: store in half what keeps every output this near, as a part of its range.",
+        check_tolerance,
+        command=True,
+        metavar="PART",
+        absent="none",
+    )
+    calibration: Sequence[Any] | None = option(
+        None,
+        "Inputs to try for the tolerance.",
+        check_calibration,
+        command="Images, .npy or .npz files, each for all inputs.",
+        metavar="FOLDER",
+        absent="generated inputs",
+    )
+    quantized: Quantized = option("simulate", "Round quantized activations as integers are, or only clamp them.")
+    checks: bool = option(
+        False,
+        "Fail for indices out of range and for divisors of zero, as LiteRT does.",
+        check_switch,
+        command=True,
+    )
+
+    def __post_init__(self) -> None:
+        """Check every field. Raises TypeError or ValueError, also for calibration without a tolerance."""
+        super().__post_init__()
+        if self.calibration is not None and self.tolerance is None:
+            raise ValueError(
+                "Options.numerics.calibration is for Options.numerics.tolerance, which is not given; write "
+                "Numerics(tolerance=0.01, calibration=...), or leave out calibration"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution(Group, place="execution"):
+    """How the kernels are chosen, and how the device runs them: a matter of speed.
+
+    Attributes:
         executor: ``"launch"`` runs each kernel by a launch of its own; ``"persistent"`` runs all kernels in one launch
             with barriers between dependent kernels, and needs work-groups that all run at the same time and one buffer
             that has all of the model's memory, or it is ``"launch"``, with a DeviceWarning; ``"claiming"`` runs all
@@ -58,37 +162,6 @@ class Options:
             costs more than a small kernel, it is the faster one of the other two: the sizes of the kernels decide, or a
             measurement, which is kept with the model. Elsewhere it is ``"launch"``. On CPUs a persistent kernel has a
             single work-group and is slow: it is for tests only.
-        fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's
-            interpreter on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises
-            UnsupportedError with every reason.
-        outputs: the tensors to return instead of the model's own outputs, by name or by index in the file; intermediate
-            ones, too. An index that has no name of its own is returned as ``"NAME_INDEX"``.
-        signature: key of the signature to run; by default the first one, or the main subgraph.
-        quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's
-            integer kernels do; ``"float"`` does not round. It clamps activations to the range of their integers, which
-            is what is left of a ReLU6 in many files; ``report.operators[].notes`` name those that it does not clamp.
-        cpu_ops: operators to leave to LiteRT's interpreter although the device could run them: codes (``"SOFTMAX"``),
-            indices as `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
-        cpu_timeout: seconds. What LiteRT has not run before, it prepares and runs first in a process of its own, which
-            may take this long for each part of the model and 4 GiB of memory, and as much again for large parts; that
-            it runs is kept in the cache. None: no such process, also no limits.
-        batch: size of the first axis of every input; replaces the file's.
-        input_shapes: shapes of inputs by name; replace the file's. With ``batch`` or ``input_shapes`` the model is
-            planned for these shapes. :meth:`CompiledModel.run` also plans anew for inputs whose free dimensions (-1 in
-            the file) have other sizes.
-        uint8_inputs: float inputs that callers give as bytes, such as camera frames: ``{name: (mean, std)}``. The
-            device computes ``(byte - mean) / std``, so that only a quarter of the bytes goes to the device.
-        cache: use of the disk cache. ``"readwrite"`` reads it and stores what was compiled; ``"read"`` stores nothing;
-            ``"require"`` raises CacheMissError instead of compiling; ``"off"`` neither reads nor stores.
-        cache_dir: the cache's directory, or a sequence of directories and bundles: the first one with the model is
-            read, the first writable directory is written. ``~`` is the home directory. By default the environment
-            variable ``TFLGPU_CACHE_DIR`` or the platform's cache directory.
-        bundle_key: Ed25519 public key, 64 hexadecimal digits, that every bundle in ``cache_dir`` must be signed with,
-            as ``tflgpu precompile-cache --sign`` does (the extra ``sign``). BundleError for any other.
-        bundle_digest: SHA-256 that every bundle must have, 64 hexadecimal digits, or a sequence of allowed ones.
-        cache_limit: bytes that the directory may take; the entries unused for longest are deleted first.
-        model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token,
-            a model file whose size and times are unchanged is not read at all, unless it has free dimensions.
         tuning: how parameters of kernels, such as tile sizes, are chosen: ``"none"`` takes the best by a cost model of
             the device, ``"fast"`` measures the few best by that model, ``"exhaustive"`` measures all. Both also measure
             operators as one kernel and as several; ``report.fusions`` names what the model had chosen otherwise.
@@ -98,55 +171,154 @@ class Options:
             tflgpu brings along (tflgpu/measure/known_devices.json); any other GPU is measured for a second at its first
             compilation with a cache. ``"measured"`` measures any device if need be; ``"built-in"`` takes numbers of
             another GPU.
-        checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,
-            divisors of zero and negative exponents of integers, where LiteRT reports an error. Without it such an index
-            becomes the nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.
         kernels: family of kernels; ``"auto"`` goes by the device's type. The other family also runs, but slower: it is
             useful for comparisons, and to test GPU kernels without a GPU.
     """
 
-    precision: Precision = "auto"
-    device: str | int = "auto"
-    executor: ExecutorChoice = "auto"
-    fallback: Fallback = "auto"
-    outputs: Sequence[str | int] | None = None
-    signature: str | None = None
-    quantized: Quantized = "simulate"
-    cpu_ops: Sequence[str | int | range] = ()
-    cpu_timeout: float | None = 60.0
-    batch: int | None = None
-    input_shapes: Mapping[str, Sequence[int]] | None = field(default=None, hash=False)
-    uint8_inputs: Mapping[str, tuple[float, float]] | None = field(default=None, hash=False)
-    cache: CacheMode = "readwrite"
-    cache_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None
-    bundle_key: str | None = None
-    bundle_digest: str | Sequence[str] | None = None
-    cache_limit: int = 2 << 30
-    model_token: int | None = None
-    kernels: KernelFamily = "auto"
-    tuning: Tuning = "none"
-    cost_model: CostModelChoice = "auto"
-    checks: bool = False
-    tolerance: float | None = None
-    calibration: Sequence[Any] | None = None
+    executor: ExecutorChoice = option("auto", "Launches, or one kernel that runs all of them.", command=True)
+    tuning: TuningEffort = option(
+        "none", "Measure no, few or all candidates for the parameters of kernels.", command=True
+    )
+    cost_model: CostModelChoice = option("auto", "Where the numbers of the cost model are from.")
+    kernels: KernelFamily = option("auto", "Family of kernels; auto goes by the type of the device.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuPart(Group, place="cpu_part"):
+    """The part of a model that LiteRT's interpreter runs on the CPU (the extra ``fallback``).
+
+    Attributes:
+        operators: operators to leave to the CPU although the device could run them: codes (``"SOFTMAX"``), indices as
+            `tflgpu inspect` prints them, or ranges of indices (``range(60, 66)``).
+        trial_timeout: seconds. What LiteRT has not run before, it prepares and runs first in a trial: a process of its
+            own, which may take this long for each part of the model and 4 GiB of memory, and as much again for large
+            parts; that it runs is kept in the cache. None: no trial, so that neither time nor memory has a limit.
+    """
+
+    operators: Sequence[str | int | range] = option(
+        (),
+        "Operators to leave to LiteRT's CPU.",
+        check_operators,
+        flat="cpu_ops",
+        command="SOFTMAX, 12 or 60-65, by commas.",
+        metavar="OPS",
+        absent="none",
+    )
+    trial_timeout: float | None = option(
+        60.0,
+        "Seconds for the first run of what LiteRT has not run before, in a process of its own; None: no such process.",
+        check_seconds,
+        flat="cpu_timeout",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheFiles(Group, place="cache_files"):
+    """Where the disk cache is, how much it may take, and which of its files are accepted.
+
+    Attributes:
+        path: the cache's directory, or a sequence of directories and bundles: the first one with the model is read, the
+            first writable directory is written. ``~`` is the home directory. By default the environment variable
+            ``TFLGPU_CACHE_DIR`` or the platform's cache directory.
+        limit: bytes that the directory may take; the entries unused for longest are deleted first.
+        model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token,
+            a model file whose size and times are unchanged is not read at all, unless it has free dimensions.
+        bundle_key: Ed25519 public key, 64 hexadecimal digits, that every bundle in ``path`` must be signed with, as
+            ``tflgpu precompile-cache --sign`` does (the extra ``sign``). BundleError for any other.
+        bundle_digest: SHA-256 that every bundle must have, 64 hexadecimal digits, or a sequence of allowed ones.
+    """
+
+    path: str | PathLike[str] | Sequence[str | PathLike[str]] | None = option(
+        None,
+        "Directory or bundle of compiled models; several are searched in this order.",
+        check_places,
+        flat="cache_dir",
+        command=True,
+        metavar="PATH",
+        absent="TFLGPU_CACHE_DIR, or the platform's cache directory",
+    )
+    limit: int = option(
+        2 << 30, "Bytes that the directory may take.", WholeNumber(1, GREATEST_TOKEN), flat="cache_limit"
+    )
+    model_token: int | None = option(
+        None,
+        "Number by which the cache finds the model.",
+        WholeNumber(0, GREATEST_TOKEN),
+        absent="Fingerprint64 of its bytes",
+    )
+    bundle_key: str | None = option(
+        None, "Public key that every bundle must be signed with.", check_hexadecimal, absent="none"
+    )
+    bundle_digest: str | Sequence[str] | None = option(
+        None, "SHA-256 that every bundle must have, or a list of allowed ones.", check_digests, absent="any"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options for :func:`tflgpu.compile`. An object is immutable, so it can serve many models.
+
+    Attributes:
+        precision: storage of activations and weights on the device. ``"fp32"``; ``"fp16"`` stores half precision and
+            computes in float, and needs no device extension; ``"fp16_fast"`` also multiplies in half, and raises
+            DeviceError on a device without ``cl_khr_fp16``; ``"auto"`` is fp16 on GPUs and fp32 elsewhere, and with
+            ``numerics.tolerance`` whatever keeps it.
+        device: ``"auto"`` (the environment variable ``TFLGPU_DEVICE`` if set, else the best device found), an index of
+            :func:`tflgpu.devices`, a type (``"cpu"``, ``"gpu"``: the best of it), or a part of a device's or platform's
+            name.
+        fallback: what to do with operators that cannot run on the device: ``"auto"`` leaves them to LiteRT's
+            interpreter on the CPU (the extra ``fallback``), with a FallbackWarning; ``"forbid"`` raises
+            UnsupportedError with every reason.
+        cache: use of the disk cache. ``"readwrite"`` reads it and stores what was compiled; ``"read"`` stores nothing;
+            ``"require"`` raises CacheMissError instead of compiling; ``"off"`` neither reads nor stores.
+        shapes: other shapes of inputs than the file's.
+        interface: signature, other outputs, inputs given as bytes.
+        numerics: a tolerance, quantized models, checks of indices and divisors.
+        execution: executor, tuning, cost model, family of kernels.
+        cpu_part: what LiteRT's interpreter runs on the CPU.
+        cache_files: where the cache is, and which bundles are accepted.
+    """
+
+    precision: Precision = option(
+        "auto",
+        "Storage on the device; auto is fp16 on GPUs, fp32 elsewhere; fp16_fast also multiplies in half.",
+        command=True,
+    )
+    device: str | int = option(
+        "auto",
+        "cpu, gpu, index of `tflgpu devices`, or part of a device's or platform's name.",
+        check_device,
+        command=True,
+        metavar="NAME",
+    )
+    fallback: Fallback = option("auto", "Leave what cannot run on the device to LiteRT's CPU, or refuse the model.")
+    cache: CacheMode = option("readwrite", "Use of the cache; with require nothing is compiled.", command=True)
+    shapes: Shapes = Shapes()
+    interface: Interface = Interface()
+    numerics: Numerics = Numerics()
+    execution: Execution = Execution()
+    cpu_part: CpuPart = CpuPart()
+    cache_files: CacheFiles = CacheFiles()
 
     def __post_init__(self) -> None:
-        """Check every field, and keep immutable copies: the caller can change what was given.
+        """Check every field. Raises TypeError or ValueError, which names it and says what was expected."""
+        check_fields(self)
+        if self.numerics.tolerance is not None and self.precision != "auto":
+            raise ValueError(
+                f"Options.numerics.tolerance chooses the precision; {self.precision!r} was given, too; leave out "
+                "one of them"
+            )
 
-        Raises TypeError or ValueError, which names the field and says what was expected.
-        """
-        for name, kind in CHOICES.items():
-            value, allowed = getattr(self, name), get_args(kind)
-            if not isinstance(value, str) or value not in allowed:
-                raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
-        for name, check in CHECKS.items():
-            value = getattr(self, name)
-            if value is not None or getattr(type(self), name) is not None:  # the default
-                object.__setattr__(self, name, check(name, value))
-        if self.tolerance is not None and self.precision != "auto":
-            raise ValueError(f"Options.tolerance chooses the precision; {self.precision!r} was given, too")
-        if self.calibration is not None and self.tolerance is None:
-            raise ValueError("Options.calibration is for Options.tolerance, which is not given")
+
+accept_old_names(Options)
+
+
+def options_of(flat: Mapping[str, Any]) -> Options:
+    """Options of values by their flat names, as the command line and a delegate have them: ``{"batch": 4}``.
+
+    Raises KeyError for an unknown name, TypeError or ValueError for a wrong value.
+    """
+    return Options(**grouped(Options, flat))
 
 
 def check_options(options: object) -> Options:

@@ -12,7 +12,7 @@ import pyopencl as cl
 from benchmarks.contest.contender import timed
 from tflgpu.measure import ceilings
 from tflgpu.measure.device_model import planned_target
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program, make_kernel
 from tflgpu.runtime.opencl.session import Session, open_session
@@ -62,4 +62,4 @@ def empty_kernel(session: Session) -> tuple[cl.Kernel, cl.Buffer]:
 def keep_costs(index: int, cache_dir: str) -> None:
     """Have tflgpu measure a GPU that it does not know while nothing else runs, and keep that in a cache."""
     device = choose(index)
-    planned_target(device, Options(cache_dir=cache_dir), partial(open_session, device))
+    planned_target(device, Options(cache_files=CacheFiles(path=cache_dir)), partial(open_session, device))

@@ -63,7 +63,11 @@ class _Model:
         self._case = case
         batch = case.batch if case.batch != 1 else None
         self._options = tflgpu.Options(
-            device=case.device, precision=case.precision, executor=executor, batch=batch, cache_dir=case.cache
+            device=case.device,
+            precision=case.precision,
+            execution=tflgpu.Execution(executor=executor),
+            shapes=tflgpu.Shapes(batch=batch),
+            cache_files=tflgpu.CacheFiles(path=case.cache),
         )
 
     @cached_property

@@ -94,9 +94,7 @@ def main() -> None:
     options = tflgpu.Options(
         device=device.index,
         precision=arguments.precision,
-        executor="launch",
-        kernels="gpu",
-        cost_model=arguments.cost_model,
+        execution=tflgpu.Execution(executor="launch", kernels="gpu", cost_model=arguments.cost_model),
         cache="off",
     )
     publish(rows(arguments.models, device, options, arguments.rounds), device, arguments.out)

@@ -16,7 +16,9 @@ import numpy as np
 import tflgpu
 path, batch, device, precision, cache = sys.argv[1:]
 batch = int(batch) if batch != "1" else None
-model = tflgpu.compile(path, tflgpu.Options(device=device, precision=precision, batch=batch, cache_dir=cache))
+shapes, files = tflgpu.Shapes(batch=batch), tflgpu.CacheFiles(path=cache)
+options = tflgpu.Options(device=device, precision=precision, shapes=shapes, cache_files=files)
+model = tflgpu.compile(path, options)
 model.run([np.zeros(i.shape, i.dtype) for i in model.inputs])
 facts = {
     "stages": model.seconds, "weights_bytes": model.report.constant_bytes, "arena_bytes": model.report.arena_bytes

@@ -82,7 +82,11 @@ def _in_both_ways(kernel: str, drawn: Drawn, precision: Precision, device: Devic
     bundle = Bundle((drawn,))
     executor: ExecutorChoice = "persistent" if bundle.has_steps else "launch"
     options = tflgpu.Options(
-        device=device.index, precision=precision, executor=executor, fallback="forbid", cache="off"
+        device=device.index,
+        precision=precision,
+        execution=tflgpu.Execution(executor=executor),
+        fallback="forbid",
+        cache="off",
     )
     model, inputs = bundle.model(), bundle.inputs()
     with trial({kernel: ALWAYS}) as chosen:

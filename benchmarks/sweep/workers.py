@@ -65,8 +65,7 @@ def measure_bundle(bundle: Bundle, precision: Precision, kernels: KernelFamily) 
     options = tflgpu.Options(
         device=device.index,
         precision=precision,
-        executor=executor,
-        kernels=kernels,
+        execution=tflgpu.Execution(executor=executor, kernels=kernels),
         fallback="forbid",
         cache="read",
     )

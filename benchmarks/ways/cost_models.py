@@ -53,10 +53,8 @@ def row(
         for way, costs in WAYS.items():
             options = tflgpu.Options(
                 device=device.index,
-                kernels="gpu",
+                execution=tflgpu.Execution(kernels="gpu", executor=executor, cost_model=costs),
                 precision=precision,
-                executor=executor,
-                cost_model=costs,
                 cache="off",
             )
             models[way] = stack.enter_context(tflgpu.compile(data, options))

@@ -43,7 +43,9 @@ def row(
     with ExitStack() as stack:
         models: dict[str, tflgpu.CompiledModel] = {}
         for precision in precisions:
-            options = tflgpu.Options(precision=precision, device=device.index, kernels=kernels, cache="off")
+            options = tflgpu.Options(
+                precision=precision, device=device.index, execution=tflgpu.Execution(kernels=kernels), cache="off"
+            )
             models[precision] = stack.enter_context(tflgpu.compile(path, options))
         inputs = given_inputs(path, models[EXACT].inputs, images)
         runs = {precision: partial(outputs, model, inputs[0]) for precision, model in models.items()}

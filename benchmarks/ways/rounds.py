@@ -33,7 +33,9 @@ def parsed_arguments(description: str) -> argparse.Namespace:
 
 def device_partition(model: bytes, device: tflgpu.Device, precision: Precision) -> DevicePartition:
     """The model for the launch executor. Ends the program if a part of it runs on the CPU."""
-    options = tflgpu.Options(device=device.index, precision=precision, executor="launch", cache="off")
+    options = tflgpu.Options(
+        device=device.index, precision=precision, execution=tflgpu.Execution(executor="launch"), cache="off"
+    )
     (artifact,) = compile_model(model, options, device.target(options))
     (partition,) = artifact.partitions
     if not isinstance(partition, DevicePartition):

@@ -1,4 +1,4 @@
-"""What ``Options(tolerance=)`` costs beside fp16, and whether it holds on inputs that calibration did not see, as JSON.
+"""What a tolerance costs beside fp16, and whether it holds on inputs that calibration did not see, as JSON.
 
     python -m benchmarks.ways.tolerances MODEL... [--images FILE...] [--tolerance 0.01] [--device D] [--kernels auto]
                                          [--seconds 4] [--out FILE]
@@ -38,10 +38,10 @@ def row(
     path: Path, images: Sequence[Path], tolerance: float, device: tflgpu.Device, kernels: KernelFamily, seconds: float
 ) -> dict[str, Any]:
     """The first time is fp16's."""
-    shared: dict[str, Any] = {"device": device.index, "kernels": kernels, "cache": "off"}
+    shared: dict[str, Any] = {"device": device.index, "cache": "off", "execution": tflgpu.Execution(kernels=kernels)}
     ways: dict[str, dict[str, Any]] = {
         "fp16": {"precision": "fp16"},
-        "mixed": {"tolerance": tolerance},
+        "mixed": {"numerics": tflgpu.Numerics(tolerance=tolerance)},
         EXACT: {"precision": EXACT},
     }
     with ExitStack() as stack:

@@ -30,7 +30,9 @@ def predictions(model: Path, folder: Path, workers: int, gpus: bool) -> ray.data
     (wanted,) = tflgpu.inspect(model).model.inputs
     _, height, width, _ = wanted.shape
     pictures = ray.data.read_images(str(folder), size=(height, width), mode="RGB", include_paths=True)
-    options = tflgpu.Options(batch=BATCH, uint8_inputs={wanted.name: (127.5, 127.5)})
+    options = tflgpu.Options(
+        shapes=tflgpu.Shapes(batch=BATCH), interface=tflgpu.Interface(uint8_inputs={wanted.name: (127.5, 127.5)})
+    )
     return pictures.map_batches(
         Predictor,
         fn_constructor_args=(str(model.resolve()), options),  # every machine of a cluster has to see this file

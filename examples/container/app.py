@@ -22,9 +22,11 @@ FOLDER = Path(__file__).parent  # has the model, its labels and the bundle
 
 def start() -> tflgpu.CompiledModel:
     options = tflgpu.Options(
-        cache_dir=[FOLDER / "models.bundle"],
         cache="require",  # rather fail at once than compile at each start; see README.md for the other choice
-        bundle_digest=os.environ["BUNDLE_DIGEST"],  # a bundle is a program: run the one that was built, and no other
+        cache_files=tflgpu.CacheFiles(
+            path=[FOLDER / "models.bundle"],
+            bundle_digest=os.environ["BUNDLE_DIGEST"],  # a bundle is a program: run the one that was built, no other
+        ),
     )
     return tflgpu.compile(FOLDER / "model.tflite", options)
 

@@ -14,7 +14,8 @@ import tflgpu
 class MicroBatcher:
     """Collects inputs until a batch is full, or the first has waited for `window` seconds, and runs them as one.
 
-    model: planned for whole batches, `Options(batch=16)`, with one input and one output. `serve` has to be running.
+    model: planned for whole batches, `Options(shapes=Shapes(batch=16))`, with one input and one output. `serve` has
+    to be running.
     """
 
     def __init__(self, model: tflgpu.CompiledModel, window: float = 0.005) -> None:

@@ -36,7 +36,9 @@ class Prediction(BaseModel):
 def create_app(model_path: Path, labels: list[str], batch: int = 16) -> FastAPI:
     (wanted,) = tflgpu.inspect(model_path).model.inputs
     # Pictures go to the device as bytes; it computes (byte - 127.5) / 127.5. The plan is for whole batches.
-    options = tflgpu.Options(uint8_inputs={wanted.name: (127.5, 127.5)}, batch=batch)
+    options = tflgpu.Options(
+        interface=tflgpu.Interface(uint8_inputs={wanted.name: (127.5, 127.5)}), shapes=tflgpu.Shapes(batch=batch)
+    )
     batcher = MicroBatcher(tflgpu.compile(model_path, options))
     size = wanted.shape[2], wanted.shape[1]
 

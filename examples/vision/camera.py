@@ -28,7 +28,9 @@ class PersonFinder:
     def __init__(self, path: Path) -> None:
         (wanted,) = tflgpu.inspect(path).model.inputs
         # The device computes (byte - 0) / 255: the host converts nothing, and a quarter of the bytes cross to it.
-        self.model = tflgpu.compile(path, tflgpu.Options(uint8_inputs={wanted.name: (0, 255)}))
+        self.model = tflgpu.compile(
+            path, tflgpu.Options(interface=tflgpu.Interface(uint8_inputs={wanted.name: (0, 255)}))
+        )
         self.pixels = self.model.pinned_array(wanted.name)  # (1, height, width, 3) uint8, filled again for each frame
         self.size = wanted.shape[2], wanted.shape[1]
 

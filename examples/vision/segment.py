@@ -25,7 +25,7 @@ def segment(path: Path, picture: Image.Image) -> NDArray[np.intp]:
     """The class of each pixel of the picture."""
     (wanted,) = tflgpu.inspect(path).model.inputs
     # The picture goes to the device as bytes, which computes (byte - 127.5) / 127.5 there.
-    model = tflgpu.compile(path, tflgpu.Options(uint8_inputs={wanted.name: (127.5, 127.5)}))
+    model = tflgpu.compile(path, tflgpu.Options(interface=tflgpu.Interface(uint8_inputs={wanted.name: (127.5, 127.5)})))
     _, height, width, _ = wanted.shape
     pixels = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))[None]
     (scores,) = model.run(pixels).values()

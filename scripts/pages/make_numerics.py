@@ -24,7 +24,7 @@ half precision and quantized models, operator by operator.
 A result that stands for two columns is written once. *An error* is LiteRT's at run time. LiteRT's default kernels
 (XNNPACK) have a column only where they give something else than the plain ones.
 
-A kernel on a device cannot report an error. With `Options(checks=True)`, or `tflgpu run --checks`, more kernels look
+A kernel on a device cannot report an error. With `Numerics(checks=True)`, or `tflgpu run --checks`, more kernels look
 for what LiteRT refuses at run time, and `run` raises ValueError with index, code and name of the operator for every
 fault that they find. By then the run is over: variables have their next values.
 

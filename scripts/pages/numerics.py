@@ -121,8 +121,8 @@ def _interpret(corner: Corner, kernels: str) -> Outcome:
 def run_tflgpu(corner: Corner, device: str | int = 0, kernels: KernelFamily = "gpu", checks: bool = False) -> Outcome:
     options = tflgpu.Options(
         device=device,
-        kernels=kernels,
-        checks=checks,
+        execution=tflgpu.Execution(kernels=kernels),
+        numerics=tflgpu.Numerics(checks=checks),
         fallback="forbid",
         cache="off",
     )
@@ -159,7 +159,7 @@ PAIRS = {
 
 
 # What a kernel cannot report, a check can.
-UNCHECKED = "; an error with `Options(checks=True)`"
+UNCHECKED = "; an error with `Numerics(checks=True)`"
 
 # Where LiteRT's plain and reference kernels agree and tflgpu gives something else: why, by operator.
 EXPLAINED = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.acceptance.litert_process import Arrays, answers
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.options import Options
+from tflgpu.options import Interface, Options
 
 FP32 = Options(precision="fp32")
 
@@ -86,7 +86,7 @@ def test_litert_answers(file: File, shared: Path) -> None:
     path, rng = file.path(shared), np.random.default_rng(0)
     interpreter = tflgpu.Interpreter(path, options=FP32)
     keys = list(interpreter.get_signature_list()) or [None]
-    models = {key: tflgpu.compile(path, Options(precision="fp32", signature=key)) for key in keys}
+    models = {key: tflgpu.compile(path, Options(precision="fp32", interface=Interface(signature=key))) for key in keys}
     inputs = {key: {info.name: drawn(info, rng) for info in model.inputs} for key, model in models.items()}
     expected = answers(path, inputs)
     for key, model in models.items():

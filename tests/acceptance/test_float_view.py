@@ -16,7 +16,7 @@ from PIL import Image
 import tflgpu
 from tests.acceptance.pictures import IMAGES, overlap
 from tests.quick import RUNTIMES
-from tflgpu.options import Options, Quantized
+from tflgpu.options import Interface, Numerics, Options, Quantized
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
@@ -35,7 +35,12 @@ MODELS = (*CLASSIFIERS, POSENET, DIGITS, DETECTOR, SEGMENTER, MOVENET)
 def compiled(
     name: str, shared: Path, quantized: Quantized, outputs: tuple[str, ...] | None = None
 ) -> tflgpu.CompiledModel:
-    options = Options(precision="fp32", device=RUNTIMES[0], quantized=quantized, outputs=outputs)
+    options = Options(
+        precision="fp32",
+        device=RUNTIMES[0],
+        numerics=Numerics(quantized=quantized),
+        interface=Interface(outputs=outputs),
+    )
     return tflgpu.compile(shared / "models" / f"{name}.tflite", options)
 
 

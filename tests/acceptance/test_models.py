@@ -12,7 +12,7 @@ import tflgpu
 from tests.acceptance.real_models import MOBILENET, TOLERANCE, Floats, RealModel, error
 from tests.quick import on_first_runtime
 from tests.support import litert
-from tflgpu.options import KernelFamily, Options
+from tflgpu.options import Execution, Interface, KernelFamily, Options
 
 DEEPLAB = RealModel("deeplabv3_257_mv_gpu", "bird_segmentation.png", 42, (257, 257))
 RESNET = RealModel("pretrainedResnet", "cat.png", 12, (32, 32), pixels=(0.0, 255.0))
@@ -68,7 +68,7 @@ def test_answers_as_litert_does(model: RealModel, precision: str, device_name: s
 def test_answers_of_half_arithmetic(
     model: RealModel, kernels: KernelFamily, half_device: tflgpu.Device, shared: Path
 ) -> None:
-    options = Options(precision="fp16_fast", device=half_device.index, kernels=kernels)
+    options = Options(precision="fp16_fast", device=half_device.index, execution=Execution(kernels=kernels))
     got, expected = tflgpu.compile(model.path(shared), options).run(model.input(shared)), reference(model, shared)
     errors = {name: error(got[name], expected[name]) for name in expected}
     assert max(errors.values()) <= TOLERANCE["fp16_fast"], errors
@@ -123,7 +123,7 @@ def test_any_intermediate_tensor_can_be_an_output(device_name: str, shared: Path
     x = FACE_DETECTION.input(shared)
     operators = tflgpu.inspect(data).operators
     names = [o.outputs[0] for o in operators if o.code != "DEQUANTIZE"][::3]
-    got = tflgpu.compile(data, Options(precision="fp32", device=device_name, outputs=names)).run(x)
+    got = tflgpu.compile(data, Options(precision="fp32", device=device_name, interface=Interface(outputs=names))).run(x)
     expected = litert.run_all_tensors(data, x)
     assert list(got) == names
     errors = {name: error(got[name], expected[name]) for name in names}
@@ -137,6 +137,6 @@ def test_input_and_evaluated_constant_can_be_outputs(device_name: str, shared: P
     constant = next(o.outputs[0] for o in tflgpu.inspect(data).operators if o.code == "DEQUANTIZE")
     (name,) = (i.name for i in tflgpu.compile(data, Options(device=device_name)).inputs)
     names = [name, constant]
-    got = tflgpu.compile(data, Options(precision="fp32", device=device_name, outputs=names)).run(x)
+    got = tflgpu.compile(data, Options(precision="fp32", device=device_name, interface=Interface(outputs=names))).run(x)
     np.testing.assert_array_equal(got[name], x)
     np.testing.assert_array_equal(got[constant], expected[constant])

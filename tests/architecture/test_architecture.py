@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interpreter": GRAPH | {"api", "checking", "frontend"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
-    | {"__init__", "api", "artifact", "codegen", "compiler", "frontend"}
+    | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend"}
     | {"batch", "evaluate", "inputs", "litert", "measure", "page", "report", "runtime"},
     "__main__": {"cli"},
 }

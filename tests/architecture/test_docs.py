@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 import tflgpu
-from scripts.pages import draw_road, make_operators, make_walk
+from scripts.pages import draw_road, make_operators, make_options, make_walk
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -142,6 +142,11 @@ def test_the_walk_is_current() -> None:
 def test_the_operators_are_current() -> None:
     written, current = make_operators.PAGE.read_text(encoding="utf-8"), make_operators.page()
     assert written == current, "run `python -m scripts.pages.make_operators`"
+
+
+def test_the_options_are_current() -> None:
+    written, current = make_options.PAGE.read_text(encoding="utf-8"), make_options.page()
+    assert written == current, "run `python -m scripts.pages.make_options`"
 
 
 def glossary_rows() -> list[tuple[str, str]]:

@@ -87,14 +87,14 @@ def damage_cache(cache: Path, rng: random.Random) -> tflgpu.Options:
         rng.choice(INDEX)(cache / "v1" / "index" / "cache.db", rng)
     else:
         rng.choice(ENTRY)(rng.choice(sorted((cache / "v1").glob("*/*.safetensors"))), rng)
-    return tflgpu.Options(precision="fp32", cache_dir=cache)
+    return tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=cache))
 
 
 def damage_bundle(cache: Path, rng: random.Random) -> tflgpu.Options:
     bundle = cache.with_suffix(".bundle")
     pack(Cache([cache]), bundle)
     rng.choice((flip_bits, cut, rewrite))(bundle, rng)
-    return tflgpu.Options(precision="fp32", cache_dir=bundle)
+    return tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=bundle))
 
 
 def fault_of_round(original: Path, place: Path, rng: random.Random) -> str | None:
@@ -115,7 +115,12 @@ def fault_of_round(original: Path, place: Path, rng: random.Random) -> str | Non
     if bundle:
         pinned = hashlib.sha256(original.with_suffix(".bundle").read_bytes())
         try:
-            tflgpu.compile(scaled(2.0), tflgpu.Options(cache_dir=options.cache_dir, bundle_digest=pinned.hexdigest()))
+            tflgpu.compile(
+                scaled(2.0),
+                tflgpu.Options(
+                    cache_files=tflgpu.CacheFiles(path=options.cache_files.path, bundle_digest=pinned.hexdigest())
+                ),
+            )
         except tflgpu.BundleError:
             return None
         return "a changed bundle was not refused"
@@ -126,7 +131,7 @@ def run(folder: Path, rounds: int, seed: int) -> list[str]:
     """What was wrong in all rounds."""
     original, found = folder / "original", []
     for factor in FACTORS:
-        tflgpu.compile(scaled(factor), tflgpu.Options(precision="fp32", cache_dir=original))
+        tflgpu.compile(scaled(factor), tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=original)))
     pack(Cache([original]), original.with_suffix(".bundle"))
     for number in range(rounds):
         signal.alarm(SECONDS)  # ends the process where a round hangs

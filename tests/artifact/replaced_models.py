@@ -44,7 +44,7 @@ def faults(folder: Path, compiles: int, seconds: float = SECONDS) -> tuple[list[
     compiles: of whole files, at least; until two of them were different.
     """
     path, end, found, seen = folder / "model.tflite", threading.Event(), [], set()
-    options = tflgpu.Options(precision="fp32", cache_dir=folder / "cache")
+    options = tflgpu.Options(precision="fp32", cache_files=tflgpu.CacheFiles(path=folder / "cache"))
     written: list[int] = [0]
     path.write_bytes(scaled(0.0))
     thread = threading.Thread(target=replace, args=(path, end, seconds, written))

@@ -16,7 +16,7 @@ from tests.artifact.keys import make_key
 from tflgpu.artifact.cache import Cache, pack
 from tflgpu.artifact.cache.signature import DIGITS, Proof, check_proof, signer
 from tflgpu.errors import BundleError, CacheWarning
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
@@ -72,9 +72,9 @@ def test_another_signature_or_none_is_refused(signed: tuple[Path, Proof, Proof],
     bundle, by_key, by_digest = signed
     other, _ = signer(make_key(bundle.with_name("other.pem")))
     pack(Cache([folder]), bundle, None, other)
-    with pytest.raises(BundleError, match=r"not what was signed with Options\.bundle_key"):
+    with pytest.raises(BundleError, match=r"not what was signed with Options\.cache_files\.bundle_key"):
         Cache([bundle], proof=by_key)
-    with pytest.raises(BundleError, match=r"not one of Options\.bundle_digest"):
+    with pytest.raises(BundleError, match=r"not one of Options\.cache_files\.bundle_digest"):
         Cache([bundle], proof=by_digest)
     pack(Cache([folder]), bundle)
     with pytest.raises(BundleError, match="is not signed"):
@@ -90,7 +90,7 @@ def test_what_was_proved_is_what_is_used(signed: tuple[Path, Proof, Proof]) -> N
 
 def test_a_proof_needs_a_bundle(signed: tuple[Path, Proof, Proof], folder: Path) -> None:
     _, by_key, _ = signed
-    with pytest.raises(ValueError, match=r"Options.cache_dir names none"):
+    with pytest.raises(ValueError, match="its path names no bundle"):
         Cache([folder], proof=by_key)
     with pytest.warns(CacheWarning, match="cannot be read"):
         assert Cache([folder / "gone.bundle"], proof=by_key).load(KEY) is None
@@ -124,6 +124,6 @@ except Exception as error:
 @pytest.mark.parametrize("name", ["bundle_key", "bundle_digest"])
 @pytest.mark.parametrize("value", ["", "0" * 63, "g" * 64, b"0" * 64])
 def test_options_for_proofs_are_checked(name: str, value: object) -> None:
-    with pytest.raises((TypeError, ValueError), match=rf"Options\.{name}"):
-        Options(**{name: value})  # type: ignore[arg-type]
-    assert Options(bundle_digest="A" * 64).bundle_digest == ("a" * 64,)
+    with pytest.raises((TypeError, ValueError), match=rf"Options\.cache_files\.{name}"):
+        CacheFiles(**{name: value})  # type: ignore[arg-type]
+    assert CacheFiles(bundle_digest="A" * 64).bundle_digest == ("a" * 64,)

@@ -15,7 +15,7 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.cache import Cache, ModelKey
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.model.model_source import ModelContent
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 from tflgpu.runtime.opencl.build import _key as kernel_key
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
@@ -63,7 +63,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_memory_outside_of_buffers_is_a_miss(forgery: str, tmp_path: Path) -> None:
-    options = Options(precision="fp32", cache_dir=tmp_path)
+    options = Options(precision="fp32", cache_files=CacheFiles(path=tmp_path))
     cache, key = stored(options)
     blobs: list[Blob] = []
     record = encode(serializer.load(cache, key), blobs)
@@ -78,7 +78,7 @@ def test_memory_outside_of_buffers_is_a_miss(forgery: str, tmp_path: Path) -> No
 
 def test_the_binary_of_another_program_is_not_used(tmp_path: Path, device_name: str) -> None:
     """In the entry of the model and in that of the kernel."""
-    options = Options(precision="fp32", device=device_name, cache_dir=tmp_path)
+    options = Options(precision="fp32", device=device_name, cache_files=CacheFiles(path=tmp_path))
     cache, key = stored(options)
     artifact = serializer.load(cache, key)
     assert artifact is not None

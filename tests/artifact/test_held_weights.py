@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +30,9 @@ def dense(layers: int, seed: int) -> bytes:
 
 
 def options(start: str, folder: Path) -> Options:
-    return Options(precision="fp32", cache="off" if start == "off" else "readwrite", cache_dir=folder / "cache")
+    return Options(
+        precision="fp32", cache="off" if start == "off" else "readwrite", cache_files=CacheFiles(path=folder / "cache")
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

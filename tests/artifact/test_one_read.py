@@ -15,7 +15,7 @@ import tflgpu
 from tflgpu.artifact import serializer
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, CacheMode, Options
 
 X = np.ones((1, 2, 2, 4), np.float32)
 BATCH = np.ones((3, 2, 2, 4), np.float32)
@@ -32,8 +32,8 @@ def scaled(factor: float, batch: int = -1) -> bytes:
     return builder.finish([y])
 
 
-def options(folder: Path, **more: Any) -> Options:
-    return Options(precision="fp32", cache_dir=folder / "cache", **more)
+def options(folder: Path, cache: CacheMode = "readwrite", token: int | None = None) -> Options:
+    return Options(precision="fp32", cache=cache, cache_files=CacheFiles(path=folder / "cache", model_token=token))
 
 
 def overwrite(path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_new_batch_size_is_planned_for_the_model_that_was_compiled(
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # cold, then warm
         Path("model.tflite").write_bytes(scaled(2.0))
-        model = tflgpu.compile("model.tflite", options(tmp_path, model_token=token))
+        model = tflgpu.compile("model.tflite", options(tmp_path, token=token))
         event(tmp_path / "model.tflite")
         np.testing.assert_array_equal(model.run(BATCH)["y"], 2 * BATCH)
         os.chdir(tmp_path)
@@ -80,7 +80,7 @@ def test_a_file_that_is_replaced_while_it_compiles_leaves_no_wrong_entry(
 ) -> None:
     """It is replaced at the worst moment: when it has been hashed, before it is compiled."""
     monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)
-    path, chosen = tmp_path / "model.tflite", options(tmp_path, model_token=token)
+    path, chosen = tmp_path / "model.tflite", options(tmp_path, token=token)
     path.write_bytes(scaled(2.0, batch=1))
     shutil.copy2(path, tmp_path / "original")
 
@@ -103,7 +103,7 @@ def test_a_file_that_is_replaced_before_a_miss_is_known_is_compiled_as_it_is(
 ) -> None:
     """A token finds the content hash of the old file, for which the cache has no entry; then the file is read."""
     monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)
-    path, chosen = tmp_path / "model.tflite", options(tmp_path, model_token=7)
+    path, chosen = tmp_path / "model.tflite", options(tmp_path, token=7)
     path.write_bytes(scaled(2.0, batch=1))
     tflgpu.compile(path, chosen)
     shutil.rmtree(tmp_path / "cache" / "v1" / "models")

@@ -22,7 +22,7 @@ from tflgpu.artifact import serializer
 from tflgpu.errors import CacheMissError, CacheWarning
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, CpuPart, Interface, Numerics, Options, Shapes
 from tflgpu.runtime.opencl import program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
@@ -48,7 +48,8 @@ import numpy as np
 warnings.simplefilter("always")
 with warnings.catch_warnings(record=True) as caught:
     import tflgpu
-    path, options = sys.argv[1], tflgpu.Options(**json.loads(sys.argv[2]))
+    from tflgpu.options import options_of
+    path, options = sys.argv[1], options_of(json.loads(sys.argv[2]))
     model = tflgpu.compile(path, options)
     inputs = [np.full(i.shape, 0.5, i.dtype) for i in model.inputs]
     outputs = [v.tolist() for v in model.run(inputs).values()]
@@ -97,7 +98,11 @@ def test_a_second_process_compiles_nothing(precision: str, tmp_path: Path, devic
 
 
 def test_a_model_in_pieces_is_kept_whole(tmp_path: Path, device_name: str) -> None:
-    options = Options(device=device_name, cache_dir=tmp_path, cpu_ops=["MAX_POOL_2D", "SOFTMAX"])
+    options = Options(
+        device=device_name,
+        cache_files=CacheFiles(path=tmp_path),
+        cpu_part=CpuPart(operators=["MAX_POOL_2D", "SOFTMAX"]),
+    )
     x = np.full((1, 8, 8, 1), 0.5, np.float32)
     answers = []
     for expected in ({"plan", "interpreter"}, {"interpreter"}):
@@ -109,7 +114,7 @@ def test_a_model_in_pieces_is_kept_whole(tmp_path: Path, device_name: str) -> No
 
 
 def test_required_means_compiled_before(tmp_path: Path, device_name: str) -> None:
-    options = Options(device=device_name, cache_dir=tmp_path)
+    options = Options(device=device_name, cache_files=CacheFiles(path=tmp_path))
     with pytest.raises(CacheMissError, match="precompile-cache"):
         tflgpu.compile(DIGITS, replace(options, cache="require"))
     tflgpu.compile(DIGITS, replace(options, cache="read"))
@@ -120,21 +125,24 @@ def test_required_means_compiled_before(tmp_path: Path, device_name: str) -> Non
 
 
 def test_no_cache_leaves_no_trace(tmp_path: Path, device_name: str) -> None:
-    tflgpu.compile(DIGITS, Options(device=device_name, cache_dir=tmp_path, cache="off"))
+    tflgpu.compile(DIGITS, Options(device=device_name, cache_files=CacheFiles(path=tmp_path), cache="off"))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     "other",
-    [{"precision": "fp16"}, {"batch": 2}, {"outputs": ("logits",)}, {"cpu_ops": ("SOFTMAX",)}, {"quantized": "float"}],
+    [
+        {"precision": "fp16"},
+        {"shapes": Shapes(batch=2)},
+        {"interface": Interface(outputs=[tflgpu.inspect(DIGITS).operators[2].outputs[0]])},
+        {"cpu_part": CpuPart(operators=["SOFTMAX"])},
+        {"numerics": Numerics(quantized="float")},
+    ],
     ids=lambda other: next(iter(other)),
 )
 def test_options_that_change_the_result_are_part_of_the_key(other: dict[str, object], tmp_path: Path) -> None:
     """Each of them would find the artifact of the others if it were left out."""
-    names = [o.outputs[0] for o in tflgpu.inspect(DIGITS).operators]
-    if "outputs" in other:
-        other = {"outputs": (names[2],)}
-    options = Options(device=usable(RUNTIMES[0]), precision="fp32", cache_dir=tmp_path)
+    options = Options(device=usable(RUNTIMES[0]), precision="fp32", cache_files=CacheFiles(path=tmp_path))
     tflgpu.compile(DIGITS, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tflgpu.FallbackWarning)
@@ -143,7 +151,7 @@ def test_options_that_change_the_result_are_part_of_the_key(other: dict[str, obj
 
 def test_a_reused_token_is_no_proof(tmp_path: Path, device_name: str) -> None:
     """Other weights under the same token are compiled anew, and both models stay in the cache."""
-    options = Options(device=device_name, precision="fp32", cache_dir=tmp_path, model_token=7)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=tmp_path, model_token=7))
     x = np.ones((1, 2, 2, 4), np.float32)
     for expected in ({"plan"}, set()):
         for factor in (2.0, 3.0):
@@ -159,7 +167,7 @@ def test_with_a_token_an_unchanged_file_is_not_read(
     path.write_bytes(scaled(2.0))
     os.utime(path, ns=(0, 0))
     monkeypatch.setattr("tflgpu.artifact.cache.disk_cache.RACY_NANOSECONDS", -1)  # as if it had been there for long
-    options = Options(device=device_name, precision="fp32", cache_dir=cache, model_token=7)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=cache, model_token=7))
     tflgpu.compile(path, options)
     with monkeypatch.context() as patch:
         patch.setattr(ModelContent, "bytes", property(lambda _: pytest.fail("the model file was read")))
@@ -173,7 +181,7 @@ def test_with_a_token_an_unchanged_file_is_not_read(
 def test_another_driver_or_version_compiles_anew(
     what: str, tmp_path: Path, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(device=device_name, cache_dir=tmp_path)
+    options = Options(device=device_name, cache_files=CacheFiles(path=tmp_path))
     tflgpu.compile(DIGITS, options)
     assert "plan" not in stages(tflgpu.compile(DIGITS, options))
     if what == "driver":
@@ -187,7 +195,7 @@ def test_another_driver_or_version_compiles_anew(
 def test_equal_kernels_of_other_weights_are_not_compiled_again(
     tmp_path: Path, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(device=device_name, precision="fp32", cache_dir=tmp_path)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=tmp_path))
     tflgpu.compile(scaled(2.0), options)
     monkeypatch.setattr(COMPILE, lambda *_: pytest.fail("the same source was compiled twice"))
     x = np.ones((1, 2, 2, 4), np.float32)
@@ -197,7 +205,7 @@ def test_equal_kernels_of_other_weights_are_not_compiled_again(
 def test_a_binary_that_the_driver_refuses_is_compiled_anew(
     tmp_path: Path, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(device=device_name, precision="fp32", cache_dir=tmp_path)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=tmp_path))
     tflgpu.compile(scaled(2.0), options)
     x = np.ones((1, 2, 2, 4), np.float32)
     with monkeypatch.context() as patch:
@@ -223,7 +231,7 @@ def entries(cache: Path, kind: str) -> list[Path]:
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "exchanged", "removed"])
 def test_damage_is_a_miss_and_is_repaired(damage: str, tmp_path: Path, device_name: str) -> None:
-    options = Options(device=device_name, precision="fp32", cache_dir=tmp_path)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=tmp_path))
     x = np.ones((1, 2, 2, 4), np.float32)
     tflgpu.compile(scaled(2.0), options)
     (mine,) = entries(tmp_path, "models")
@@ -247,7 +255,7 @@ def test_damage_is_a_miss_and_is_repaired(damage: str, tmp_path: Path, device_na
 
 def test_an_entry_of_another_shape_is_a_miss(tmp_path: Path, device_name: str) -> None:
     """Sound by its checksum and key, but written by something that has other ideas of an artifact."""
-    options = Options(device=device_name, precision="fp32", cache_dir=tmp_path)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=tmp_path))
     cache = serializer.open_cache(options)
     device = tflgpu.compile(scaled(2.0), replace(options, cache="off")).device
     assert cache is not None
@@ -263,7 +271,7 @@ def test_a_directory_that_vanishes_costs_only_time(tmp_path: Path, device_name: 
     import shutil
 
     cache = tmp_path / "cache"
-    options = Options(device=device_name, precision="fp32", cache_dir=cache)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=cache))
     for _ in range(2):
         model = tflgpu.compile(scaled(2.0), options)
         shutil.rmtree(cache)
@@ -272,7 +280,7 @@ def test_a_directory_that_vanishes_costs_only_time(tmp_path: Path, device_name: 
 
 
 def test_pickles_come_back_from_the_cache(tmp_path: Path, device_name: str) -> None:
-    model = tflgpu.compile(DIGITS, Options(device=device_name, cache_dir=tmp_path))
+    model = tflgpu.compile(DIGITS, Options(device=device_name, cache_files=CacheFiles(path=tmp_path)))
     copy = pickle.loads(pickle.dumps(model))
     assert "plan" not in stages(copy)
     x = np.full((1, 8, 8, 1), 0.5, np.float32)
@@ -281,7 +289,7 @@ def test_pickles_come_back_from_the_cache(tmp_path: Path, device_name: str) -> N
 
 def test_state_comes_back_as_it_began(tmp_path: Path, shared: Path, device_name: str) -> None:
     path = shared / "models" / "hey_jarvis.tflite"
-    options = Options(device=device_name, precision="fp32", cache_dir=tmp_path)
+    options = Options(device=device_name, precision="fp32", cache_files=CacheFiles(path=tmp_path))
     answers = []
     for _ in range(2):
         model = tflgpu.compile(path, options)

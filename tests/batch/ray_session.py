@@ -25,7 +25,7 @@ from tflgpu.batch.prediction import Prediction, open_rows, predict
 from tflgpu.evaluate.folder_diff import Difference
 from tflgpu.evaluate.task import Row, Task
 from tflgpu.evaluate.worker import in_this_process
-from tflgpu.options import Options
+from tflgpu.options import Options, Shapes
 
 FATAL = 250
 
@@ -94,7 +94,7 @@ def main() -> None:
     inputs = FOLDER / "inputs"
     write_input(inputs)
     model = exponentials()
-    prediction = Prediction(model, Options(batch=16, precision="fp32"), {}, None)
+    prediction = Prediction(model, Options(shapes=Shapes(batch=16), precision="fp32"), {}, None)
     rows = open_rows([inputs], model, (), None, None)
     predict(rows, prediction, FOLDER / "here", lambda: None)
     on_ray.Worker = Mortal  # type: ignore[misc]

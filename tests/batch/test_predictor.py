@@ -9,13 +9,13 @@ import pytest
 
 from tests.batch.models import ROW, check, columns, exponentials
 from tests.frontend.stateful_models import sum_of_inputs
-from tflgpu import Options
+from tflgpu import CacheFiles, Interface, Options, Shapes
 from tflgpu.batch import Predictor
 from tflgpu.model.writer import ModelBuilder
 
 
 def options(device_name: str, batch: int | None = None) -> Options:
-    return Options(device=device_name, precision="fp32", batch=batch)
+    return Options(device=device_name, precision="fp32", shapes=Shapes(batch=batch))
 
 
 @pytest.mark.parametrize("count", [1, 4, 9])
@@ -106,7 +106,9 @@ def test_outputs_without_rows_are_refused(device_name: str) -> None:
 
 def test_options_reach_the_model(device_name: str) -> None:
     """Bytes for a float input, and what Ray pickles."""
-    chosen = pickle.loads(pickle.dumps(Options(device=device_name, precision="fp32", uint8_inputs={"x": (0, 255)})))
+    chosen = pickle.loads(
+        pickle.dumps(Options(device=device_name, precision="fp32", interface=Interface(uint8_inputs={"x": (0, 255)})))
+    )
     given = columns(2)
     frames = np.arange(12, dtype=np.uint8).reshape(2, *ROW)
     got = Predictor(exponentials(), chosen)({"x": frames, "w": given["w"]})
@@ -114,6 +116,6 @@ def test_options_reach_the_model(device_name: str) -> None:
 
 
 def test_a_second_predictor_starts_warm(device_name: str, tmp_path: object) -> None:
-    chosen = Options(device=device_name, batch=2, cache_dir=str(tmp_path))
+    chosen = Options(device=device_name, shapes=Shapes(batch=2), cache_files=CacheFiles(path=str(tmp_path)))
     cold, warm = (Predictor(exponentials(), chosen).model.seconds for _ in range(2))
     assert "plan" in cold and "plan" not in warm

@@ -16,7 +16,7 @@ from tests.batch.models import check, columns, exponentials
 from tests.cli.command import DIGITS, as_json, fail, succeed
 from tflgpu.batch.arrow_columns import arrow_column, numpy_column
 from tflgpu.batch.prediction import Prediction, open_rows, predict
-from tflgpu.options import Options
+from tflgpu.options import Options, Shapes
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_parquet_keeps_what_is_no_input(tmp_path: Path) -> None:
     nested = pa.array([row.tolist() for row in given["x"]], pa.list_(pa.list_(pa.float32())))
     table = pa.table({"name": names, "pixels": nested, "w": arrow_column(given["w"].reshape(7, -1))})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=3)
-    prediction = Prediction(exponentials(), Options(batch=2, precision="fp32"), {"x": "pixels"}, None)
+    prediction = Prediction(exponentials(), Options(shapes=Shapes(batch=2), precision="fp32"), {"x": "pixels"}, None)
     rows = open_rows([tmp_path / "in.parquet"], b"", (), None, None)
     assert rows.count == 7
     steps: list[None] = []
@@ -74,10 +74,10 @@ def test_parquet_keeps_what_is_no_input(tmp_path: Path) -> None:
 def test_free_rows_are_planned_once() -> None:
     chosen = Options(precision="fp32")
     infos = tflgpu.inspect(exponentials(free=True), chosen).model.inputs
-    assert Prediction(b"", chosen, {}, None).planned_once(infos).options.batch == 32
-    assert Prediction(b"", Options(batch=8), {}, None).planned_once(infos).options.batch == 8
+    assert Prediction(b"", chosen, {}, None).planned_once(infos).options.shapes.batch == 32
+    assert Prediction(b"", Options(shapes=Shapes(batch=8)), {}, None).planned_once(infos).options.shapes.batch == 8
     fixed = tflgpu.inspect(exponentials(), chosen).model.inputs
-    assert Prediction(b"", chosen, {}, None).planned_once(fixed).options.batch is None
+    assert Prediction(b"", chosen, {}, None).planned_once(fixed).options.shapes.batch is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int64", "bool"])

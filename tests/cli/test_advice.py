@@ -149,7 +149,7 @@ def test_the_worst_of_several() -> None:
 def test_the_callers_own_choice_splits_too() -> None:
     model = chain(["TANH", "EXP", "TANH"])
     assert not advice(model)
-    (found,) = advice(model, tflgpu.Options(cpu_ops=["EXP"]))
+    (found,) = advice(model, tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=["EXP"])))
     assert found.operators == (1,)
 
 
@@ -182,7 +182,7 @@ def test_free_axes() -> None:
         return builder.finish([y])
 
     assert not advice(model((1, 6, 8)))
-    assert "`Options(batch=N)`" in only(model((-1, 6, 8)), "free-axes").text
+    assert "`Options(shapes=Shapes(batch=N))`" in only(model((-1, 6, 8)), "free-axes").text
     several = only(model((-1, -1, 8)), "free-axes").text
     assert "axes [0, 1] of input 'x' open; they are [1, 6] here" in several
 

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def filled(folder: Path) -> Path:
     """A cache with the digits: a model and a kernel."""
-    with tflgpu.compile(MODEL, tflgpu.Options(cache_dir=folder)):
+    with tflgpu.compile(MODEL, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=folder))):
         return folder
 
 
@@ -47,7 +47,7 @@ def fail(*arguments: object) -> str:
 
 def answer(cache: list[Path]) -> np.ndarray:
     """What the digits' model says with nothing but ``cache`` to start from."""
-    with tflgpu.compile(MODEL, tflgpu.Options(cache_dir=cache, cache="require")) as model:
+    with tflgpu.compile(MODEL, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=cache), cache="require")) as model:
         (output,) = model.run(np.ones((1, 8, 8, 1), np.float32)).values()
         return output
 
@@ -242,10 +242,10 @@ def test_a_signed_bundle_says_what_it_is_known_by(filled: Path, tmp_path: Path) 
     printed = succeed("precompile-cache", MODEL, "--cache-dir", filled, "--bundle", bundle, "--sign", key)
     known = dict(line.split() for line in printed.splitlines() if line.startswith("bundle_"))
     assert known.keys() == {"bundle_digest", "bundle_key"}
-    with tflgpu.compile(MODEL, tflgpu.Options(cache_dir=[bundle], cache="require", **known)):
+    with tflgpu.compile(MODEL, tflgpu.Options(cache="require", cache_files=tflgpu.CacheFiles(path=[bundle], **known))):
         pass
     bundle.write_bytes(bundle.read_bytes()[:-1] + b"x")
     for name, value in known.items():
         with pytest.raises(tflgpu.BundleError, match="is refused"):
-            tflgpu.compile(MODEL, tflgpu.Options(cache_dir=[bundle], **{name: value}))
+            tflgpu.compile(MODEL, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=[bundle], **{name: value})))
     assert "name one with --bundle" in fail("precompile-cache", MODEL, "--sign", key)

@@ -53,7 +53,9 @@ def _device() -> None:
 
 def test_inspect(model: Path) -> None:
     outputs = [as_json("inspect", model), as_json("inspect", model, "--device", "auto")]
-    outputs.append(plain(tflgpu.inspect(model, tflgpu.Options(quantized="float")).as_dict()))  # which no option gives
+    outputs.append(
+        plain(tflgpu.inspect(model, tflgpu.Options(numerics=tflgpu.Numerics(quantized="float"))).as_dict())
+    )  # which no option gives
     check("inspect", outputs, opaque=("model.outputs[]",))
     facts = outputs[0]["model"]
     assert facts["inputs"][0].keys() == facts["outputs"][0].keys()
@@ -125,7 +127,7 @@ def test_precompile_cache(tmp_path: Path) -> None:
 
 def test_cache(tmp_path: Path) -> None:
     place = ("--cache-dir", tmp_path / "cache")
-    with tflgpu.compile(DIGITS, tflgpu.Options(cache_dir=tmp_path / "cache")):
+    with tflgpu.compile(DIGITS, tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path / "cache"))):
         pass
     check("cache path", [as_json("cache", "path")])
     check("cache ls", [as_json("cache", "ls", *place)])

@@ -41,7 +41,9 @@ def test_inspect_gives_reasons(tmp_path: Path) -> None:
 
 def test_inspect_takes_options(no_device: None) -> None:
     names = [tflgpu.inspect(MODEL).operators[i].outputs[0] for i in (1, 3)]
-    report = tflgpu.inspect(MODEL, tflgpu.Options(outputs=names, cpu_ops=[0]))
+    report = tflgpu.inspect(
+        MODEL, tflgpu.Options(interface=tflgpu.Interface(outputs=names), cpu_part=tflgpu.CpuPart(operators=[0]))
+    )
     assert [i.name for i in report.model.outputs] == names
     assert [o.index for o in report.operators if o.device == "cpu"] == [0]
     assert "'nosuch'" in fail("inspect", MODEL, "--signature", "nosuch")

@@ -51,10 +51,13 @@ def main(path: Path, image: NDArray[np.float32]) -> None:
     options = tflgpu.Options(
         precision="fp32",
         device=choose(tflgpu.devices()),
-        uint8_inputs=None,
-        cpu_ops=[],
+        shapes=tflgpu.Shapes(batch=None),
+        interface=tflgpu.Interface(uint8_inputs=None),
+        numerics=tflgpu.Numerics(checks=True),
+        execution=tflgpu.Execution(executor="launch"),
+        cpu_part=tflgpu.CpuPart(operators=[]),
         cache="readwrite",
-        model_token=tflgpu.model_token(path.read_bytes()),
+        cache_files=tflgpu.CacheFiles(model_token=tflgpu.model_token(path.read_bytes())),
     )
     with tflgpu.compile(path, options) as model:
         print(tflgpu.__version__, model.device.name, *map(describe, model.inputs), *map(describe, model.outputs))

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import tflgpu
 from tests.drivers.checks import Program, Subject, sample
-from tflgpu.options import CacheMode, Options
+from tflgpu.options import CacheMode, options_of
 
 WRONG_VERSION = 2
 # float64 and int64 are options of OpenCL.
@@ -30,7 +30,7 @@ def outcome(subject: Subject, program: Program, device: int, cache: CacheMode = 
 
     def compiled(model: bytes) -> tflgpu.CompiledModel:
         nonlocal on_cpu
-        options = Options(**program._asdict(), device=device, fallback="forbid", cache=cache)
+        options = options_of(program._asdict() | {"device": device, "fallback": "forbid", "cache": cache})
         try:
             return tflgpu.compile(model, options)
         except tflgpu.UnsupportedError as error:

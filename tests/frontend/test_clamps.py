@@ -1,4 +1,4 @@
-"""What ``Options(quantized="float")`` keeps of quantization: the range of an activation's integers, unrounded."""
+"""What ``Numerics(quantized="float")`` keeps of quantization: the range of an activation's integers, unrounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tflgpu
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder, Quantization
-from tflgpu.options import Options
+from tflgpu.options import Execution, Numerics, Options
 
 Floats = NDArray[np.float32]
 RELU6 = Quantization([6 / 255], [-128])  # the range that a converter leaves of it
@@ -22,7 +22,12 @@ POOL = {"padding": "VALID", "stride_h": 1, "stride_w": 1, "filter_height": 1, "f
 
 def run(model: bytes, x: Floats, device_name: str, precision: str = "fp32", kernels: str = "auto") -> Floats:
     """The single output."""
-    options = Options(quantized="float", device=device_name, precision=precision, kernels=kernels)
+    options = Options(
+        numerics=Numerics(quantized="float"),
+        device=device_name,
+        precision=precision,
+        execution=Execution(kernels=kernels),
+    )
     (result,) = tflgpu.compile(model, options).run(x).values()
     return result
 
@@ -115,7 +120,7 @@ def test_a_zero_point_beyond_the_type_still_leaves_zero_in_range(zero: int, devi
 def test_the_report_names_what_is_not_clamped(device_name: str) -> None:
     """The caller's own numbers: a kernel would do nothing else to them."""
     model = chain(("QUANTIZE", WIDE, {}), ("ADD", RELU6, ADD))
-    report = tflgpu.compile(model, Options(quantized="float", device=device_name)).report
+    report = tflgpu.compile(model, Options(numerics=Numerics(quantized="float"), device=device_name)).report
     assert report.kernels == 1
     assert [o.notes for o in report.operators if o.notes] == [
         ("'QUANTIZE' is not clamped to -8..7.9375, which its integers would do: it is an input of the model",)

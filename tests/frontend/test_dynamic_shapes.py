@@ -11,7 +11,7 @@ import tflgpu
 from tests.frontend.dynamic_models import ELEMENTS, MODELS, boolean_mask, one_list
 from tests.quick import on_first_runtime
 from tests.support.litert import kept_interpreter, run_again
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 
@@ -65,6 +65,6 @@ def test_an_output_on_the_device_must_have_room(device_name: str) -> None:
 
 def test_compiled_models_of_unknown_sizes_are_kept_in_the_cache(device_name: str, tmp_path: Path) -> None:
     x = one_list(np.random.default_rng(1))
-    options = Options(precision="fp32", device=device_name, cache_dir=tmp_path)
+    options = Options(precision="fp32", device=device_name, cache_files=CacheFiles(path=tmp_path))
     (first,), (second,) = (tflgpu.compile(boolean_mask(), options).run(x).values() for _ in range(2))
     np.testing.assert_array_equal(first, second)

@@ -13,7 +13,7 @@ from tests.support.litert import kept_interpreter, run, run_again
 from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import Execution, Interface, Options
 
 X = np.linspace(-1, 1, 4, dtype=np.float32)[None]
 
@@ -51,7 +51,7 @@ def test_an_input_that_a_signature_alone_has_is_an_error_for_that_signature() ->
     data = stale_signature("inputs")
     np.testing.assert_allclose(tflgpu.compile(data).run({"x": X})["z"], np.cos(np.sin(X)), atol=1e-6)
     with pytest.raises(ValueError, match=r"signature 'default' has inputs \['x'\], which are no inputs of"):
-        tflgpu.compile(data, Options(signature="default"))
+        tflgpu.compile(data, Options(interface=Interface(signature="default")))
 
 
 def test_a_model_without_operators_gives_its_inputs_and_constants(shared: Path) -> None:
@@ -82,7 +82,11 @@ def test_an_activation_that_is_always_zero(scale: float) -> None:
     file = unpacked(builder.finish([y]))
     file.subgraphs[0].tensors[r].quantization.scale = [scale]
     for kernels in ("cpu", "gpu"):
-        (got,) = tflgpu.compile(packed(file), Options(kernels=kernels, fallback="forbid")).run(X).values()
+        (got,) = (
+            tflgpu.compile(packed(file), Options(execution=Execution(kernels=kernels), fallback="forbid"))
+            .run(X)
+            .values()
+        )
         np.testing.assert_allclose(got, np.zeros((1, 4)), atol=1e-30)
 
 

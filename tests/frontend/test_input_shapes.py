@@ -12,7 +12,7 @@ from tests.acceptance.real_models import MOBILENET
 from tests.quick import on_first_runtime
 from tests.support import litert
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CpuPart, Options, Shapes
 from tflgpu.runtime.runner import MAX_INSTANCES
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
@@ -54,11 +54,11 @@ def test_only_the_latest_plans_are_kept(device_name: str) -> None:
     assert [shapes[0][1] for shapes in model._runner.instances] == [5, 6, 7, 1][-MAX_INSTANCES:]
 
 
-@pytest.mark.parametrize("options", [{"batch": 3}, {"input_shapes": {"image": (3, 8, 8, 1)}}], ids=["batch", "shapes"])
-def test_a_batch_is_as_many_single_runs(options: dict[str, object], device_name: str) -> None:
+@pytest.mark.parametrize("shapes", [Shapes(batch=3), Shapes(inputs={"image": (3, 8, 8, 1)})], ids=["batch", "shapes"])
+def test_a_batch_is_as_many_single_runs(shapes: Shapes, device_name: str) -> None:
     """The file has a batch of 1, in its input and in the constant of a RESHAPE."""
     single = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name))
-    batched = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name, **options))  # type: ignore[arg-type]
+    batched = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name, shapes=shapes))
     images = np.load(DIGITS.with_name("held_out.npz"))["images"][:3, ..., None].astype(np.float32) / 16
     got = batched.run(images)["probabilities"]
     assert batched.inputs[0].shape == (3, 8, 8, 1) and batched.outputs[0].shape == got.shape == (3, 10)
@@ -76,7 +76,7 @@ def test_a_transposed_convolution_takes_the_batch_of_its_image(exported: int, ba
     builder.op("TRANSPOSE_CONV", [shape, weights, x], [y], {"stride_h": 2, "stride_w": 2})
     data = builder.finish([y])
     images = rng.standard_normal((batch, 3, 3, 4)).astype(np.float32)
-    options = Options(precision="fp32", device=device_name, batch=batch, fallback="forbid")
+    options = Options(precision="fp32", device=device_name, shapes=Shapes(batch=batch), fallback="forbid")
     (got,) = tflgpu.compile(data, options).run(images).values()
     expected = [*(litert.run(data, image[None])["y"] for image in images)]
     np.testing.assert_allclose(got, np.concatenate(expected), atol=1e-5)
@@ -86,7 +86,7 @@ def test_a_transposed_convolution_takes_the_batch_of_its_image(exported: int, ba
 def test_mobilenet_takes_a_batch(device_name: str, shared: Path) -> None:
     x = np.concatenate([MOBILENET.input(shared, image) for image in ("cat.png", "bird.png")])
     path = MOBILENET.path(shared)
-    (got,) = tflgpu.compile(path, Options(precision="fp32", device=device_name, batch=2)).run(x).values()
+    (got,) = tflgpu.compile(path, Options(precision="fp32", device=device_name, shapes=Shapes(batch=2))).run(x).values()
     for i in range(2):
         (expected,) = litert.run(path.read_bytes(), x[i : i + 1]).values()
         np.testing.assert_allclose(got[i : i + 1], expected, atol=1e-4 * np.ptp(expected))
@@ -98,18 +98,18 @@ def test_a_batch_that_the_model_does_not_carry_is_refused() -> None:
     begin, size = (builder.constant(np.array(v, np.int32)) for v in ([0, 0], [1, 4]))
     builder.op("SLICE", [x, begin, size], [y])
     with pytest.raises(ValueError, match=r"output 'y' then has shape \[1, 4\]"):
-        tflgpu.inspect(builder.finish([y]), Options(batch=2))
+        tflgpu.inspect(builder.finish([y]), Options(shapes=Shapes(batch=2)))
 
 
 def test_wrong_shapes_say_what_was_expected() -> None:
     with pytest.raises(
         ValueError, match=r"\[4, 4\] for 'x'; 3 positive sizes were expected, the file has \[-1, -1, 6\]"
     ):
-        tflgpu.inspect(dynamic(), Options(input_shapes={"x": (4, 4)}))
+        tflgpu.inspect(dynamic(), Options(shapes=Shapes(inputs={"x": (4, 4)})))
     with pytest.raises(ValueError, match=r"names \['z'\]; the model has the inputs 'x'"):
-        tflgpu.inspect(dynamic(), Options(input_shapes={"z": (4, 4)}))
+        tflgpu.inspect(dynamic(), Options(shapes=Shapes(inputs={"z": (4, 4)})))
     with pytest.raises(ValueError, match="batch is 0"):
-        Options(batch=0)
+        Options(shapes=Shapes(batch=0))
 
 
 def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
@@ -121,7 +121,7 @@ def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
     builder.op("BITCAST", [y], [bits])
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(builder.finish([bits]), Options(precision="fp32", device=device_name))
-    shapes = Options(input_shapes={"x": (3, 4)})
+    shapes = Options(shapes=Shapes(inputs={"x": (3, 4)}))
     assert [o.device for o in tflgpu.inspect(builder.finish([bits]), shapes).operators] == ["device", "cpu"]
     for rows in (1, 3):
         given = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
@@ -132,8 +132,10 @@ def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
 def test_operators_can_be_sent_to_the_cpu(cpu_ops: list[str | int | range], device_name: str) -> None:
     expected = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name))
     indices = {i for item in cpu_ops for i in (item if isinstance(item, range) else [item])}
-    with pytest.warns(tflgpu.FallbackWarning, match="Options.cpu_ops sends it to the CPU"):
-        model = tflgpu.compile(DIGITS, Options(precision="fp32", device=device_name, cpu_ops=cpu_ops))
+    with pytest.warns(tflgpu.FallbackWarning, match="Options.cpu_part.operators sends it to the CPU"):
+        model = tflgpu.compile(
+            DIGITS, Options(precision="fp32", device=device_name, cpu_part=CpuPart(operators=cpu_ops))
+        )
     sent = [o for o in model.report.operators if o.device == "cpu"]
     assert sent and all(o.index in indices or o.code in indices for o in sent)
     image = np.load(DIGITS.with_name("held_out.npz"))["images"][:1, ..., None].astype(np.float32) / 16
@@ -142,6 +144,6 @@ def test_operators_can_be_sent_to_the_cpu(cpu_ops: list[str | int | range], devi
 
 def test_operators_that_are_not_there_cannot_be_sent() -> None:
     with pytest.raises(ValueError, match="names 'TANGENT', but the model has"):
-        tflgpu.inspect(DIGITS, Options(cpu_ops=["TANGENT"]))
+        tflgpu.inspect(DIGITS, Options(cpu_part=CpuPart(operators=["TANGENT"])))
     with pytest.raises(TypeError, match="give a list of operators"):
-        Options(cpu_ops="SOFTMAX")
+        Options(cpu_part=CpuPart(operators="SOFTMAX"))

@@ -25,7 +25,8 @@ from tests.frontend.unit_windows import CODES, convolution
 device, *window = sys.argv[1:]
 for code in CODES:
     for kernels in ("cpu", "gpu"):
-        options = tflgpu.Options(device=device, kernels=kernels, fallback="forbid", cache="off")
+        execution = tflgpu.Execution(kernels=kernels)
+        options = tflgpu.Options(device=device, execution=execution, fallback="forbid", cache="off")
         model = tflgpu.compile(convolution(code, *map(int, window)), options)
         (y,) = model.run(np.ones((1, 5, 5, 8), np.float32)).values()
         print(code, kernels, set(y.reshape(-1).tolist()))

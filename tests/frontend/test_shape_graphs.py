@@ -93,7 +93,9 @@ def test_shapes_are_computed_as_litert_computes_them(model: bytes, device_name: 
 
 def test_computed_shapes_follow_the_input(device_name: str) -> None:
     """No constant of the file says how many elements a row has."""
-    compiled = tflgpu.compile(flattened_layer((2, 12)), options(device_name, input_shapes={"x": (5, 2, 6)}))
+    compiled = tflgpu.compile(
+        flattened_layer((2, 12)), options(device_name, shapes=tflgpu.Shapes(inputs={"x": (5, 2, 6)}))
+    )
     (got,) = compiled.run([np.ones((5, 2, 6), np.float32)]).values()
     np.testing.assert_allclose(got, np.tile(np.arange(36).reshape(3, 12).sum(axis=1), (5, 1)), rtol=1e-5)
 
@@ -122,4 +124,4 @@ def test_shapes_that_the_model_cannot_take_are_refused() -> None:
     b.op("CONV_2D", [x, filters, bias], [y], {"padding": "VALID", "stride_h": 1, "stride_w": 1})
     model = b.finish([y])
     with pytest.raises(tflgpu.UnsupportedError, match="larger than the input"):
-        tflgpu.compile(model, tflgpu.Options(cache="off", input_shapes={"x": (1, 3, 3, 1)}))
+        tflgpu.compile(model, tflgpu.Options(cache="off", shapes=tflgpu.Shapes(inputs={"x": (1, 3, 3, 1)})))

@@ -32,7 +32,7 @@ from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CpuPart, Execution, Interface, Options
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
@@ -88,7 +88,7 @@ def test_runs_follow_litert(name: str, precision: str, kernels: str, device_name
     data = MODELS[name]()
     runs = inputs_of(data, 5)
     expected = litert_runs(data, runs)
-    options = Options(precision=precision, kernels=kernels, device=device_name, fallback="forbid")
+    options = Options(precision=precision, execution=Execution(kernels=kernels), device=device_name, fallback="forbid")
     model = tflgpu.compile(data, options)
     check_runs(model, runs, expected, precision)
     model.reset_state()
@@ -153,7 +153,9 @@ def test_state_on_the_cpu(device_name: str) -> None:
 
 def test_lstm_state_on_the_cpu(device_name: str) -> None:
     data = sequence(Lstm(9, 9))
-    options = Options(device=device_name, precision="fp32", cpu_ops=["UNIDIRECTIONAL_SEQUENCE_LSTM"])
+    options = Options(
+        device=device_name, precision="fp32", cpu_part=CpuPart(operators=["UNIDIRECTIONAL_SEQUENCE_LSTM"])
+    )
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(data, options)
     runs = inputs_of(data, 3)
@@ -199,7 +201,7 @@ def test_a_wake_word_listens(precision: str, device_name: str, shared: Path) -> 
     )
     peer.allocate_tensors()
     places = {d["name"]: d["index"] for d in peer.get_tensor_details()}
-    options = Options(precision=precision, device=device_name, fallback="forbid", outputs=names)
+    options = Options(precision=precision, device=device_name, fallback="forbid", interface=Interface(outputs=names))
     model = tflgpu.compile(path, options)
     rng = np.random.default_rng(0)
     features = [np.clip(rng.normal(-40, 40, (1, 3, 40)), -128, 127).astype(np.int8) for _ in range(25)]
@@ -273,7 +275,7 @@ def test_an_lstm_of_integers_rounds_its_state_at_each_time(kernels: Literal["cpu
         buffer.data = np.clip(weights, -127, 127).astype(np.int8).view(np.uint8)
     graph.operators, graph.inputs, graph.outputs, file.signatureDefs = [lstm], lstm.inputs[:1], list(lstm.outputs), []
     data = packed(file)
-    model = tflgpu.compile(data, Options(precision="fp32", kernels=kernels, fallback="forbid"))
+    model = tflgpu.compile(data, Options(precision="fp32", execution=Execution(kernels=kernels), fallback="forbid"))
     for _ in range(10):
         x = rng.integers(-128, 128, model.inputs[0].shape).astype(np.int8)
         (wanted,) = run(data, x).values()

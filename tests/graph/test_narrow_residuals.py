@@ -83,7 +83,9 @@ def test_results_are_right(
     model = m.builder.finish(block(m, *case))
     x = np.random.default_rng(5).standard_normal(case[0]).astype(np.float32)
     expected = list(litert.run(model, x).values())
-    compiled = tflgpu.compile(model, tflgpu.Options(device=device_name, precision=precision, kernels=kernels))
+    compiled = tflgpu.compile(
+        model, tflgpu.Options(device=device_name, precision=precision, execution=tflgpu.Execution(kernels=kernels))
+    )
     for got, wanted in zip(compiled.run(x).values(), expected, strict=True):
         np.testing.assert_allclose(
             got, wanted, rtol=0, atol=(1e-5 if precision == "fp32" else 1e-2) * np.abs(wanted).max()

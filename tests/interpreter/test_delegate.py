@@ -10,6 +10,7 @@ import pytest
 
 import tflgpu
 from tflgpu.interpreter import Delegate, Interpreter, load_delegate
+from tflgpu.options import options_of
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 LIBRARY = "libtensorflowlite_gpu_delegate.so"
@@ -39,7 +40,7 @@ def test_the_gpu_delegate_is_loaded_under_its_names(library: Any) -> None:
     ],
 )
 def test_its_options_choose_ours(given: dict[str, Any], chosen: dict[str, Any] | None) -> None:
-    assert load_delegate(LIBRARY, given).options == tflgpu.Options(**(given if chosen is None else chosen))
+    assert load_delegate(LIBRARY, given).options == options_of(given if chosen is None else chosen)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_another_library_is_an_error_that_programs_expect() -> None:
 def test_an_interpreter_runs_as_its_delegate_says(device_name: str) -> None:
     delegate = load_delegate(LIBRARY, {"device": device_name, "cpu_ops": ["SOFTMAX"], "is_precision_loss_allowed": 0})
     interpreter = Interpreter(DIGITS, experimental_delegates=[delegate])
-    with pytest.warns(tflgpu.FallbackWarning, match=r"Options\.cpu_ops"):
+    with pytest.warns(tflgpu.FallbackWarning, match=r"Options\.cpu_part\.operators"):
         interpreter.allocate_tensors()
     image = np.random.default_rng(0).random((1, 8, 8, 1), np.float32)
     interpreter.set_tensor(0, image)

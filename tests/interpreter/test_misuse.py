@@ -218,5 +218,5 @@ def test_what_only_tflgpu_refuses() -> None:
     constant = next(t for t in interpreter.get_tensor_details() if t["name"].startswith("constant"))
     with pytest.raises(ValueError, match="is a constant"):  # LiteRT writes into the file's memory
         interpreter.set_tensor(constant["index"], interpreter.get_tensor(constant["index"]))
-    with pytest.raises(ValueError, match=r"Options\.batch"):
-        tflgpu.Interpreter(DIGITS, options=tflgpu.Options(batch=2))
+    with pytest.raises(ValueError, match=r"Options\.shapes\.batch"):
+        tflgpu.Interpreter(DIGITS, options=tflgpu.Options(shapes=tflgpu.Shapes(batch=2)))

@@ -168,7 +168,7 @@ def prepared(path: Path, options: tflgpu.Options) -> None:
 @pytest.mark.parametrize("prepare", [tflgpu.compile, prepared])
 def test_a_fallback_is_reported_at_the_caller_s_line(prepare: Callable[..., Any]) -> None:
     with pytest.warns(tflgpu.FallbackWarning) as caught:
-        prepare(DIGITS, tflgpu.Options(cpu_ops=["SOFTMAX"]))
+        prepare(DIGITS, tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=["SOFTMAX"])))
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
 
 

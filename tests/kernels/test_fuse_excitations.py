@@ -48,7 +48,12 @@ def test_the_kernel_is_right(
     other = net.input(net.normal(tuple(shape)))
     net.output(net.op("SUB", [other, y], other.value - y.value, activation="RELU6"))
     case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, kernels="gpu", executor=executor, precision=precision, cache="off")
+    options = tflgpu.Options(
+        device=device_name,
+        execution=tflgpu.Execution(kernels="gpu", executor=executor),
+        precision=precision,
+        cache="off",
+    )
     with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
         assert "excite" in compiled.source
         (got,) = compiled.run(case.inputs).values()
@@ -72,7 +77,9 @@ def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkey
     gates = net.op("RELU6", [gates], np.minimum(gates.value, 6))
     net.output(product(net, x, gates))
     case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", cache="off")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels="gpu"), precision="fp32", cache="off"
+    )
     with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
         assert "excite" in compiled.source
         (got,) = compiled.run(case.inputs).values()

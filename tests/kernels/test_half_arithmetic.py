@@ -148,7 +148,7 @@ def test_sums_longer_than_a_half_can_hold(family: str, half_device: tflgpu.Devic
     for each in sums.values():
         net.output(each)
     case = net.case(EXACT)
-    options = replace(FAST, device=half_device.index, kernels=family)
+    options = replace(FAST, device=half_device.index, execution=tflgpu.Execution(kernels=family))
     outputs = tflgpu.compile(case.model, options).run(case.inputs)
     for name, got, expected in zip(sums, outputs.values(), case.expected, strict=True):
         assert expected.max() > np.finfo(np.float16).max

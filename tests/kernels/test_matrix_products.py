@@ -84,7 +84,9 @@ def test_products_are_right_however_they_are_divided(
     net.output(case.network(net))
     model = net.case(ARITHMETIC)
     precision: Literal["fp16", "fp32"] = "fp16" if case.depth % 2 else "fp32"
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, cache="off")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels="gpu"), precision=precision, cache="off"
+    )
     with limited(device_name, Simulation()):  # whose local memory is real
         (got,) = tflgpu.compile(model.model, options).run(model.inputs).values()
     check(got, model.expected[0], model.tolerance, precision, model.describe)
@@ -101,7 +103,9 @@ def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], dev
     options = dict(zip(("adj_x", "adj_y"), adjoint, strict=True))
     net.output(net.op("BATCH_MATMUL", sides, value, options))
     model = net.case(ARITHMETIC)
-    compiled = tflgpu.compile(model.model, tflgpu.Options(device=device_name, kernels="gpu", cache="off"))
+    compiled = tflgpu.compile(
+        model.model, tflgpu.Options(device=device_name, execution=tflgpu.Execution(kernels="gpu"), cache="off")
+    )
     (got,) = compiled.run(model.inputs).values()
     np.testing.assert_array_equal(got, value)
 

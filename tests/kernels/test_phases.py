@@ -63,7 +63,9 @@ def check_numbers(got: NDArray[np.float32], expected: NDArray[np.float64], error
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_pixel_reaches_its_windows_only(case: Transposed, kernels: str) -> None:
     network = case.network()
-    model = tflgpu.compile(network.model, tflgpu.Options(kernels=kernels, precision="fp32", cache="off"))
+    model = tflgpu.compile(
+        network.model, tflgpu.Options(execution=tflgpu.Execution(kernels=kernels), precision="fp32", cache="off")
+    )
     (got,) = model.run(network.inputs).values()
     check_numbers(got, network.expected[0], 1e-6)
 

@@ -1,4 +1,4 @@
-"""``Options(tolerance=)`` for a device with matrix units, whose kernels round and fuse what others do not."""
+"""``Numerics(tolerance=)`` for a device with matrix units, whose kernels round and fuse what others do not."""
 
 from __future__ import annotations
 

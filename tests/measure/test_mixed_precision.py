@@ -1,4 +1,4 @@
-"""``Options(tolerance=)``: outputs stay near the fp32 answers, on inputs that calibration did not see, too."""
+"""``Numerics(tolerance=)``: outputs stay near the fp32 answers, on inputs that calibration did not see, too."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tflgpu
 from tests.cli.command import fail
 from tests.support import litert
 from tflgpu.model.writer import ModelBuilder
+from tflgpu.options import options_of
 
 SHAPE = (1, 9, 9, 8)
 TOLERANCE = 0.01
@@ -38,7 +39,7 @@ def unseen(seed: int) -> NDArray[np.float32]:
 
 
 def compiled(scale: float, **options: Any) -> tflgpu.CompiledModel:
-    return tflgpu.compile(model(scale), tflgpu.Options(device="Intel", **{"cache": "off"} | options))
+    return tflgpu.compile(model(scale), options_of({"device": "Intel", "cache": "off"} | options))
 
 
 def _error(scale: float, candidate: tflgpu.CompiledModel, x: NDArray[np.float32]) -> float:
@@ -100,7 +101,7 @@ def test_a_warm_start_repeats_nothing(tmp_path: Path) -> None:
         ({"tolerance": 0.01, "precision": "fp16"}, "tolerance chooses the precision; 'fp16' was given"),
         ({"tolerance": 0}, "must be more than 0 and at most 1"),
         ({"tolerance": "small"}, "a part of an output's range"),
-        ({"calibration": [np.zeros(3)]}, "calibration is for Options.tolerance"),
+        ({"calibration": [np.zeros(3)]}, "calibration is for Options.numerics.tolerance"),
         ({"calibration": [], "tolerance": 0.01}, "at least one set of inputs"),
         ({"calibration": {"x": np.zeros(3)}, "tolerance": 0.01}, "a list of inputs"),
         ({"calibration": [3], "tolerance": 0.01}, "arrays were expected"),
@@ -108,7 +109,7 @@ def test_a_warm_start_repeats_nothing(tmp_path: Path) -> None:
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        tflgpu.Options(**options)
+        options_of(options)
 
 
 def test_inputs_that_do_not_fit_the_model() -> None:
@@ -117,7 +118,9 @@ def test_inputs_that_do_not_fit_the_model() -> None:
 
 
 def test_options_with_equal_inputs_are_equal() -> None:
-    first, second, other = (tflgpu.Options(tolerance=0.01, calibration=[unseen(seed)]) for seed in (1, 1, 2))
+    first, second, other = (
+        tflgpu.Options(numerics=tflgpu.Numerics(tolerance=0.01, calibration=[unseen(seed)])) for seed in (1, 1, 2)
+    )
     assert first == second != other
     assert len({first, second, other}) == 2
 

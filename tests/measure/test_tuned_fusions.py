@@ -101,9 +101,17 @@ def test_what_was_found_is_right_and_kept(
     is_one: bool, timed: Callable[..., list[Plan]], tmp_path: Path, device_name: str
 ) -> None:
     case = excitation(seed=0)
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", tuning="fast", cache_dir=tmp_path)
+    options = tflgpu.Options(
+        device=device_name,
+        execution=tflgpu.Execution(kernels="gpu", tuning="fast"),
+        precision="fp32",
+        cache_files=tflgpu.CacheFiles(path=tmp_path),
+    )
     with limited(device_name, Simulation()):  # whose local memory is real
-        proposed = "excite" in tflgpu.compile(case.model, replace(options, tuning="none")).source
+        proposed = (
+            "excite"
+            in tflgpu.compile(case.model, replace(options, execution=replace(options.execution, tuning="none"))).source
+        )
         plans = timed(excite=5.0 if is_one else 50.0)
         model = tflgpu.compile(case.model, options)
         count = len(plans)

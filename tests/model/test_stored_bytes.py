@@ -15,7 +15,7 @@ from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.metadata.metadata_reader import read_metadata
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CpuPart, Options
 
 VALUES = np.arange(1, 9, dtype=np.float32)
 
@@ -49,7 +49,7 @@ def with_options_behind(data: bytes) -> bytes:
 @pytest.mark.parametrize("on_cpu", [(), ("MUL",), ("ADD", "MUL")])
 def test_constants_behind_the_flatbuffer(on_cpu: tuple[str, ...]) -> None:
     x = np.ones((2, 8), np.float32)
-    model = tflgpu.compile(products(), Options(precision="fp32", cpu_ops=on_cpu))
+    model = tflgpu.compile(products(), Options(precision="fp32", cpu_part=CpuPart(operators=on_cpu)))
     np.testing.assert_array_equal(model.run(x)["y"], (x + VALUES) * VALUES)
 
 

@@ -1,4 +1,4 @@
-"""``Options(checks=True)``: what LiteRT refuses at run time is a ValueError that names the operator."""
+"""``Numerics(checks=True)``: what LiteRT refuses at run time is a ValueError that names the operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tflgpu
 from tests.ops.axes import FAMILIES
 from tests.support import litert
 from tflgpu.model.writer import ModelBuilder, Quantization
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, CpuPart, Execution, Numerics, Options
 
 Array = NDArray[Any]
 
@@ -80,7 +80,12 @@ def inputs() -> list[Array]:
 @pytest.mark.parametrize("kernels", FAMILIES)
 def test_what_litert_refuses_is_an_error_that_names_the_operator(kernels: Any, executor: Any, device_name: str) -> None:
     data, given = model(), inputs()
-    options = Options(device=device_name, kernels=kernels, executor=executor, checks=True, precision="fp32")
+    options = Options(
+        device=device_name,
+        execution=Execution(kernels=kernels, executor=executor),
+        numerics=Numerics(checks=True),
+        precision="fp32",
+    )
     checked = tflgpu.compile(data, options)
     expected = litert.run(data, *given)
     for name, got in checked.run(given).items():
@@ -101,7 +106,7 @@ def test_every_fault_is_named_and_outputs_on_the_device_are_none_of_them(device_
 
     b = ModelBuilder()
     outputs = [append(b, name) for name in ("gather", "pow")]
-    checked = tflgpu.compile(b.finish(outputs), Options(device=device_name, checks=True))
+    checked = tflgpu.compile(b.finish(outputs), Options(device=device_name, numerics=Numerics(checks=True)))
     places = {info.name: pyopencl.array.zeros(checked.queue, info.shape, info.dtype) for info in checked.outputs}
     assert checked.run([TABLE, i(0, 2), i(2, 3), i(0, 2)], places) == {}
     assert places["pow"].get().tolist() == [1, 9]
@@ -117,7 +122,7 @@ def test_a_constant_divisor_is_checked(device_name: str) -> None:
     x = b.input((2,), "int32")
     for divisor, output in zip((i(1, 0), i(1, 2)), outputs, strict=True):
         b.op("FLOOR_DIV", [x, b.constant(divisor)], [output])
-    checked = tflgpu.compile(b.finish(outputs), Options(device=device_name, checks=True))
+    checked = tflgpu.compile(b.finish(outputs), Options(device=device_name, numerics=Numerics(checks=True)))
     with pytest.raises(ValueError, match=r"^operator 0 FLOOR_DIV [^;]* its input 1 has a divisor of zero$"):
         checked.run(i(3, 4))
 
@@ -129,7 +134,13 @@ def test_parts_of_a_model_are_checked(device_name: str, tmp_path: Path) -> None:
     outputs = [append(b, name) for name in ("gather", "gather_long")]
     data, wrong = b.finish(outputs), [TABLE, i(0, 2), TABLE, i(0, -1, dtype="int64")]
     unchecked, checked = (
-        Options(device=device_name, cpu_ops=[0], checks=checks, cache_dir=tmp_path) for checks in (False, True)
+        Options(
+            device=device_name,
+            cpu_part=CpuPart(operators=[0]),
+            numerics=Numerics(checks=checks),
+            cache_files=CacheFiles(path=tmp_path),
+        )
+        for checks in (False, True)
     )
     for _ in range(2):
         assert tflgpu.compile(data, unchecked).run(wrong)["gather_long"][1].tolist() == [0, 1, 2]

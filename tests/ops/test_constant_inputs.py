@@ -37,7 +37,13 @@ def test_some_on_the_second_runtime(row: Row, data: st.DataObject) -> None:
 
 def check_with_constants(row: Row, device_name: str, data: st.DataObject) -> None:
     precision, kernels = data.draw(st.sampled_from(PRECISIONS)), data.draw(st.sampled_from(FAMILIES))
-    options = tflgpu.Options(precision=precision, device=device_name, kernels=kernels, fallback="forbid", cache="off")
+    options = tflgpu.Options(
+        precision=precision,
+        device=device_name,
+        execution=tflgpu.Execution(kernels=kernels),
+        fallback="forbid",
+        cache="off",
+    )
     for held in count():
         case = data.draw(row.case(fused=False, held=held))
         if not case.holds_input:

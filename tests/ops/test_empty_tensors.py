@@ -146,7 +146,9 @@ def test_equals_litert(corner: Corner, device_name: str) -> None:
 def test_nothing_is_pinned_and_copied(device_name: str) -> None:
     """The persistent executor copies from and to pinned memory, as GPUs do, and reads arrays where they are."""
     corner = Corner("ADD", (ones(0, 3), ones(1, 3)), ((0, 3),), NONE)
-    options = tflgpu.Options(device=device_name, kernels="gpu", executor="persistent", cache="off")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels="gpu", executor="persistent"), cache="off"
+    )
     compiled = tflgpu.compile(corner.model(), options)
     for _ in range(5):
         (output,) = compiled.run(list(corner.inputs)).values()

@@ -41,7 +41,11 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
     for precision, kernels in programs:
         # A fallback to the CPU would hide a missing kernel.
         options = tflgpu.Options(
-            precision=precision, device=device_name, kernels=kernels, fallback="forbid", cache="off"
+            precision=precision,
+            device=device_name,
+            execution=tflgpu.Execution(kernels=kernels),
+            fallback="forbid",
+            cache="off",
         )
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
         for got, expected in zip(outputs.values(), case.expected, strict=True):
@@ -60,7 +64,11 @@ def test_op_that_adds_up_in_half(
     families = FAMILIES if pytestconfig.getoption("all") else [data.draw(st.sampled_from(FAMILIES), label="family")]
     for kernels in families:
         options = tflgpu.Options(
-            precision="fp16_fast", device=half_device.index, kernels=kernels, fallback="forbid", cache="off"
+            precision="fp16_fast",
+            device=half_device.index,
+            execution=tflgpu.Execution(kernels=kernels),
+            fallback="forbid",
+            cache="off",
         )
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
         for got, expected in zip(outputs.values(), case.expected, strict=True):

@@ -54,7 +54,12 @@ class Model:
     def check(self, device: str, output: int) -> Plan:
         model = self.builder.finish([output])
         for family, executor in ("cpu", "launch"), ("gpu", "persistent"):
-            options = tflgpu.Options(device=device, kernels=family, executor=executor, precision="fp32", cache="off")
+            options = tflgpu.Options(
+                device=device,
+                execution=tflgpu.Execution(kernels=family, executor=executor),
+                precision="fp32",
+                cache="off",
+            )
             with tflgpu.compile(model, options) as compiled:
                 (got,) = compiled.run([self.x]).values()
             np.testing.assert_allclose(got, self.values[output], rtol=1e-5, atol=1e-6)

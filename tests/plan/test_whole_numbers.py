@@ -15,7 +15,7 @@ from tflgpu.measure.trace import trace
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import Execution, Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Target
@@ -73,7 +73,7 @@ def expected() -> tuple[Doubles, Doubles]:
 
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 def test_half_precision_gives_the_integers_of_double(kernels: str, device_name: str) -> None:
-    options = Options(precision="fp16", kernels=kernels, device=device_name)
+    options = Options(precision="fp16", execution=Execution(kernels=kernels), device=device_name)
     (result,) = tflgpu.compile(two_convolutions(), options).run(image()).values()
     np.testing.assert_array_equal(result, expected()[1])
     _, between = tflgpu.compile(two_convolutions(also=True), options).run(image()).values()
@@ -136,7 +136,11 @@ def test_requantizing_is_as_exact_as_integers(kernels: str, device_name: str) ->
     x = builder.input(q.shape, "int16", quantization=Quantization([source], [0]))
     y = builder.tensor(q.shape, "int16", quantization=Quantization([target], [0]))
     builder.op("QUANTIZE", [x], [y])
-    (got,) = tflgpu.compile(builder.finish([y]), Options(device=device_name, kernels=kernels)).run(q).values()
+    (got,) = (
+        tflgpu.compile(builder.finish([y]), Options(device=device_name, execution=Execution(kernels=kernels)))
+        .run(q)
+        .values()
+    )
     ratio = Fraction(float(source)) / Fraction(float(target))
     half = Fraction(1, 2)
     exact = [int(n * ratio + half) if n >= 0 else -int(-n * ratio + half) for n in map(int, q)]

@@ -11,5 +11,5 @@ from tests.runtime.device_arrays import CONFIGURATIONS, three_of_each
 @pytest.fixture(params=CONFIGURATIONS)
 def model(device_name: str, request: pytest.FixtureRequest) -> tflgpu.CompiledModel:
     """The model, by each executor and with each family of kernels that it is tested with."""
-    options = tflgpu.Options(device=device_name, precision="fp32", **CONFIGURATIONS[request.param])
+    options = tflgpu.Options(device=device_name, precision="fp32", execution=CONFIGURATIONS[request.param])
     return tflgpu.compile(three_of_each(), options)

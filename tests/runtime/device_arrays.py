@@ -18,9 +18,9 @@ SHAPES = (1, 5, 7, 3), (1, 4, 4, 4), (1, 6)
 
 
 CONFIGURATIONS = {
-    "cpu kernels": {"kernels": "cpu", "executor": "launch"},
-    "gpu kernels": {"kernels": "gpu", "executor": "launch"},
-    "persistent": {"kernels": "gpu", "executor": "persistent"},
+    "cpu kernels": tflgpu.Execution(kernels="cpu", executor="launch"),
+    "gpu kernels": tflgpu.Execution(kernels="gpu", executor="launch"),
+    "persistent": tflgpu.Execution(kernels="gpu", executor="persistent"),
 }
 
 

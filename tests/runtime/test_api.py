@@ -94,7 +94,9 @@ def test_a_closed_model_frees_the_device_at_once(executor: str, device_name: str
     builder = ModelBuilder()
     x, y = np.ones((1, 4), np.float32), builder.tensor((1, 4))
     builder.op("ABS", [builder.input(x.shape)], [y])
-    model = tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name, executor=executor))
+    model = tflgpu.compile(
+        builder.finish([y]), tflgpu.Options(device=device_name, execution=tflgpu.Execution(executor=executor))
+    )
     model.run(x)
     model.enqueue(x).wait()
     (instance,) = model._runner.instances.values()
@@ -112,11 +114,11 @@ def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="precision is 'fp64'; it must be one of 'auto', 'fp32', 'fp16'"):
         tflgpu.Options(precision="fp64")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give a list of tensor names"):
-        tflgpu.Options(outputs="probabilities")
+        tflgpu.Options(interface=tflgpu.Interface(outputs="probabilities"))
     with pytest.raises(ValueError, match="no tensor named 'nothing'"):
-        tflgpu.inspect(DIGITS / "digits.tflite", tflgpu.Options(outputs=["nothing"]))
+        tflgpu.inspect(DIGITS / "digits.tflite", tflgpu.Options(interface=tflgpu.Interface(outputs=["nothing"])))
     with pytest.raises(ValueError, match="no signature 'nothing'; it has"):
-        tflgpu.inspect(DIGITS / "digits.tflite", tflgpu.Options(signature="nothing"))
+        tflgpu.inspect(DIGITS / "digits.tflite", tflgpu.Options(interface=tflgpu.Interface(signature="nothing")))
 
 
 def test_an_unknown_device_lists_those_there_are(model: tflgpu.CompiledModel) -> None:

@@ -53,7 +53,7 @@ def test_there_and_back_and_everything_between(model: tflgpu.CompiledModel) -> N
 def test_only_what_kernels_reach_beyond_is_copied(model: tflgpu.CompiledModel, copied: list[int]) -> None:
     model.run(on_device(model, arrays(0)), fresh_outputs(model))
     _, vec4s, row = (4 * np.prod(shape) for shape in SHAPES)
-    assert sorted(copied) == ([row, row, vec4s, vec4s] if model.options.kernels == "cpu" else [row])
+    assert sorted(copied) == ([row, row, vec4s, vec4s] if model.options.execution.kernels == "cpu" else [row])
 
 
 def within(model: tflgpu.CompiledModel, value: Array, begin: int) -> cl_array.Array:
@@ -152,7 +152,7 @@ def test_models_on_one_queue_pass_arrays_on(device_name: str) -> None:
 
 def test_with_operators_on_the_cpu_arrays_go_through_the_host(device_name: str) -> None:
     pytest.importorskip("ai_edge_litert")
-    options = tflgpu.Options(device=device_name, precision="fp32", cpu_ops=[1])
+    options = tflgpu.Options(device=device_name, precision="fp32", cpu_part=tflgpu.CpuPart(operators=[1]))
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(three_of_each(), options)
     expected = model.run(arrays(6))
@@ -193,7 +193,9 @@ def test_variables_live_on(device_name: str) -> None:
     builder.op("ADD", [old, x], [new], {"fused_activation_function": "NONE"})
     builder.op("ASSIGN_VARIABLE", [handle(builder), new], [])
     for choice in ("launch", "persistent"):
-        options = tflgpu.Options(device=device_name, precision="fp32", kernels="gpu", executor=choice)
+        options = tflgpu.Options(
+            device=device_name, precision="fp32", execution=tflgpu.Execution(kernels="gpu", executor=choice)
+        )
         model = tflgpu.compile(builder.finish([new]), options)
         target = cl_array.zeros(model.queue, shape, np.float32)
         given = cl_array.to_device(model.queue, np.ones(shape, np.float32))

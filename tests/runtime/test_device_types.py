@@ -47,7 +47,9 @@ def test_types_of_several_sizes_in_one_buffer(
 ) -> None:
     """4 bytes from byte 256 on, and 8 from byte 512 on, both begin at element 64."""
     dtypes = "float32", "float32", "int64"
-    options = tflgpu.Options(device=device_name, precision="fp32", kernels=kernels, executor=executor)
+    options = tflgpu.Options(
+        device=device_name, precision="fp32", execution=tflgpu.Execution(kernels=kernels, executor=executor)
+    )
     model = tflgpu.compile(negations(dtypes, sizes), options)
     given = {f"x{i}": np.arange(100 * i, 100 * i + sizes[i], dtype=t) for i, t in enumerate(dtypes)}
     expected = {f"y{i}": -x for i, x in enumerate(given.values())}

@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count, islice
 
 import numpy as np
@@ -28,10 +29,10 @@ Array = NDArray[np.float32]
 SHAPE = (1, 5, 7, 3)
 
 CONFIGURATIONS = {
-    "launch": {"kernels": "cpu", "executor": "launch"},
-    "claiming": {"kernels": "cpu", "executor": "claiming"},
-    "persistent": {"kernels": "gpu", "executor": "persistent"},
-    "partly on the cpu": {"cpu_ops": [1]},
+    "launch": tflgpu.Options(execution=tflgpu.Execution(kernels="cpu", executor="launch")),
+    "claiming": tflgpu.Options(execution=tflgpu.Execution(kernels="cpu", executor="claiming")),
+    "persistent": tflgpu.Options(execution=tflgpu.Execution(kernels="gpu", executor="persistent")),
+    "partly on the cpu": tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=[1])),
 }
 
 
@@ -60,7 +61,7 @@ def images() -> Iterator[Array]:
 
 
 def compiled(device_name: str, configuration: str) -> tflgpu.CompiledModel:
-    options = tflgpu.Options(device=device_name, precision="fp32", **CONFIGURATIONS[configuration])
+    options = replace(CONFIGURATIONS[configuration], device=device_name, precision="fp32")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tflgpu.FallbackWarning)
         return tflgpu.compile(network(), options)
@@ -189,7 +190,9 @@ def test_variables_change_in_the_order_of_the_calls(device_name: str) -> None:
     builder.op("ADD", [halved, x], [new], {"fused_activation_function": "NONE"})
     builder.op("ASSIGN_VARIABLE", [handle(builder), new], [])
     for choice in ("launch", "persistent"):
-        options = tflgpu.Options(device=device_name, precision="fp32", kernels="gpu", executor=choice)
+        options = tflgpu.Options(
+            device=device_name, precision="fp32", execution=tflgpu.Execution(kernels="gpu", executor=choice)
+        )
         model = tflgpu.compile(builder.finish([new]), options)
         submissions = [model.enqueue(np.full(shape, i, np.float32)) for i in range(12)]
         wanted = 0.0

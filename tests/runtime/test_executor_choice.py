@@ -1,4 +1,4 @@
-"""Options(executor="auto"): which executor a model gets, by the sizes of its kernels or by a race."""
+"""Execution(executor="auto"): which executor a model gets, by the sizes of its kernels or by a race."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import targets
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.errors import DeviceError
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime import instance, rival_instances
@@ -134,7 +134,9 @@ X = np.random.default_rng(0).normal(size=(1, 16, 16, 4)).astype(np.float32)
 def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
     kind: type[Executor], both: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(device=both, kernels="gpu", precision="fp32", cache_dir=tmp_path)
+    options = Options(
+        device=both, execution=Execution(kernels="gpu"), precision="fp32", cache_files=CacheFiles(path=tmp_path)
+    )
     monkeypatch.setattr(rival_instances, "fastest", winning(kind))
     cold = tflgpu.compile(network(16), options)
     monkeypatch.setattr(rival_instances, "fastest", lambda *_: pytest.fail("a warm start measures"))
@@ -145,10 +147,10 @@ def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
 
 
 def test_a_race_leaves_no_trace_in_the_answer(both: str) -> None:
-    options = Options(device=both, kernels="gpu", precision="fp32", cache="off")
+    options = Options(device=both, execution=Execution(kernels="gpu"), precision="fp32", cache="off")
     got = tflgpu.compile(network(16), options)
     assert "executors" in got.seconds
-    expected = tflgpu.compile(network(16), replace(options, executor="launch"))
+    expected = tflgpu.compile(network(16), replace(options, execution=replace(options.execution, executor="launch")))
     np.testing.assert_array_equal(got.run(X)["y"], expected.run(X)["y"])
 
 
@@ -157,13 +159,15 @@ def test_an_executor_that_the_device_cannot_run_is_out(both: str, monkeypatch: p
         raise DeviceError("the work-groups do not run at the same time")
 
     monkeypatch.setattr(PersistentExecutor, "warm_up", fail)
-    options = Options(device=both, kernels="gpu", precision="fp32", cache="off")
+    options = Options(device=both, execution=Execution(kernels="gpu"), precision="fp32", cache="off")
     assert tflgpu.compile(network(16), options).executor == "launch"
 
 
 def test_a_barrier_that_gives_up_shows_while_warming_up(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tflgpu.runtime.executors.persistent_executor.SPIN_LIMIT", 0)
-    options = Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
+    options = Options(
+        device=device_name, execution=Execution(kernels="gpu", executor="persistent"), precision="fp32", cache="off"
+    )
     model = tflgpu.compile(network(16), options)
     (engine,) = model._runner.instances[(X.shape,)]._engines
     assert isinstance(engine, PersistentExecutor)

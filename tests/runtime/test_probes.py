@@ -20,7 +20,7 @@ from tflgpu.errors import DeviceError
 from tflgpu.measure import device_model, known_devices
 from tflgpu.measure.device_model import planned_target
 from tflgpu.measure.known_devices import KnownDevice
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.runtime.opencl import probing
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
@@ -135,7 +135,11 @@ def test_a_device_with_next_to_nothing_is_measured(device_name: str) -> None:
 def test_a_measurement_is_made_once_and_plans_depend_on_it(
     measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
+    options = Options(
+        device=device_name,
+        execution=Execution(kernels="gpu", cost_model="measured"),
+        cache_files=CacheFiles(path=tmp_path),
+    )
     device = choose(device_name)
     assert planned_target(device, options).cost_model == BUILT_IN_COSTS, "nothing may be measured without a session"
     for process in range(2):
@@ -144,10 +148,12 @@ def test_a_measurement_is_made_once_and_plans_depend_on_it(
             assert ("plan" in model.seconds) == (process == 0), "the second one is of the cache"
         assert planned_target(device, options).cost_model == cost_model_from(H200)
         assert len(measured) == 1
-    assert planned_target(device, replace(options, cost_model="built-in")).cost_model == BUILT_IN_COSTS
-    assert planned_target(device, replace(options, kernels="cpu")).cost_model == BUILT_IN_COSTS
+    for other in (Execution(kernels="gpu", cost_model="built-in"), Execution(kernels="cpu", cost_model="measured")):
+        assert planned_target(device, replace(options, execution=other)).cost_model == BUILT_IN_COSTS
     monkeypatch.delenv(device_model.VARIABLE)
-    known = planned_target(device, replace(options, cost_model="auto", cache="require"))
+    known = planned_target(
+        device, replace(options, execution=replace(options.execution, cost_model="auto"), cache="require")
+    )
     assert known.cost_model == cost_model_from(H200)
 
 
@@ -156,7 +162,11 @@ def test_a_damaged_measurement_is_a_miss(
     measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = choose(device_name)
-    options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
+    options = Options(
+        device=device_name,
+        execution=Execution(kernels="gpu", cost_model="measured"),
+        cache_files=CacheFiles(path=tmp_path),
+    )
     session, cache = open_session(device), Cache([tmp_path])
     key = ProbesKey(serializer.PROBES_REVISION, device.identity)
     for record in ({}, {"probes": {"is": "Probes"}}, {"probes": asdict(replace(H200, clock=0.0)) | {"is": "Probes"}}):
@@ -183,7 +193,11 @@ def test_probes_that_fail_leave_the_built_in_costs(
     monkeypatch.setattr(probing, "measure_probes", fail)
     monkeypatch.setattr(device_model, "_measured", {})
     monkeypatch.setattr(device_model, "_failed", set())
-    options = Options(device=device_name, kernels="gpu", cache_dir=tmp_path, cost_model="measured")
+    options = Options(
+        device=device_name,
+        execution=Execution(kernels="gpu", cost_model="measured"),
+        cache_files=CacheFiles(path=tmp_path),
+    )
     device = choose(device_name)
     assert planned_target(device, options, partial(open_session, device)).cost_model == BUILT_IN_COSTS
 
@@ -196,7 +210,11 @@ def test_only_gpus_with_a_cache_are_measured_unasked(
     cpu = choose(device_name)
     gpu = replace(cpu, type="gpu")
     session = open_session(cpu)
-    options = replace(options, kernels="gpu", cache_dir=tmp_path)
+    options = replace(
+        options,
+        execution=replace(options.execution, kernels="gpu"),
+        cache_files=replace(options.cache_files, path=tmp_path),
+    )
     for device in (cpu, gpu):
         assert planned_target(device, options, lambda: session).cost_model == BUILT_IN_COSTS
     kept = replace(options, cache="readwrite")
@@ -209,7 +227,10 @@ def test_only_gpus_with_a_cache_are_measured_unasked(
 def test_the_environment_chooses_the_costs(
     measured: list[Session], device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, options = choose(device_name), Options(kernels="gpu", cache_dir=tmp_path)
+    device, options = (
+        choose(device_name),
+        Options(execution=Execution(kernels="gpu"), cache_files=CacheFiles(path=tmp_path)),
+    )
     monkeypatch.setenv(device_model.VARIABLE, "measured")
     assert planned_target(device, options, partial(open_session, device)).cost_model == cost_model_from(H200)
     monkeypatch.setenv(device_model.VARIABLE, "built-in")
@@ -235,14 +256,24 @@ def test_known_devices_are_measured_only_where_that_is_asked_for(
     probes = replace(H200, compute_units=device.compute_units, launch=1e-4)
     row = KnownDevice(device.platform, device.name, "another", "2026-11-23", serializer.PROBES_REVISION, probes)
     monkeypatch.setattr(known_devices, "known_devices", lambda: (row,))
-    options, session = Options(device=device_name, kernels="gpu", cache_dir=tmp_path), open_session(device)
+    options, session = (
+        Options(device=device_name, execution=Execution(kernels="gpu"), cache_files=CacheFiles(path=tmp_path)),
+        open_session(device),
+    )
     for each in (options, replace(options, cache="off")):
         assert planned_target(device, each, lambda: session).cost_model == cost_model_from(probes)
     assert not measured
-    assert planned_target(device, replace(options, cost_model="built-in"), lambda: session).cost_model == BUILT_IN_COSTS
+    assert (
+        planned_target(
+            device, replace(options, execution=replace(options.execution, cost_model="built-in")), lambda: session
+        ).cost_model
+        == BUILT_IN_COSTS
+    )
     part = replace(device, compute_units=device.compute_units + 1)
     assert known_devices.shipped_probes(part.identity, part.compute_units) is None
-    asked = planned_target(device, replace(options, cost_model="measured"), lambda: session)
+    asked = planned_target(
+        device, replace(options, execution=replace(options.execution, cost_model="measured")), lambda: session
+    )
     assert asked.cost_model == planned_target(device, options, lambda: session).cost_model == cost_model_from(H200)
     assert len(measured) == 1
 

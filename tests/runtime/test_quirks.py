@@ -103,7 +103,10 @@ def test_llvmpipe_gets_the_kernels_for_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     order(monkeypatch, llvmpipe(), device(INTEL))
     families = [d.target(tflgpu.Options()).family for d in devices._devices.__wrapped__()]
     assert families == ["cpu", "gpu"]
-    chosen = [d.target(tflgpu.Options(kernels="cpu")).family for d in devices._devices.__wrapped__()]
+    chosen = [
+        d.target(tflgpu.Options(execution=tflgpu.Execution(kernels="cpu"))).family
+        for d in devices._devices.__wrapped__()
+    ]
     assert chosen == ["cpu", "cpu"]
 
 

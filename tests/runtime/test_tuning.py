@@ -1,4 +1,4 @@
-"""Options(tuning=): which candidates are measured, which wins, and what is remembered. Times are given, never taken."""
+"""Execution(tuning): which candidates are measured, which wins, and what is remembered. Times are given, not taken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.measure import tuner
 from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.opencl.devices import choose
@@ -134,7 +134,7 @@ def test_a_signature_tells_targets_apart(change: dict[str, object]) -> None:
 @pytest.mark.second_runtime(when=lambda family: family == "cpu")
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_every_candidate_computes_the_same(family: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Options(device=device_name, kernels=family, precision="fp32", cache="off")  # type: ignore[arg-type]
+    options = Options(device=device_name, execution=Execution(kernels=family), precision="fp32", cache="off")  # type: ignore[arg-type]
     data = network(32, 16, 24)
     expected = answer(tflgpu.compile(data, options))
     target = tflgpu.compile(data, options).device.target(options)
@@ -143,7 +143,7 @@ def test_every_candidate_computes_the_same(family: str, device_name: str, monkey
     for rank in range(max(map(len, candidates.values()))):
         last = {s: ranked[min(rank, len(ranked) - 1)] for s, ranked in candidates.items()}
         monkeypatch.setattr(tuner, "best_choices", lambda found, _: {s: last.get(s, found[s][0]) for s in found})  # noqa: B023
-        got = answer(tflgpu.compile(data, replace(options, tuning="exhaustive")))
+        got = answer(tflgpu.compile(data, replace(options, execution=replace(options.execution, tuning="exhaustive"))))
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -166,7 +166,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
 
 
 def compiled(data: bytes, device: str, cache_dir: Path, effort: str = "fast", **other: object) -> tflgpu.CompiledModel:
-    options = Options(device=device, kernels="gpu", precision="fp32", tuning=effort, cache_dir=cache_dir)  # type: ignore[arg-type]
+    options = Options(
+        device=device,
+        execution=Execution(kernels="gpu", tuning=effort),
+        precision="fp32",
+        cache_files=CacheFiles(path=cache_dir),
+    )
     return tflgpu.compile(data, replace(options, **other))  # type: ignore[arg-type]
 
 
@@ -175,7 +180,7 @@ def test_fast_measures_few_and_exhaustive_all(measured: Measured, tmp_path: Path
     assert len(measured.plans) == FEW
     assert "tune" in model.seconds
     compiled(network(32, 16), device_name, tmp_path, "exhaustive")
-    options = Options(device=device_name, kernels="gpu", precision="fp32")
+    options = Options(device=device_name, execution=Execution(kernels="gpu"), precision="fp32")
     candidates = asked(network(32, 16), model.device.target(options))
     assert len(measured.plans) == FEW + max(len(ranked) for _, ranked in candidates)
 
@@ -223,7 +228,7 @@ def test_a_damaged_record_is_measured_again(damage: str, measured: Measured, tmp
         record.write_bytes(record.read_bytes()[:-1])
     else:
         content = {"foreign": {"choices": 7}, "impossible": {"choice": [99, 99, 99]}}[damage]
-        cache = serializer.open_cache(Options(cache_dir=tmp_path))
+        cache = serializer.open_cache(Options(cache_files=CacheFiles(path=tmp_path)))
         (entry,) = asked_on(device_name, network(32))
         assert cache is not None
         device = choose(device_name)
@@ -246,7 +251,7 @@ def test_a_damaged_record_is_measured_again(damage: str, measured: Measured, tmp
 
 def asked_on(device: str, data: bytes) -> list[str]:
     """The signatures of kernels with candidates on a device."""
-    options = Options(device=device, kernels="gpu", precision="fp32")
+    options = Options(device=device, execution=Execution(kernels="gpu"), precision="fp32")
     target = choose(device).target(options)
     return [signature for signature, _ in asked(data, target)]
 
@@ -261,8 +266,10 @@ def asked_on(device: str, data: bytes) -> list[str]:
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_measuring_on_a_device(family: str, executor: str, device_name: str) -> None:
     """Whatever wins, the answer is right."""
-    options = Options(device=device_name, kernels=family, precision="fp32", executor=executor, cache="off")  # type: ignore[arg-type]
+    options = Options(
+        device=device_name, execution=Execution(kernels=family, executor=executor), precision="fp32", cache="off"
+    )  # type: ignore[arg-type]
     data = network(32, 16)
-    tuned = tflgpu.compile(data, replace(options, tuning="fast"))
+    tuned = tflgpu.compile(data, replace(options, execution=replace(options.execution, tuning="fast")))
     assert tuned.executor == executor
     np.testing.assert_allclose(answer(tuned), answer(tflgpu.compile(data, options)), rtol=1e-4, atol=1e-5)

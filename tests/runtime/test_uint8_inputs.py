@@ -31,7 +31,10 @@ def image(seed: int = 0, channels: int = 3) -> np.ndarray:
 )
 def test_bytes_are_normalized_on_the_device(mean: float, std: float, executor: str, device_name: str) -> None:
     options = tflgpu.Options(
-        device=device_name, precision="fp32", executor=executor, kernels="gpu", uint8_inputs={"x": (mean, std)}
+        device=device_name,
+        precision="fp32",
+        execution=tflgpu.Execution(executor=executor, kernels="gpu"),
+        interface=tflgpu.Interface(uint8_inputs={"x": (mean, std)}),
     )
     model = tflgpu.compile(two_inputs(), options)
     assert [i.dtype for i in model.inputs] == ["uint8", "float32"]
@@ -55,7 +58,9 @@ def test_frames_into_a_convolution(channels: int, precision: str, tolerance: flo
     builder.op("CONV_2D", operands, [y], options | {"fused_activation_function": "NONE"})
     model = tflgpu.compile(
         builder.finish([y]),
-        tflgpu.Options(device=device_name, precision=precision, uint8_inputs={"x": (127.5, 127.5)}),
+        tflgpu.Options(
+            device=device_name, precision=precision, interface=tflgpu.Interface(uint8_inputs={"x": (127.5, 127.5)})
+        ),
     )
     frame = image(3, channels)
     (got,) = model.run(frame).values()
@@ -66,7 +71,9 @@ def test_frames_into_a_convolution(channels: int, precision: str, tolerance: flo
 def test_the_cache_tells_them_apart(device_name: str) -> None:
     results = []
     for pair in ((0.0, 1.0), (0.0, 2.0), (0.0, 1.0)):
-        options = tflgpu.Options(device=device_name, precision="fp32", uint8_inputs={"x": pair, "y": pair})
+        options = tflgpu.Options(
+            device=device_name, precision="fp32", interface=tflgpu.Interface(uint8_inputs={"x": pair, "y": pair})
+        )
         results.append(tflgpu.compile(two_inputs(), options).run([image(), image(1)])["z"])
     np.testing.assert_array_equal(results[0], results[2])
     np.testing.assert_array_equal(results[0], image().astype(np.float32) + image(1))
@@ -75,13 +82,20 @@ def test_the_cache_tells_them_apart(device_name: str) -> None:
 
 def test_what_does_not_fit_is_refused(device_name: str) -> None:
     with pytest.raises(ValueError, match="std 0 for 'x'"):
-        tflgpu.Options(uint8_inputs={"x": (0, 0)})
+        tflgpu.Options(interface=tflgpu.Interface(uint8_inputs={"x": (0, 0)}))
     with pytest.raises(ValueError, match=r"names 'w'; the model has the inputs \['x', 'y'\]"):
-        tflgpu.inspect(two_inputs(), tflgpu.Options(uint8_inputs={"w": (0, 1)}))
+        tflgpu.inspect(two_inputs(), tflgpu.Options(interface=tflgpu.Interface(uint8_inputs={"w": (0, 1)})))
     with pytest.raises(tflgpu.UnsupportedError, match="uint8_inputs is for models that run on the device as one piece"):
-        tflgpu.compile(two_inputs(), tflgpu.Options(device=device_name, cpu_ops=["EXP"], uint8_inputs={"x": (0, 1)}))
+        tflgpu.compile(
+            two_inputs(),
+            tflgpu.Options(
+                device=device_name,
+                cpu_part=tflgpu.CpuPart(operators=["EXP"]),
+                interface=tflgpu.Interface(uint8_inputs={"x": (0, 1)}),
+            ),
+        )
     builder = ModelBuilder()
     x, y = builder.input((1, 4), "int32", name="x"), builder.tensor((1, 4), "int32")
     builder.op("ABS", [x], [y])
     with pytest.raises(ValueError, match="names 'x', which is int32, not float32"):
-        tflgpu.inspect(builder.finish([y]), tflgpu.Options(uint8_inputs={"x": (0, 1)}))
+        tflgpu.inspect(builder.finish([y]), tflgpu.Options(interface=tflgpu.Interface(uint8_inputs={"x": (0, 1)})))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 import tflgpu
 from tests.conftest import missing
 from tflgpu.artifact.serializer import open_cache
+from tflgpu.checking.option_declarations import flat_names
+from tflgpu.options import options_of
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 OFF = tflgpu.Options(cache="off")
@@ -66,24 +69,36 @@ X = np.zeros((1, 8, 8, 1), np.float32)
     ids=repr,
 )
 def test_a_wrong_option_is_named(field: str, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=rf"^Options\.{field}"):
-        tflgpu.Options(**{field: value})
+    with pytest.raises(
+        (TypeError, ValueError), match=rf"^Options\.{re.escape(flat_names(tflgpu.Options)[field].path)}"
+    ):
+        options_of({field: value})
+
+
+@pytest.mark.parametrize("value", [None, 4, {"batch": 4}, tflgpu.Interface()], ids=repr)
+def test_a_wrong_group_is_named(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Options\.shapes is .*; tflgpu\.Shapes\(\.\.\.\) was expected$"):
+        tflgpu.Options(shapes=value)
 
 
 def test_options_take_numpys_numbers() -> None:
     two = np.int64(2)
     options = tflgpu.Options(
-        device=two, batch=two, cpu_ops=[two], input_shapes={"image": np.array([2, 8])}, model_token=np.uint64(2)
+        device=two,
+        shapes=tflgpu.Shapes(batch=two, inputs={"image": np.array([2, 8])}),
+        cpu_part=tflgpu.CpuPart(operators=[two]),
+        cache_files=tflgpu.CacheFiles(model_token=np.uint64(2)),
     )
-    assert (options.device, options.batch, options.cpu_ops, options.model_token) == (2, 2, (2,), 2)
-    assert options.input_shapes == {"image": (2, 8)}
-    numbers = (options.device, options.batch, options.cpu_ops[0], options.model_token, *options.input_shapes["image"])
+    shapes, operators, token = options.shapes, options.cpu_part.operators, options.cache_files.model_token
+    assert (options.device, shapes.batch, operators, token) == (2, 2, (2,), 2)
+    assert shapes.inputs == {"image": (2, 8)}
+    numbers = options.device, shapes.batch, operators[0], token, *shapes.inputs["image"]
     assert {type(number) for number in numbers} == {int}
 
 
 def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    cache = open_cache(tflgpu.Options(cache_dir=["~/models", Path("~/more")]))
+    cache = open_cache(tflgpu.Options(cache_files=tflgpu.CacheFiles(path=["~/models", Path("~/more")])))
     assert cache is not None
     assert [place.path for place in cache.places] == [tmp_path / "models", tmp_path / "more"]
 

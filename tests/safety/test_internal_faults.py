@@ -65,7 +65,7 @@ def test_a_fault_in_a_declaration_names_the_operator(part: str, monkeypatch: pyt
 )
 def test_a_fault_in_a_stage_names_the_stage(function: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(function.replace("partition.partition", "frontend.partition"), stumble)
-    options = tflgpu.Options(cpu_ops=["NEG"] if "cutting" in where else [])
+    options = tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=["NEG"] if "cutting" in where else []))
     with pytest.raises(tflgpu.InternalError, match=f"while {where}"):
         compile_model(softmax_of_negative(), options, Target(family="cpu", compute_units=4, storage="float"))
 
@@ -90,7 +90,9 @@ def test_what_concerns_the_process_passes(error: type[BaseException], monkeypatc
 def model() -> tflgpu.CompiledModel:
     if not tflgpu.devices():
         missing("an OpenCL device")
-    return tflgpu.compile(softmax_of_negative(), tflgpu.Options(executor="launch", cache="off"))
+    return tflgpu.compile(
+        softmax_of_negative(), tflgpu.Options(execution=tflgpu.Execution(executor="launch"), cache="off")
+    )
 
 
 X = np.zeros((1, 4), np.float32)

@@ -109,7 +109,7 @@ def test_what_is_written_past_a_tensor_counts_as_a_crash(glass: Trial) -> None:
 @pytest.mark.usefixtures("_device")
 def test_a_loop_without_end_is_unsupported() -> None:
     """With the caller's own numbers: zeros would end it, or not, where these do the contrary."""
-    options = tflgpu.Options(cache="off", cpu_ops=["WHILE"], cpu_timeout=1.0)
+    options = tflgpu.Options(cache="off", cpu_part=tflgpu.CpuPart(operators=["WHILE"], trial_timeout=1.0))
     model = tflgpu.compile(counting_down(), options)
     with pytest.raises(tflgpu.UnsupportedError, match="operator 0 WHILE: running it on the CPU did not end within 1 s"):
         model.run(np.full(1, 2.5, np.float32))
@@ -118,7 +118,7 @@ def test_a_loop_without_end_is_unsupported() -> None:
 
 @pytest.mark.usefixtures("_device")
 def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = tflgpu.Options(cache_dir=tmp_path, cpu_ops=["WHILE"])
+    options = tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path), cpu_part=tflgpu.CpuPart(operators=["WHILE"]))
     x = np.full(1, 2.0, np.float32)
     assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
     monkeypatch.setattr("tflgpu.runtime.tried._tried", set())  # as in a new process
@@ -132,7 +132,7 @@ def test_without_a_process(executable: str, seconds: float | None, monkeypatch: 
     """In a program without a Python interpreter of its own, and if the caller wants none."""
     monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setattr(trial, "ServerProcess", lambda *_: pytest.fail("a process was started"))
-    options = tflgpu.Options(cache="off", cpu_ops=["WHILE"], cpu_timeout=seconds)
+    options = tflgpu.Options(cache="off", cpu_part=tflgpu.CpuPart(operators=["WHILE"], trial_timeout=seconds))
     assert tflgpu.compile(counting_down(), options).run(np.full(1, 2.0, np.float32)) == {"y": 1.0}
 
 

@@ -10,7 +10,7 @@ from tflgpu.codegen import program_size
 from tflgpu.compiler import compile_model, plan_model
 from tflgpu.frontend.partition import MOST_PARTITIONS
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
+from tflgpu.options import CpuPart, Options
 from tflgpu.passes.fuse import MAX_EPILOGUE
 from tflgpu.runtime.opencl import build
 from tflgpu.target import Target
@@ -77,14 +77,14 @@ def test_too_many_launches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_many_pieces_are_refused() -> None:
     model = chain(*["ABS", "NEG"] * MOST_PARTITIONS)
     with pytest.raises(tflgpu.UnsupportedError, match=f"more than {MOST_PARTITIONS} pieces"):
-        compile_model(model, Options(cpu_ops=["NEG"]), CPU)
+        compile_model(model, Options(cpu_part=CpuPart(operators=["NEG"])), CPU)
 
 
 def test_equal_pieces_share_a_program(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sources: list[str] = []
     compiled = build._compiled
     monkeypatch.setattr(build, "_compiled", lambda *given: sources.append(given[0]) or compiled(*given))
-    options = Options(device=device_name, cpu_ops=["NEG"], cache="off")
+    options = Options(device=device_name, cpu_part=CpuPart(operators=["NEG"]), cache="off")
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(chain(*["ABS", "NEG"] * 5), options)
     assert model.report.partitions == 5

@@ -37,7 +37,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
     device = choose("Oclgrind")
     session = open_session(device)
     for name, case in fixed_cases().items():
-        options = tflgpu.Options(precision=precision, kernels=family)
+        options = tflgpu.Options(precision=precision, execution=tflgpu.Execution(kernels=family))
         with pytest.MonkeyPatch.context() as patch:
             # With a single compute unit steps would never be faster.
             correct(patch, {"an LSTM in one kernel": NEVER})

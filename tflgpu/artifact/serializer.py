@@ -33,7 +33,7 @@ from tflgpu.artifact.cache import (
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.errors import ModelError
 from tflgpu.model.model_source import ModelContent
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Options
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.target import Probes, Target
 from tflgpu.version import __version__
@@ -64,24 +64,25 @@ def open_cache(options: Options) -> Cache | None:
     """
     if options.cache == "off":
         return None
-    places = options.cache_dir
+    files = options.cache_files
+    places = files.path
     if isinstance(places, str | PathLike):
         places = [places]
     found = None if places is None else list(map(Path, places))
-    return Cache(found, limit=options.cache_limit, writable=options.cache == "readwrite", proof=_proof(options))
+    return Cache(found, limit=files.limit, writable=options.cache == "readwrite", proof=_proof(files))
 
 
-def _proof(options: Options) -> Proof | None:
-    if options.bundle_key is None and not options.bundle_digest:
+def _proof(files: CacheFiles) -> Proof | None:
+    if files.bundle_key is None and not files.bundle_digest:
         return None
     from tflgpu.artifact.cache.signature import Proof  # few starts need it
 
-    return Proof(options.bundle_key, tuple(options.bundle_digest or ()))
+    return Proof(files.bundle_key, tuple(files.bundle_digest or ()))
 
 
 def model_key(model: ModelContent, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:
     """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read."""
-    given = options.model_token
+    given = options.cache_files.model_token
     token = model_token(model.bytes) if given is None else given
     return _key(token, content_hash(model.bytes), options, device, target)
 
@@ -95,7 +96,7 @@ def find(
     shapes may need it later. What is read is released, if there is an artifact and no other shapes. Raises OSError if
     its file cannot be read.
     """
-    token, path = options.model_token, model.path
+    token, path = options.cache_files.model_token, model.path
     if token is not None and path is not None and not model.is_read:
         content = cache.known_content(token, path)
         clock.lap("hash")
@@ -183,17 +184,17 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
     return {
         "target": asdict(target),
         "fallback": options.fallback,
-        "outputs": options.outputs,
-        "signature": options.signature,
-        "quantized": options.quantized,
-        "tuning": options.tuning,
-        "checks": options.checks,
-        "cpu_ops": list(map(str, options.cpu_ops)),
-        "batch": options.batch,
-        "input_shapes": options.input_shapes,
-        "uint8_inputs": options.uint8_inputs,
-        "tolerance": options.tolerance,
-        "calibration": getattr(options.calibration, "digest", None),
+        "outputs": options.interface.outputs,
+        "signature": options.interface.signature,
+        "quantized": options.numerics.quantized,
+        "tuning": options.execution.tuning,
+        "checks": options.numerics.checks,
+        "cpu_ops": list(map(str, options.cpu_part.operators)),
+        "batch": options.shapes.batch,
+        "input_shapes": options.shapes.inputs,
+        "uint8_inputs": options.interface.uint8_inputs,
+        "tolerance": options.numerics.tolerance,
+        "calibration": getattr(options.numerics.calibration, "digest", None),
     }
 
 

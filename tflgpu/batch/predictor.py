@@ -26,17 +26,17 @@ class Predictor:
     """Runs a model on the rows of columns; Ray Data's ``map_batches`` takes the class as it is.
 
         dataset.map_batches(
-            Predictor, fn_constructor_args=("model.tflite", Options(batch=64)), batch_size=64, num_gpus=1,
-            compute=ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=8),
+            Predictor, fn_constructor_args=("model.tflite", Options(shapes=Shapes(batch=64))), batch_size=64,
+            num_gpus=1, compute=ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=8),
         )
 
     A row is what one inference takes, without the first axis: ``[height, width, channels]`` of an image. Columns that
     are no inputs pass through; the inputs themselves are dropped, the outputs added under their names.
 
-    Every row is computed by the same program, compiled for ``Options.batch`` rows, or for as many as the file declares.
-    Rows that are left over are filled up with copies of the last one, whose results are dropped. So a result does not
-    depend on which rows came with it. If the file leaves the number of rows open and the options do not say it, it is
-    that of the largest batch so far. The model's state is reset before each inference.
+    Every row is computed by the same program, compiled for ``Options.shapes.batch`` rows, or for the number that the
+    file declares. Rows that are left over are filled up with copies of the last one, whose results are dropped. So a
+    result does not depend on which rows came with it. If the file leaves the number of rows open and the options do not
+    say it, it is that of the largest batch so far. The model's state is reset before each inference.
 
     model: the :class:`tflgpu.CompiledModel` that runs. columns: the name of each input's column.
     """
@@ -67,7 +67,7 @@ class Predictor:
             unknown = sorted(set(self.columns) - {info.name for info in infos})
             raise ValueError(f"columns names {unknown}; the model has the inputs {[info.name for info in infos]}")
         self._rows = _rows_of_an_inference(infos, self.model.outputs)
-        self._grows = device.batch is None and all(0 in info.free_axes for info in infos)
+        self._grows = device.shapes.batch is None and all(0 in info.free_axes for info in infos)
         self._lock = threading.Lock()  # the state of one inference must not meet another's
 
     def __call__(self, batch: Columns) -> dict[str, NDArray[Any]]:

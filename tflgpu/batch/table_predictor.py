@@ -35,12 +35,12 @@ class Prediction:
     @property
     def rows(self) -> int:
         """In one table."""
-        return self.options.batch or ROWS
+        return self.options.shapes.batch or ROWS
 
     def planned_once(self, inputs: Sequence[TensorInfo]) -> Prediction:
         """Of a model that leaves the number of rows open, all tables are computed by one program, also a short one."""
-        if self.options.batch is None and all(0 in info.free_axes for info in inputs):
-            return replace(self, options=replace(self.options, batch=ROWS))
+        if self.options.shapes.batch is None and all(0 in info.free_axes for info in inputs):
+            return replace(self, options=replace(self.options, shapes=replace(self.options.shapes, batch=ROWS)))
         return self
 
 

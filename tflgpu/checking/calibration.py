@@ -24,7 +24,7 @@ class Calibration(Sequence[Inputs]):
         """given: of each set what ``run`` takes: one array, a list, or a dictionary by name."""
         self._sets = tuple(map(_copied, given))
         if not self._sets:
-            raise ValueError("Options.calibration is empty; at least one set of inputs was expected")
+            raise ValueError("Options.numerics.calibration is empty; at least one set of inputs was expected")
 
     @cached_property
     def digest(self) -> str:
@@ -67,5 +67,5 @@ def _copied(given: Any) -> Inputs:
     if isinstance(given, Mapping):
         return {str(name): np.array(each) for name, each in given.items()}
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise TypeError(f"Options.calibration has a {type(given).__name__} for inputs; arrays were expected")
+        raise TypeError(f"Options.numerics.calibration has a {type(given).__name__} for inputs; arrays were expected")
     return tuple(map(np.array, given))

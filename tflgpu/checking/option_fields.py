@@ -1,8 +1,12 @@
-"""What makes the value of an option of the one that a caller gave."""
+"""Checks of options: of an option's name and the value that a caller gave, the value that is kept.
+
+Each raises TypeError or ValueError, which names the option and says what was expected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from operator import index
 from os import PathLike, fspath
@@ -36,6 +40,18 @@ def whole_number(
     return number
 
 
+@dataclass(frozen=True)
+class WholeNumber:
+    """The check of an option that is a whole number from ``least`` to ``most``."""
+
+    least: int
+    most: int
+
+    def __call__(self, name: str, value: Any) -> int:
+        """The value as an int; numpy's are fine."""
+        return whole_number(f"Options.{name}", value, self.least, self.most)
+
+
 def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
     """The items of a sequence; a text alone is none."""
     if isinstance(value, str | bytes):
@@ -45,32 +61,28 @@ def _each(name: str, value: Any, expected: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _switch(name: str, value: Any) -> bool:
+def check_switch(name: str, value: Any) -> bool:
+    """True or False."""
     if not isinstance(value, Hashable) or value not in (True, False):
         raise _mistyped(name, value, "True or False")
     return bool(value)
 
 
-def _text(name: str, value: Any) -> str:
+def check_text(name: str, value: Any) -> str:
+    """A text."""
     if not isinstance(value, str):
         raise _mistyped(name, value, "a text")
     return value
 
 
-def _device(name: str, value: Any) -> str | int:
+def check_device(name: str, value: Any) -> str | int:
+    """What :func:`tflgpu.devices` calls a device."""
     expected = "an index of tflgpu.devices() or a part of a device's name"
     return value if isinstance(value, str) else whole_number(f"Options.{name}", value, 0, expected=expected)
 
 
-def _batch(name: str, value: Any) -> int:
-    return whole_number(f"Options.{name}", value)
-
-
-def _token(name: str, value: Any) -> int:
-    return whole_number(f"Options.{name}", value, 0, GREATEST_TOKEN)
-
-
-def _seconds(name: str, value: Any) -> float | None:
+def check_seconds(name: str, value: Any) -> float | None:
+    """A number of seconds, or None."""
     if value is None:
         return None
     try:
@@ -82,11 +94,8 @@ def _seconds(name: str, value: Any) -> float | None:
     return seconds
 
 
-def _bytes(name: str, value: Any) -> int:
-    return whole_number(f"Options.{name}", value, 1, GREATEST_TOKEN)
-
-
-def _outputs(name: str, value: Any) -> tuple[str | int, ...]:
+def check_outputs(name: str, value: Any) -> tuple[str | int, ...]:
+    """Names or indices of tensors."""
     expected = "a tensor's name or index"
     tensors = tuple(
         o if isinstance(o, str) else whole_number(f"Options.{name}", o, 0, expected=expected)
@@ -97,7 +106,8 @@ def _outputs(name: str, value: Any) -> tuple[str | int, ...]:
     return tensors
 
 
-def _operators(name: str, value: Any) -> tuple[str | int | range, ...]:
+def check_operators(name: str, value: Any) -> tuple[str | int | range, ...]:
+    """Codes, indices or ranges of indices of operators."""
     operators = _each(name, value, "operators")
     expected = "an operator's code or index, or a range of indices"
     return tuple(
@@ -112,7 +122,9 @@ def _by_input(name: str, value: Any, expected: str) -> Iterator[tuple[str, Any]]
     yield from value.items()
 
 
-def _shapes(name: str, value: Any) -> dict[str, tuple[int, ...]]:
+def check_shapes(name: str, value: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of inputs by name."""
+
     def shape(key: str, given: Any) -> tuple[int, ...]:
         place = f"{name}[{key!r}]"
         return tuple(whole_number(f"Options.{place}", size) for size in _each(place, given, "sizes"))
@@ -120,7 +132,8 @@ def _shapes(name: str, value: Any) -> dict[str, tuple[int, ...]]:
     return {key: shape(key, given) for key, given in _by_input(name, value, "shapes")}
 
 
-def _scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
+def check_scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
+    """``(mean, std)`` of inputs by name."""
     scalings: dict[str, tuple[float, float]] = {}
     for key, pair in _by_input(name, value, "(mean, std)"):
         try:
@@ -133,7 +146,9 @@ def _scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
     return scalings
 
 
-def _places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
+def check_places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
+    """A path, or several."""
+
     def place(given: Any) -> str | PathLike[str]:
         if not isinstance(given, str | PathLike):
             raise _mistyped(name, given, "a path")
@@ -144,18 +159,21 @@ def _places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike
     return place(value) if isinstance(value, str | PathLike) else tuple(map(place, _each(name, value, "paths")))
 
 
-def _hexadecimal(name: str, value: Any) -> str:
+def check_hexadecimal(name: str, value: Any) -> str:
+    """64 hexadecimal digits."""
     if not isinstance(value, str) or not fullmatch("[0-9a-fA-F]{64}", value):
         raise ValueError(f"Options.{name} is {shortened(value)}; 64 hexadecimal digits were expected")
     return value.lower()
 
 
-def _digests(name: str, value: Any) -> tuple[str, ...]:
+def check_digests(name: str, value: Any) -> tuple[str, ...]:
+    """64 hexadecimal digits, or several times."""
     digests = [value] if isinstance(value, str) else _each(name, value, "digests")
-    return tuple(_hexadecimal(name, digest) for digest in digests)
+    return tuple(check_hexadecimal(name, digest) for digest in digests)
 
 
-def _tolerance(name: str, value: Any) -> float:
+def check_tolerance(name: str, value: Any) -> float:
+    """A part of an output's range."""
     try:
         tolerance = float(value)
     except (TypeError, ValueError):
@@ -165,28 +183,8 @@ def _tolerance(name: str, value: Any) -> float:
     return tolerance
 
 
-def _calibration(name: str, value: Any) -> Calibration:
+def check_calibration(name: str, value: Any) -> Calibration:
+    """Sets of inputs."""
     if isinstance(value, Mapping) or not hasattr(value, "__len__"):
         raise _mistyped(name, value, "a list of inputs, each as `run` takes it,")
     return value if isinstance(value, Calibration) else Calibration(_each(name, value, "inputs"))
-
-
-# What makes the value of a field that is kept of the one that was given. None stays None where it is the default.
-CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "device": _device,
-    "outputs": _outputs,
-    "signature": _text,
-    "cpu_ops": _operators,
-    "cpu_timeout": _seconds,
-    "batch": _batch,
-    "input_shapes": _shapes,
-    "uint8_inputs": _scalings,
-    "cache_dir": _places,
-    "bundle_key": _hexadecimal,
-    "bundle_digest": _digests,
-    "cache_limit": _bytes,
-    "model_token": _token,
-    "checks": _switch,
-    "tolerance": _tolerance,
-    "calibration": _calibration,
-}

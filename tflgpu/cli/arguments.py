@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,35 +12,14 @@ from typing import Annotated, Any
 import typer
 
 import tflgpu
+from tflgpu.checking.option_declarations import flat_names
 from tflgpu.inputs.input_folder import input_files
 from tflgpu.inputs.input_reader import InputReader
-from tflgpu.options import CacheMode, ExecutorChoice, Options, Precision, Tuning
+from tflgpu.options import Options, options_of
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-
-DeviceName = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        metavar="NAME",
-        help="cpu, gpu, index of `tflgpu devices`, or part of a device's or platform's name.",
-        autocompletion=lambda: ["auto", "cpu", "gpu"],
-    ),
-]
-
-PrecisionName = Annotated[
-    Precision,
-    typer.Option(
-        "--precision",
-        help="Storage on the device; auto is fp16 on GPUs, fp32 elsewhere; fp16_fast also multiplies in half.",
-    ),
-]
-
-TuningName = Annotated[
-    Tuning, typer.Option("--tuning", help="Measure no, few or all candidates for the parameters of kernels.")
-]
 
 Mean = Annotated[
     float | None,
@@ -61,87 +40,58 @@ Address = Annotated[
     typer.Option(metavar="URL", help="A cluster of Ray, such as ray://host:10001.", show_default="this machine"),
 ]
 
-CacheDirs = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--cache-dir",
-        metavar="PATH",
-        help="Directory or bundle of compiled models; several are searched in this order.",
-        show_default="TFLGPU_CACHE_DIR, or the platform's cache directory",
-    ),
-]
+# What a shell offers where the type of an option does not say it.
+COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {"device": lambda: ["auto", "cpu", "gpu"]}
 
 
-def compile_options(
-    model: ModelPath,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            metavar="PART",
-            help="With precision auto: store in half what keeps every output this near, as a part of its range.",
-            show_default="none",
-        ),
-    ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Images, .npy or .npz files to try for --tolerance, each for all inputs.",
-            show_default="generated inputs",
-        ),
-    ] = None,
-    executor: Annotated[ExecutorChoice, typer.Option(help="Launches, or one kernel that runs all of them.")] = "auto",
-    tuning: TuningName = "none",
-    signature: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Entry point to run.", show_default="the first"),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Size of the first axis of every input.", show_default="the file's")
-    ] = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Tensor to compute; give it several times for several.",
-            show_default="the model's outputs",
-        ),
-    ] = None,
-    cpu_ops: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPS",
-            help="Operators to leave to LiteRT's CPU: SOFTMAX, 12 or 60-65, by commas.",
-            show_default="none",
-        ),
-    ] = None,
-    checks: Annotated[
-        bool, typer.Option("--checks", help="Fail for indices out of range and for divisors of zero, as LiteRT does.")
-    ] = False,
-    cache_dir: CacheDirs = None,
-    cache: Annotated[
-        CacheMode, typer.Option(metavar="MODE", help="What to do with it: readwrite, read, require or off.")
-    ] = "readwrite",
-) -> Options:
-    """The options of a compilation, as every verb has them that runs a model."""
-    interface = Options(signature=signature, batch=batch)
-    return Options(
-        device=device,
-        precision=precision,
-        tolerance=tolerance,
-        calibration=_calibration(model, calibration, interface) if calibration else None,
-        executor=executor,
-        tuning=tuning,
-        signature=signature,
-        batch=batch,
-        outputs=outputs,
-        cpu_ops=_operators(cpu_ops or ()),
-        checks=checks,
-        cache_dir=cache_dir,
-        cache=cache,
+def option_flag(name: str) -> Any:
+    """How the command line has an option of :class:`tflgpu.Options`. name: its flat name."""
+    place = flat_names(Options)[name]
+    declared = place.declared
+    absent = declared.absent if not place.default else None
+    return typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=f"{declared.help} {declared.command}" if isinstance(declared.command, str) else declared.help,
+        metavar=declared.metavar,
+        min=getattr(declared.check, "least", None),
+        show_default=absent or True,
+        autocompletion=COMPLETIONS.get(name),
     )
+
+
+CacheDirs = Annotated[list[Path] | None, option_flag("cache_dir")]
+
+# The types of options that the command line has in another form than Python.
+FORMS: Mapping[str, Any] = {
+    "device": str,
+    "outputs": list[str] | None,
+    "calibration": Path | None,
+    "cpu_ops": list[str] | None,
+    "cache_dir": list[Path] | None,
+}
+
+# The options of the command line by their flat names, as parameters of a function.
+PARAMETERS: Mapping[str, inspect.Parameter] = {
+    name: inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=place.default or None if name in FORMS else place.default,
+        annotation=Annotated[FORMS.get(name, place.field.type), option_flag(name)],
+    )
+    for name, place in flat_names(Options).items()
+    if place.declared.command
+}
+
+
+def compile_options(model: Path | None, given: Mapping[str, Any]) -> Options:
+    """The options that a command line gives. given: values of :data:`PARAMETERS`."""
+    flat = {name: value for name, value in given.items() if value is not None}
+    if "cpu_ops" in flat:
+        flat["cpu_ops"] = _operators(flat["cpu_ops"])
+    if (folder := flat.pop("calibration", None)) is not None and model is not None:
+        interface = {name: value for name, value in flat.items() if name in ("signature", "batch")}
+        flat["calibration"] = _calibration(model, folder, options_of(interface))
+    return options_of(flat)
 
 
 def _calibration(model: Path, folder: Path, options: Options) -> list[Any]:
@@ -151,7 +101,7 @@ def _calibration(model: Path, folder: Path, options: Options) -> list[Any]:
 
 
 def _operators(listed: Sequence[str]) -> list[str | int | range]:
-    """``["SOFTMAX,12", "60-65"]`` as ``Options.cpu_ops`` takes it; both ends of a range belong to it."""
+    """``["SOFTMAX,12", "60-65"]`` as ``Options.cpu_part.operators`` takes it; both ends of a range belong to it."""
     operators: list[str | int | range] = []
     for word in (word.strip() for text in listed for word in text.split(",")):
         if numbers := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
@@ -162,21 +112,27 @@ def _operators(listed: Sequence[str]) -> list[str | int | range]:
     return operators
 
 
-def with_compile_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """``verb`` as the command line sees it: :func:`compile_options`' parameters in place of ``options``."""
-    own = dict(inspect.signature(verb, eval_str=True).parameters)
-    shared = dict(inspect.signature(compile_options, eval_str=True).parameters)
-    del shared["model"]
-    as_json = own.pop("as_json")
-    del own["options"]
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values(), as_json)]
+def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A verb as the command line sees it: with options of :class:`tflgpu.Options` in place of ``options``.
 
-    @wraps(verb)
-    def called(**arguments: Any) -> None:
-        options = compile_options(arguments["model"], **{name: arguments.pop(name) for name in shared})
-        verb(**arguments, options=options)
+    names: the flat names of the options that the verb has; without any it has all of :data:`PARAMETERS`.
+    """
+    shared = {name: PARAMETERS[name] for name in names or PARAMETERS}
 
-    # Which Typer reads.
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {p.name: p.annotation for p in parameters}
-    return called
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(verb, eval_str=True).parameters)
+        as_json = own.pop("as_json")
+        del own["options"]
+        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values(), as_json)]
+
+        @wraps(verb)
+        def called(**arguments: Any) -> None:
+            given = {name: arguments.pop(name) for name in shared}
+            verb(**arguments, options=compile_options(arguments.get("model"), given))
+
+        # Which Typer reads.
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {p.name: p.annotation for p in parameters}
+        return called
+
+    return decorate

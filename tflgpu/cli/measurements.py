@@ -38,7 +38,7 @@ ROWS: tuple[tuple[str, str, Callable[[Probes], float]], ...] = (
 
 def measured_devices(devices: Sequence[Device], cache_dirs: list[Path] | None, *, now: bool) -> dict[int, Probes]:
     """By index of device. now: measure each and keep it, else what the cache has. Raises DeviceError."""
-    cache = open_cache(tflgpu.Options(cache_dir=cache_dirs))
+    cache = open_cache(tflgpu.Options(cache_files=tflgpu.CacheFiles(path=cache_dirs)))
     found: dict[int, Probes] = {}
     with display() as shown:
         for device in devices:

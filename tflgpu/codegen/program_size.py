@@ -30,6 +30,6 @@ def check_program_size(sources: Iterable[KernelSource]) -> None:
         raise UnsupportedError(
             (
                 f"it takes {kernels} different kernels, and at most {MOST_KERNELS} are compiled; "
-                "Options.cpu_ops leaves operators to the CPU",
+                "Options.cpu_part.operators leaves operators to the CPU",
             )
         )

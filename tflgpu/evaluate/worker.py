@@ -81,7 +81,7 @@ class Worker:
             "model": self._content,
             "device": list(model.device.identity),
             "precision": model.precision,
-            "tuning": task.options.tuning,
+            "tuning": task.options.execution.tuning,
             "tflgpu": __version__,
             "outputs": list(self._positions),
             "LiteRT": reference.version if reference else None,

@@ -67,7 +67,7 @@ class Frontend:
         if self.lowered.unknown:
             raise ModelError("; ".join(self.lowered.unknown))
         if self.grids and not self.lowered.is_whole:
-            reason = "Options.uint8_inputs is for models that run on the device as one piece"
+            reason = "Options.interface.uint8_inputs is for models that run on the device as one piece"
             raise UnsupportedError((*self.lowered.cuts, reason))
         if not self.lowered.obstacles:
             return self.cut()
@@ -120,7 +120,7 @@ class Frontend:
         if self.lowered.is_whole:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
-        simulate = self.options.quantized == "simulate"
+        simulate = self.options.numerics.quantized == "simulate"
         part = lower(
             self.model,
             entry,
@@ -128,7 +128,7 @@ class Frontend:
             shapes=self.shapes,
             grids=self.grids,
             missing_types=self.missing_types,
-            checks=self.options.checks,
+            checks=self.options.numerics.checks,
             whole=self.lowered,
         )
         if part.obstacles:  # what it lacks is known in the whole model only
@@ -145,22 +145,22 @@ def lower_model(
     missing_types: element types that the device does not compute with.
     Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
     """
-    entry = entry_point(model, options.signature, options.outputs)
+    entry = entry_point(model, options.interface.signature, options.interface.outputs)
     shapes = requested_shapes(entry, options)
-    grids = _grids(entry, options.uint8_inputs or {})
+    grids = _grids(entry, options.interface.uint8_inputs or {})
     lowered = lower(
         model,
         entry,
-        simulate=options.quantized == "simulate",
+        simulate=options.numerics.quantized == "simulate",
         shapes=shapes,
         grids=grids,
         missing_types=missing_types,
-        checks=options.checks,
+        checks=options.numerics.checks,
         infer=_inference(model.subgraphs[entry.subgraph], options, LitertShapes(data, entry.subgraph, trial)),
     )
-    lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_ops))
-    if options.batch is not None and shapes and not lowered.obstacles:
-        check_batch(lowered, options.batch)
+    lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_part.operators))
+    if options.shapes.batch is not None and shapes and not lowered.obstacles:
+        check_batch(lowered, options.shapes.batch)
     return Frontend(options, model, entry, shapes, grids, missing_types, lowered)
 
 
@@ -177,9 +177,11 @@ def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict
     inputs = dict(entry.inputs)
     for name in wanted:
         if name not in inputs:
-            raise ValueError(f"Options.uint8_inputs names {name!r}; the model has the inputs {list(inputs)}")
+            raise ValueError(f"Options.interface.uint8_inputs names {name!r}; the model has the inputs {list(inputs)}")
         if inputs[name].dtype != "float32":
-            raise ValueError(f"Options.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32")
+            raise ValueError(
+                f"Options.interface.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32"
+            )
     return {inputs[name].index: Grid("uint8", 1 / std, mean) for name, (mean, std) in wanted.items()}
 
 
@@ -195,11 +197,11 @@ def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]
         missing = next((i for i in each if i not in known), None)
         if missing is not None:
             raise ValueError(
-                f"Options.cpu_ops names {missing!r}, but the model has {len(entries)} operators: "
+                f"Options.cpu_part.operators names {missing!r}, but the model has {len(entries)} operators: "
                 f"{', '.join(sorted({e.code for e in entries}))}"
             )
         indices.update(each)
-    sent = "Options.cpu_ops sends it to the CPU"
+    sent = "Options.cpu_part.operators sends it to the CPU"
     return tuple(
         replace(e, reasons=(*e.reasons, sent)) if e.code in indices or e.index in indices else e for e in entries
     )

@@ -1,4 +1,4 @@
-"""Other input shapes than the file declares: what ``Options.batch`` and ``Options.input_shapes`` ask for."""
+"""Other input shapes than the file declares: what ``Options.shapes.batch`` and ``Options.shapes.inputs`` ask for."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ def requested_shapes(entry: EntryPoint, options: Options) -> Mapping[int, Shape]
 
     Raises ValueError for an input that is not there, a rank that differs, or a size below 1.
     """
-    given = dict(options.input_shapes or {})
+    given = dict(options.shapes.inputs or {})
     shapes: dict[int, Shape] = {}
     for name, tensor in entry.inputs:
         requested = given.pop(name, None)
         shape = None if requested is None else tuple(requested)
-        if shape is None and options.batch is not None:
+        if shape is None and options.shapes.batch is not None:
             if not tensor.shape:
-                raise ValueError(f"Options.batch is {options.batch}, but input {name!r} has no axes")
-            shape = (options.batch, *tensor.shape[1:])
+                raise ValueError(f"Options.shapes.batch is {options.shapes.batch}, but input {name!r} has no axes")
+            shape = (options.shapes.batch, *tensor.shape[1:])
         if shape is None or shape == tensor.shape:
             continue
         if len(shape) != len(tensor.shape) or min(shape, default=1) < 1:
             raise ValueError(
-                f"Options.input_shapes has {list(shape)} for {name!r}; {len(tensor.shape)} positive sizes were "
+                f"Options.shapes.inputs has {list(shape)} for {name!r}; {len(tensor.shape)} positive sizes were "
                 f"expected, the file has {list(tensor.signature)}"
             )
         shapes[tensor.index] = shape
     if given:
         known = ", ".join(repr(name) for name, _ in entry.inputs)
-        raise ValueError(f"Options.input_shapes names {sorted(given)}; the model has the inputs {known}")
+        raise ValueError(f"Options.shapes.inputs names {sorted(given)}; the model has the inputs {known}")
     return shapes
 
 
@@ -48,8 +48,8 @@ def check_batch(lowered: Lowered, batch: int) -> None:
         declared = tensor.shape[:1]
         if not shape or not declared or shape[0] != batch * max(1, declared[0] // _batch_of(lowered)):
             raise ValueError(
-                f"Options.batch is {batch}, but output {name!r} then has shape {list(shape)}: an operator of this "
-                "model has its batch size as a constant; run the images one by one"
+                f"Options.shapes.batch is {batch}, but output {name!r} then has shape {list(shape)}: an operator of "
+                "this model has its batch size as a constant; run the images one by one"
             )
 
 

@@ -62,7 +62,7 @@ def partition(
         raise UnsupportedError(
             (
                 f"it would be cut into more than {MOST_PARTITIONS} pieces, for the device and for the CPU in turn; "
-                "Options.cpu_ops leaves more operators to the CPU, so that there are fewer",
+                "Options.cpu_part.operators leaves more operators to the CPU, so that there are fewer",
             )
         )
     partitions = [

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from os import PathLike, fsdecode
 from pathlib import Path
 from typing import Any
 
-from tflgpu.options import Options
+from tflgpu.checking.option_declarations import flat_names
+from tflgpu.options import Interface, Options, Shapes, options_of
 
-# What a text that is given for an option says in fields of Options. KeyError or ValueError if it does not fit.
+# What a text that is given for an option says in options of tflgpu, by their flat names. KeyError or ValueError if it
+# does not fit.
 Translation = Callable[[str], dict[str, Any]]
 
-# Options that an Interpreter does not take: the file or a method decides them.
-DECIDED_BY_FILE_OR_METHODS = ("signature", "outputs", "batch", "input_shapes", "uint8_inputs")
+# Groups of options that an Interpreter does not take: the file or a method decides them.
+DECIDED_BY_FILE_OR_METHODS = (Shapes, Interface)
 
 # Options of TFLite's delegate that have nothing to decide here. A token only saves reading the model, which an
 # Interpreter does anyway.
@@ -56,7 +57,7 @@ def _flags(value: str) -> dict[str, Any]:
     return {0: {}}[int(value) & GL_ONLY]
 
 
-# Options of TFLite's delegate and of its benchmark_model -> fields of tflgpu's. Where a loss of precision is allowed,
+# Options of TFLite's delegate and of its benchmark_model -> tflgpu's. Where a loss of precision is allowed,
 # the device decides whether half precision is worth it.
 TRANSLATED: Mapping[str, Translation] = {
     "backend": _backend,
@@ -69,7 +70,9 @@ TRANSLATED: Mapping[str, Translation] = {
     "serialization_dir": _path,
 }
 
-OWN = frozenset(field.name for field in fields(Options)).difference(DECIDED_BY_FILE_OR_METHODS, WITHOUT_EFFECT)
+OWN = frozenset(
+    name for name, place in flat_names(Options).items() if place.group not in DECIDED_BY_FILE_OR_METHODS
+).difference(WITHOUT_EFFECT)
 
 
 class NoDelegateError(ValueError, OSError):
@@ -83,7 +86,8 @@ class Delegate:
     """TFLite's GPU delegate by its name, and what its options say in tflgpu's terms: ``options``.
 
     library: a name or path with ``gpu`` in its file name, such as ``libtensorflowlite_gpu_delegate.so``. No such
-    file is needed. options: TFLite's for this delegate, and the fields of :class:`tflgpu.Options`, such as ``device``.
+    file is needed. options: TFLite's for this delegate, and tflgpu's by the names that docs/reference/options.md has
+    for a delegate, such as ``device`` and ``cpu_ops``.
 
     Raises ValueError for another library or option.
     """
@@ -97,7 +101,7 @@ class Delegate:
         for key, value in (options or {}).items():
             chosen |= _translated(str(key), value)
         try:
-            self.options = Options(**chosen)
+            self.options = options_of(chosen)
         except TypeError as error:
             raise ValueError(str(error)) from error
 
@@ -111,7 +115,7 @@ def load_delegate(library: str | bytes | PathLike[str], options: Mapping[str, ob
 
 
 def _translated(key: str, value: object) -> dict[str, Any]:
-    """Fields of Options for one option of a delegate. Raises ValueError for an unknown one."""
+    """Options of tflgpu, by their flat names, for one option of a delegate. Raises ValueError for an unknown one."""
     name = key.removeprefix("gpu_").removeprefix("is_")
     if name in TRANSLATED:
         try:

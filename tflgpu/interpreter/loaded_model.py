@@ -73,8 +73,9 @@ class LoadedModel:
         options, entry = self._options, EntryPoint(number, (), (), ())
         key = next((s.key for s in self.signatures if s.subgraph == number), None)
         if number == 0 or key is not None:
-            options = replace(options, signature=key if number else None, outputs=self._preserved(number))
-            entry = entry_point(self._model, options.signature, options.outputs)
+            wanted = replace(options.interface, signature=key if number else None, outputs=self._preserved(number))
+            options = replace(options, interface=wanted)
+            entry = entry_point(self._model, options.interface.signature, options.interface.outputs)
         return SubgraphTensors(self._source, self.subgraphs[number].tensors, entry, options)
 
     def _preserved(self, number: int) -> tuple[int, ...] | None:

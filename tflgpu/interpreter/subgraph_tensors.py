@@ -13,7 +13,7 @@ from tflgpu.api import CompiledModel, compile
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_details import tensor_details
-from tflgpu.options import Options
+from tflgpu.options import Options, Shapes
 
 if TYPE_CHECKING:
     from tflgpu.frontend.entry_point import EntryPoint
@@ -90,7 +90,7 @@ class SubgraphTensors:
             # The file's own shapes are not an option: so the cache finds the model.
             as_declared = shapes == {name: tensor.shape for name, tensor in self._entry.inputs}
             try:
-                options = self._options if as_declared else replace(self._options, input_shapes=shapes)
+                options = self._options if as_declared else replace(self._options, shapes=Shapes(inputs=shapes))
                 self._compiled = compile(self._source, options)
             except ValueError as error:
                 raise RuntimeError(f"the model cannot be prepared: {error}") from error

@@ -51,7 +51,7 @@ def verdict(task: str, operators: Sequence[tuple[int, str]], end: DiedError) -> 
     """The sentence about operators that LiteRT does not survive."""
     names = ", ".join(f"{index} {code}" for index, code in operators)
     what = f"operator{'s' if len(operators) > 1 else ''} {names}: {DOING[task]} it on the CPU {end}"
-    return f"{what}; Options.cpu_timeout gives it longer" if end.timed_out else f"{what} in LiteRT's interpreter"
+    return what + ("; Options.cpu_part.trial_timeout gives it longer" if end.timed_out else " in LiteRT's interpreter")
 
 
 def _loops(piece: Piece) -> Sequence[tuple[int, str]]:

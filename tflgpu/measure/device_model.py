@@ -50,8 +50,8 @@ def planned_target(device: Device, options: Options, opened: Callable[[], Sessio
 
 def _wanted(options: Options) -> str:
     """The caller's choice. Raises ValueError for an unknown one in the environment."""
-    if options.cost_model != "auto":
-        return options.cost_model
+    if options.execution.cost_model != "auto":
+        return options.execution.cost_model
     wanted, allowed = os.environ.get(VARIABLE, "auto"), get_args(CostModelChoice)
     if wanted not in allowed:
         raise ValueError(f"{VARIABLE} is {wanted!r}; it must be one of {', '.join(map(repr, allowed))}")

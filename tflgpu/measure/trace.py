@@ -68,7 +68,7 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     device = choose(options.device)
     session, target = open_session(device), planned_target(device, options)
     found: list[Result] = []
-    with Trial(options.cpu_timeout) as trial:
+    with Trial(options.cpu_part.trial_timeout) as trial:
         frontend = lower_model(read_model(model), options, model, trial, target.missing_types)
         values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
         for partition in frontend.partitions():

@@ -1,4 +1,4 @@
-"""Nodes that find what LiteRT refuses at run time and no kernel can report, for ``Options(checks=True)``.
+"""Nodes that find what LiteRT refuses at run time and no kernel can report, for ``Numerics(checks=True)``.
 
 Whether any element is at fault is one truth value, which the host reads after the model's outputs.
 """

@@ -133,7 +133,7 @@ class Op:
     integers: positions of inputs that are integers (shapes, axes).
     types: the element types that all other inputs may have.
     empty: whether inputs may be without elements; else such an input is an obstacle.
-    checks: what a run with ``Options(checks=True)`` looks for.
+    checks: what a run with ``Numerics(checks=True)`` looks for.
     """
 
     code: str

@@ -35,7 +35,7 @@ def gather_sections(
 
     target: with the executor that the model was compiled for, so that the plan is the one that was profiled.
     """
-    with Trial(options.cpu_timeout) as trial:
+    with Trial(options.cpu_part.trial_timeout) as trial:
         frontend = lower_model(read_model(data), options, data, trial, target.missing_types)
     return _Gathering(frontend, target, report, profile).sections()
 

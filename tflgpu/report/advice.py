@@ -201,14 +201,14 @@ def _free_axes(lowered: Lowered) -> Iterator[Advice]:
                 "free-axes",
                 (),
                 f"the file leaves the batch of input {name!r} open; it is {tensor.shape[0]} here, and "
-                "`Options(batch=N)` compiles for N",
+                "`Options(shapes=Shapes(batch=N))` compiles for N",
             )
         elif free:
             yield Advice(
                 "free-axes",
                 (),
                 f"the file leaves axes {free} of input {name!r} open; they are {[tensor.shape[i] for i in free]} here, "
-                "and `Options(input_shapes=...)` compiles for others",
+                "and `Options(shapes=Shapes(inputs=...))` compiles for others",
             )
 
 

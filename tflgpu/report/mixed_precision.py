@@ -1,4 +1,4 @@
-"""Which tensors ``Options(tolerance=)`` kept in float, and why, as data."""
+"""Which tensors ``Numerics(tolerance=)`` kept in float, and why, as data."""
 
 from __future__ import annotations
 

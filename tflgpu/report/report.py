@@ -59,7 +59,7 @@ class OperatorReport:
         device: ``"device"``, ``"cpu"``, or ``"unsupported"`` if neither tflgpu nor LiteRT knows it.
         kernel: Number of the launch that computes it, None if it needs none.
         reasons: Why it cannot run on the device.
-        notes: With ``Options(quantized="float")``, what quantization clamps and the device does not.
+        notes: With ``Numerics(quantized="float")``, what quantization clamps and the device does not.
         inputs: Names of the tensors that it reads.
         outputs: Names of the tensors that it computes.
     """
@@ -110,8 +110,8 @@ class Report:
         arena_bytes: Memory of activations.
         arena_lower_bound: The largest sum of activations that are alive at once; no arena can be smaller.
         constant_bytes: Weights as the device stores them.
-        mixed: With ``Options(tolerance=)``, which tensors stay in float, and why.
-        fusions: With ``Options(tuning=)``, what was measured to be faster than what the cost model had chosen.
+        mixed: With ``Numerics(tolerance=)``, which tensors stay in float, and why.
+        fusions: With ``Execution(tuning=)``, what was measured to be faster than what the cost model had chosen.
     """
 
     model: ModelInfo

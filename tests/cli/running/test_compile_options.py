@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-from dataclasses import fields
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import numpy as np
 import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, invoke, succeed
+from tflgpu.checking.option_declarations import choices_of, flat_names
 from tflgpu.cli import VERBS
-from tflgpu.cli.arguments import compile_options
+from tflgpu.cli.arguments import PARAMETERS, compile_options
 from tflgpu.model.writer import ModelBuilder
 
-SHARED = {name: p for name, p in inspect.signature(compile_options).parameters.items() if name != "model"}
+HELPS = {place.declared.help for place in flat_names(tflgpu.Options).values()}
 
 
-@pytest.mark.parametrize("verb", ["run", "benchmark", "profile"])
+@pytest.mark.parametrize("verb", ["run", "predict", "benchmark", "profile"])
 def test_verbs_that_run_a_model_have_the_same_options(verb: str) -> None:
     own = inspect.signature(VERBS[verb]).parameters
     assert "options" not in own
-    assert {name: own[name].default for name in SHARED} == {name: p.default for name, p in SHARED.items()}
+    assert {name: own[name] for name in PARAMETERS} == PARAMETERS
     assert list(own)[-1] == "as_json", "the help ends with what concerns the form"
 
 
-def test_options_are_passed_on_under_their_names() -> None:
-    assert set(SHARED) <= {field.name for field in fields(tflgpu.Options)}
-    assert compile_options(MODEL) == tflgpu.Options()
+def test_defaults_and_choices_are_those_of_the_declarations() -> None:
+    assert compile_options(MODEL, {name: p.default for name, p in PARAMETERS.items()}) == tflgpu.Options()
+    for name, place in flat_names(tflgpu.Options).items():
+        if name in PARAMETERS and (choices := choices_of(place.field)):
+            assert get_args(get_args(PARAMETERS[name].annotation)[0]) == choices
+
+
+def test_no_command_repeats_what_is_declared() -> None:
+    """The help of an option is written in tflgpu/options.py alone."""
+    for path in sorted(Path(tflgpu.cli.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in HELPS, path
 
 
 def test_operators_for_the_cpu_are_codes_indices_and_ranges() -> None:
-    chosen = compile_options(MODEL, cpu_ops=["SOFTMAX, 12", "60-65"]).cpu_ops
+    chosen = compile_options(MODEL, {"cpu_ops": ["SOFTMAX, 12", "60-65"]}).cpu_part.operators
     assert chosen == ("SOFTMAX", 12, range(60, 66))
 
 
@@ -81,4 +92,10 @@ def test_options_reach_the_compiler(verb: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tflgpu, "compile", compile)
     files = [tmp_path / "x.npy"] if verb == "run" else []
     assert "far enough" in fail(verb, MODEL, *files, "--batch", 8, "--cpu-ops", "ADD", "--cache-dir", tmp_path)
-    assert given == [tflgpu.Options(batch=8, cpu_ops=["ADD"], cache_dir=[tmp_path])]
+    assert given == [
+        tflgpu.Options(
+            shapes=tflgpu.Shapes(batch=8),
+            cpu_part=tflgpu.CpuPart(operators=["ADD"]),
+            cache_files=tflgpu.CacheFiles(path=[tmp_path]),
+        )
+    ]

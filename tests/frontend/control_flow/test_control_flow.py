@@ -26,7 +26,7 @@ from tests.frontend.dynamic_models import Builder
 from tests.support.litert import kept_interpreter, run_again
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
-from tflgpu.options import Options
+from tflgpu.options import CacheFiles, Execution, Options
 
 
 @pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in MODELS), ("fading", "fp16")])
@@ -44,10 +44,13 @@ def test_the_device_gives_litert_s_answers(name: str, precision: Literal["fp32",
 
 
 def test_a_loop_comes_from_the_cache(tmp_path: Path, device_name: str) -> None:
-    (data, draw), options = (fading(), MODELS["fading"][1]), Options(device=device_name, cache_dir=tmp_path)
+    (data, draw), options = (
+        (fading(), MODELS["fading"][1]),
+        Options(device=device_name, cache_files=CacheFiles(path=tmp_path)),
+    )
     inputs = draw(np.random.default_rng(1))
     first = tflgpu.compile(data, options)
-    again = tflgpu.compile(data, Options(device=device_name, cache_dir=tmp_path, cache="require"))
+    again = tflgpu.compile(data, Options(device=device_name, cache_files=CacheFiles(path=tmp_path), cache="require"))
     for a, b in zip(first.run(inputs).values(), again.run(inputs).values(), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -64,7 +67,12 @@ def test_a_loop_that_never_ends_can_be_interrupted(device_name: str) -> None:
 
 @pytest.mark.second_runtime(when=lambda: False)
 def test_values_that_change_places_on_the_executor_for_gpus(device_name: str) -> None:
-    options = Options(precision="fp16", device=device_name, kernels="gpu", executor="persistent", fallback="forbid")
+    options = Options(
+        precision="fp16",
+        device=device_name,
+        execution=Execution(kernels="gpu", executor="persistent"),
+        fallback="forbid",
+    )
     model, rng = tflgpu.compile(collatz(exchanged=True), options), np.random.default_rng(2)
     assert model.executor == "persistent"
     for n, steps in ((6, 8), (1, 0), (7, 16), (5, 5)):

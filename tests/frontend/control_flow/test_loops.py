@@ -21,7 +21,7 @@ from tests.quick import on_first_runtime
 from tests.support.litert import Interpreter, kept_interpreter, run_again
 from tflgpu.compiler import inspect_model
 from tflgpu.frontend.control_flow.unroll import MAX_OPERATORS
-from tflgpu.options import Options
+from tflgpu.options import Options, Shapes
 from tflgpu.target import Target
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
@@ -62,7 +62,7 @@ def test_a_loop_takes_as_many_kernels_as_its_cells_without_one(cell: Cell) -> No
     """But for the kernels that join long lists, because a concatenation has not so many inputs at once."""
     for length in (7, 40):
         target, shapes = Target(family="gpu", compute_units=8, storage="half"), {"x": (1, length, UNITS)}
-        loop = inspect_model(sequence_model(cell), Options(input_shapes=shapes), target).kernels
+        loop = inspect_model(sequence_model(cell), Options(shapes=Shapes(inputs=shapes)), target).kernels
         unrolled = inspect_model(unrolled_model(cell, length), Options(), target).kernels
         assert loop is not None and unrolled is not None and loop <= 1.05 * unrolled
 

@@ -36,7 +36,7 @@ def test_groups_of_few_channels(name: str) -> None:
     value = windows.conv_2d(x.value, weights.value, bias.value, window)
     net.output(net.op("CONV_2D", [x, weights, bias], value, options, activation="NONE", terms=6))
     case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device="Intel", precision="fp32", kernels="cpu", cache="off")
+    options = tflgpu.Options(device="Intel", precision="fp32", execution=tflgpu.Execution(kernels="cpu"), cache="off")
     with tflgpu.compile(case.model, options) as model:
         (got,) = model.run(case.inputs).values()
     check(got, case.expected[0], case.tolerance, "fp32", case.describe)

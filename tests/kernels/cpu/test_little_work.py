@@ -51,7 +51,7 @@ def test_unrolled_loops_give_the_same_answers(platform: str) -> None:
     net = Net(draws_nothing, seed=1)
     for build in (template_cases.convolutions, template_cases.depthwise, template_cases.grouped_convolution):
         net.output(build(net))
-    options = tflgpu.Options(kernels="cpu", precision="fp32", cache="off")
+    options = tflgpu.Options(execution=tflgpu.Execution(kernels="cpu"), precision="fp32", cache="off")
     turns = []
     for case in (net.case(ARITHMETIC), pair()):
         for work in (0, 1 << 40):

@@ -23,7 +23,10 @@ def test_convolutions_fill_the_registers_there_are(width: int, platform: str) ->
         net.output(build(net))
     net.output(template_cases.runtime_weights(net))
     net.output(template_cases.products(net))
-    case, options = net.case(ARITHMETIC), tflgpu.Options(kernels="cpu", precision="fp32", cache="off")
+    case, options = (
+        net.case(ARITHMETIC),
+        tflgpu.Options(execution=tflgpu.Execution(kernels="cpu"), precision="fp32", cache="off"),
+    )
     with limited(platform, Simulation({"vector_width": width})):
         model = tflgpu.compile(case.model, options)
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):

@@ -75,7 +75,13 @@ def sums() -> Case:
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_name: str) -> None:
     case = sums()
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
+    options = tflgpu.Options(
+        device=device_name,
+        execution=tflgpu.Execution(kernels="gpu"),
+        precision=precision,
+        fallback="forbid",
+        cache="off",
+    )
     with tflgpu.compile(case.model, options) as model:
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
             check(got, expected, case.tolerance, precision, case.describe)

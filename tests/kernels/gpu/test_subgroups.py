@@ -28,7 +28,9 @@ def test_groups_reduce_as_their_sub_groups_do(simulation: Simulation) -> None:
     net.output(net.op("SUM", [counts, net.integers([1, 2])], counts.value.sum((1, 2), dtype=np.int32)))
     case = net.case(ARITHMETIC)
     with limited(RUNTIMES[0], simulation):
-        model = tflgpu.compile(case.model, tflgpu.Options(kernels="gpu", precision="fp32", cache="off"))
+        model = tflgpu.compile(
+            case.model, tflgpu.Options(execution=tflgpu.Execution(kernels="gpu"), precision="fp32", cache="off")
+        )
         assert ("sub_group_reduce_add" in model.source) == (not simulation.limits)
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
             check(got, expected, case.tolerance, "fp32", case.describe)

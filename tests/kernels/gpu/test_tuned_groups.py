@@ -49,7 +49,9 @@ def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytes
 
     monkeypatch.setattr(Request, "choose", choose)
     with limited(RUNTIMES[0], Simulation()):  # whose local memory is real
-        model = tflgpu.compile(case.model, tflgpu.Options(kernels="gpu", precision="fp32", cache="off"))
+        model = tflgpu.compile(
+            case.model, tflgpu.Options(execution=tflgpu.Execution(kernels="gpu"), precision="fp32", cache="off")
+        )
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
             check(got, expected, case.tolerance, "fp32", case.describe)
     assert sizes == [size] * 5

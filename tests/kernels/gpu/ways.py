@@ -23,7 +23,13 @@ def take_always(monkeypatch: pytest.MonkeyPatch, *ways: Way) -> None:
 
 def check_divided(case: Case, device_name: str, precision: Precision, kernel: str, count: int) -> None:
     """That a model has so many kernels of this name, and the right results."""
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
+    options = tflgpu.Options(
+        device=device_name,
+        execution=tflgpu.Execution(kernels="gpu"),
+        precision=precision,
+        fallback="forbid",
+        cache="off",
+    )
     with tflgpu.compile(case.model, options) as model:
         assert sum(k.kernel.startswith(kernel) for k in model.profile(case.inputs, 1).kernels) == count
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):

@@ -20,7 +20,9 @@ def test_wide_windows_are_right(radius: int, family: Literal["cpu", "gpu"], devi
     tensor, result = builder.input(x.shape), builder.tensor(x.shape)
     options = {"radius": radius, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
     builder.op("LOCAL_RESPONSE_NORMALIZATION", [tensor], [result], options)
-    how = tflgpu.Options(device=device_name, kernels=family, executor="launch", precision="fp32", cache="off")
+    how = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels=family, executor="launch"), precision="fp32", cache="off"
+    )
     (got,) = tflgpu.compile(builder.finish([result]), how).run(x).values()
     expected = reference.local_response_normalization(x.astype(np.float64), radius, 1.0, 0.5, 0.75)
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-7)

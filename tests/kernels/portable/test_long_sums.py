@@ -74,7 +74,9 @@ def check(case: Case, family: Family) -> None:
     """All numbers are positive, so that a result is the sum of its magnitudes."""
     model, inputs, expected = case
     executor: Literal["launch", "auto"] = "launch" if family == "gpu" else "auto"
-    chosen = tflgpu.Options(kernels=family, executor=executor, precision="fp32", cache="off", fallback="forbid")
+    chosen = tflgpu.Options(
+        execution=tflgpu.Execution(kernels=family, executor=executor), precision="fp32", cache="off", fallback="forbid"
+    )
     with tflgpu.compile(model, chosen) as compiled:
         results = compiled.run(inputs).values()
     errors = [np.abs(got.reshape(e.shape) / e - 1).max() for got, e in zip(results, expected, strict=True)]

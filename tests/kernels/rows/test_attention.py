@@ -39,7 +39,9 @@ PROJECTED = (
 
 def assert_right(net: Net, device_name: str, family: Family, precision: Literal["fp32", "fp16"]) -> None:
     case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, kernels=family, precision=precision, cache="off")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels=family), precision=precision, cache="off"
+    )
     with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
         assert "rows_attention" in compiled.source
         for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
@@ -87,7 +89,9 @@ def test_masked_keys_weigh_nothing(masked: float, family: Family, device_name: s
     y = attention(net, heads, q, k, v, mask)
     net.output(y)
     case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, kernels=family, precision="fp32", cache="off")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels=family), precision="fp32", cache="off"
+    )
     with limited(device_name, Simulation()):
         (got,) = tflgpu.compile(case.model, options).run(case.inputs).values()
     np.testing.assert_allclose(got, weights @ v.value, atol=1e-5)
@@ -104,7 +108,9 @@ def test_a_mask_that_half_cannot_hold_still_hides_all(family: Family, device_nam
     weights = softmax(net, scores)
     net.output(net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value))
     case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, kernels=family, precision="fp16", cache="off")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels=family), precision="fp16", cache="off"
+    )
     compiled = tflgpu.compile(case.model, options)
     assert "rows_attention" in compiled.source
     (got,) = compiled.run(case.inputs).values()

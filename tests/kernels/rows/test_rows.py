@@ -38,7 +38,9 @@ SHAPES = (
 def assert_right(net: Net, device_name: str, family: Family, template: str) -> None:
     case = net.case(ARITHMETIC)
     for precision in ("fp32", "fp16"):
-        options = tflgpu.Options(device=device_name, kernels=family, precision=precision, cache="off")
+        options = tflgpu.Options(
+            device=device_name, execution=tflgpu.Execution(kernels=family), precision=precision, cache="off"
+        )
         with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
             assert template in compiled.source
             (got,) = compiled.run(case.inputs).values()

@@ -32,7 +32,9 @@ def model(shape: tuple[int, ...], k: int, dtype: str = "float32", *, doubled: bo
 
 def run(data: bytes, x: NDArray[Any], device: str, family: Family) -> list[NDArray[Any]]:
     executor: Any = "launch" if family == "gpu" else "auto"
-    options = tflgpu.Options(device=device, kernels=family, executor=executor, precision="fp32", cache="off")
+    options = tflgpu.Options(
+        device=device, execution=tflgpu.Execution(kernels=family, executor=executor), precision="fp32", cache="off"
+    )
     return list(tflgpu.compile(data, options).run(x).values())
 
 

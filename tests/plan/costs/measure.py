@@ -47,8 +47,8 @@ def main() -> None:
     parser.add_argument("--family", choices=("cpu", "gpu"))
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
-    chosen = {"kernels": arguments.family, "executor": "launch"} if arguments.family == "gpu" else {}
-    options = tflgpu.Options(cache="off", precision="fp32", device=arguments.device, **chosen)
+    execution = tflgpu.Execution(kernels="gpu", executor="launch") if arguments.family == "gpu" else tflgpu.Execution()
+    options = tflgpu.Options(cache="off", precision="fp32", device=arguments.device, execution=execution)
     print(f"{'':32}" + "".join(f"{size:>12,}: ms, LiteRT, ratio" for size in SIZES))
     for name in arguments.names:
         line = f"{name:32}"

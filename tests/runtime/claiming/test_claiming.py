@@ -122,7 +122,7 @@ def test_outputs_may_stay_on_the_device(device_name: str, shared: bool, monkeypa
 
 
 def test_models_run_at_once_in_threads(device_name: str) -> None:
-    options = tflgpu.Options(device=device_name, precision="fp32", executor="claiming")
+    options = tflgpu.Options(device=device_name, precision="fp32", execution=tflgpu.Execution(executor="claiming"))
     (expected,) = tflgpu.compile(branches(), options).run(X).values()
 
     def run(_: int) -> bool:
@@ -135,7 +135,7 @@ def test_models_run_at_once_in_threads(device_name: str) -> None:
 
 def test_cpus_claim_whatever_has_several_kernels(device_name: str) -> None:
     def executor(model: bytes, **options: Any) -> str:
-        chosen = tflgpu.Options(precision="fp32", **options)
+        chosen = tflgpu.Options(precision="fp32", execution=tflgpu.Execution(**options))
         (artifact,) = compile_model(model, chosen, choose(device_name).target(chosen))
         return artifact.executor
 
@@ -212,8 +212,8 @@ def test_chains_end_where_several_tiles_begin() -> None:
 
 
 def test_a_device_that_cannot_is_refused(device_name: str) -> None:
-    options = tflgpu.Options(device=device_name, kernels="gpu", executor="claiming")
+    options = tflgpu.Options(device=device_name, execution=tflgpu.Execution(kernels="gpu", executor="claiming"))
     with pytest.raises(tflgpu.DeviceError, match="executor 'claiming' needs a CPU"):
         tflgpu.compile(chain(), options)
     with pytest.raises(tflgpu.DeviceError, match="executor 'claiming' needs a CPU"):
-        tflgpu.compile(chain(), tflgpu.Options(device="Oclgrind", executor="claiming"))
+        tflgpu.compile(chain(), tflgpu.Options(device="Oclgrind", execution=tflgpu.Execution(executor="claiming")))

@@ -40,7 +40,7 @@ def softmax_of_means() -> bytes:
 
 @pytest.fixture
 def options(device_name: str, tmp_path: Path) -> tflgpu.Options:
-    return tflgpu.Options(device=device_name, precision="fp32", cache_dir=tmp_path)
+    return tflgpu.Options(device=device_name, precision="fp32", cache_files=tflgpu.CacheFiles(path=tmp_path))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def three_kernels(monkeypatch: pytest.MonkeyPatch, options: tflgpu.Options) -> t
     """Options with which the model is three kernels, whose drafts are compiled apart."""
     monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 1)
     monkeypatch.setattr(persistent_kernel, "OF_EACH", 1)
-    return replace(options, kernels="gpu", executor="persistent")
+    return replace(options, execution=replace(options.execution, kernels="gpu", executor="persistent"))
 
 
 def test_drafts_of_several_kernels_are_replaced_by_one_program(

@@ -44,4 +44,4 @@ def test_a_driver_that_refuses_a_context_is_heard_of_where_that_is_needed(
         with pytest.raises(DeviceError, match="no context today"):
             opening.session()
     with pytest.raises(DeviceError, match="no context today"):
-        tflgpu.compile(scaled(2.0), tflgpu.Options(device=device_name, cache_dir=tmp_path))
+        tflgpu.compile(scaled(2.0), tflgpu.Options(device=device_name, cache_files=tflgpu.CacheFiles(path=tmp_path)))

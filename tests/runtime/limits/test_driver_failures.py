@@ -16,7 +16,7 @@ import pytest
 import tflgpu
 from tests.quick import RUNTIMES
 from tests.support.limited_devices import fails
-from tflgpu import BuildError, DeviceError, Options
+from tflgpu import BuildError, CacheFiles, DeviceError, Execution, Options
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl import devices
 
@@ -83,7 +83,7 @@ def use(options: Options) -> None:
         model.run(on_device)
         model.pinned_array(model.inputs[0].name)
         model.reset_state()
-        if options.executor == "launch":  # the other has no clock on a CPU
+        if options.execution.executor == "launch":  # the other has no clock on a CPU
             model.profile(X, 1)
 
 
@@ -92,11 +92,17 @@ def use(options: Options) -> None:
 @pytest.mark.parametrize(("call", "executor"), [*product(CALLS, ["launch"]), *product(SOME, ["persistent"])])
 def test_no_error_of_pyopencl_leaves(call: str, executor: Any, tmp_path: Path) -> None:
     """The call fails once after another: in a warm start, and in a cold one that measures."""
-    warm = Options(device=INTEL, executor=executor, kernels="gpu", precision="fp32", cache_dir=tmp_path)
+    warm = Options(
+        device=INTEL,
+        execution=Execution(executor=executor, kernels="gpu"),
+        precision="fp32",
+        cache_files=CacheFiles(path=tmp_path),
+    )
     compiled_for = tflgpu.compile(layer(), warm).device.name
     happened = False
     for after in (0, 4):
-        cold = replace(warm, cache_dir=tmp_path / str(after), tuning="fast" if after else "none")
+        execution = replace(warm.execution, tuning="fast" if after else "none")
+        cold = replace(warm, execution=execution, cache_files=CacheFiles(path=tmp_path / str(after)))
         for options in (replace(warm, cache="read"), cold):
             with failing(*CALLS[call], after) as failed:
                 try:

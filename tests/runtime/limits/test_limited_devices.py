@@ -18,7 +18,7 @@ from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 from tests.support.fixed_cases import fixed_cases
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
-from tflgpu import DeviceError, Options
+from tflgpu import CacheFiles, DeviceError, Execution, Options
 from tflgpu.measure.trace import trace
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
@@ -46,9 +46,12 @@ import sys, tflgpu
 from tests.ops.tolerance import check
 from tests.support.fixed_cases import fixed_cases
 
+options = tflgpu.Options(
+    device=sys.argv[1], precision="fp32", cache="off", execution=tflgpu.Execution(kernels="gpu")
+)
 for name in ("fully_connected", "softmaxes"):
     case = fixed_cases()[name]
-    model = tflgpu.compile(case.model, tflgpu.Options(device=sys.argv[1], kernels="gpu", precision="fp32", cache="off"))
+    model = tflgpu.compile(case.model, options)
     for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
         check(got, expected, case.tolerance, "fp32", case.describe)
     print(model.device.limits.work_group_size, model.device.limits.local_bytes)
@@ -87,7 +90,7 @@ def test_kernels_run_within_the_limits(device: str, name: str) -> None:
     precisions = ("fp32", "fp16") if (len(device) + len(name)) % 2 else ("fp16", "fp32")
     with limited(INTEL, SIMULATIONS[device]):
         for family, precision in zip(families, precisions, strict=True):
-            options = Options(kernels=family, precision=precision, cache="off", fallback="forbid")
+            options = Options(execution=Execution(kernels=family), precision=precision, cache="off", fallback="forbid")
             outputs = tflgpu.compile(case.model, options).run(case.inputs)
             for got, expected in zip(outputs.values(), case.expected, strict=True):
                 check(got, expected, case.tolerance, precision, case.describe)
@@ -109,7 +112,9 @@ def two_large_layers(side: int = 3000) -> bytes:
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 def test_weights_are_shared_out_over_buffers(kernels: str) -> None:
     with limited(INTEL, SMALL_BUFFERS):
-        model = tflgpu.compile(two_large_layers(), Options(kernels=kernels, precision="fp32", cache="off"))
+        model = tflgpu.compile(
+            two_large_layers(), Options(execution=Execution(kernels=kernels), precision="fp32", cache="off")
+        )
         x = np.arange(3000, dtype=np.float32)[None]
         (y,) = model.run(x).values()
     np.testing.assert_array_equal(y, np.roll(x, 3))
@@ -161,7 +166,9 @@ def case_inputs(model: tflgpu.CompiledModel) -> list[NDArray[np.float32]]:
 def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, tmp_path: Path) -> None:
     """Alone, and once: a warm start has the new plan, though its driver is not asked."""
     case = fixed_cases()["wide_convolution"]
-    options = Options(kernels="gpu", precision="fp32", cache_dir=tmp_path, tuning=tuning)
+    options = Options(
+        execution=Execution(kernels="gpu", tuning=tuning), precision="fp32", cache_files=CacheFiles(path=tmp_path)
+    )
     with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
         model = tflgpu.compile(case.model, options)
         assert groups_of(model) == {16, 128}
@@ -176,12 +183,12 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
 def test_everything_that_plans_keeps_to_smaller_groups(what: str) -> None:
     """The results of all kernels, and the search for the storage of tensors."""
     case = fixed_cases()["wide_convolution"]
-    options = Options(kernels="gpu", precision="fp32", cache="off")
+    options = Options(execution=Execution(kernels="gpu"), precision="fp32", cache="off")
     with limited(INTEL, Simulation(groups={"gpu_convolution": 16})):
         if what == "trace":
             assert trace(case.model, case.inputs, options)
             return
-        mixed = replace(options, precision="auto", tolerance=1e-2)
+        mixed = replace(options, precision="auto", numerics=replace(options.numerics, tolerance=1e-2))
         (got,) = tflgpu.compile(case.model, mixed).run(case.inputs).values()
     assert np.abs(got - case.expected[0]).max() <= 2e-2 * np.ptp(case.expected[0])
 
@@ -189,7 +196,7 @@ def test_everything_that_plans_keeps_to_smaller_groups(what: str) -> None:
 def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
     case = fixed_cases()["excitation"]
     with limited(INTEL, Simulation(groups={"gpu_excite": 4})):
-        model = tflgpu.compile(case.model, Options(kernels="gpu", precision="fp32", cache="off"))
+        model = tflgpu.compile(case.model, Options(execution=Execution(kernels="gpu"), precision="fp32", cache="off"))
     assert "gpu_excite" not in model.source
     (got,) = model.run(case.inputs).values()
     check(got, case.expected[0], case.tolerance, "fp32", case.describe)
@@ -200,14 +207,14 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
 def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
     case = fixed_cases()["recurrences"]
     with limited(INTEL, smaller):
-        options = Options(kernels="gpu", precision="fp32", cache="off", executor="persistent")
+        options = Options(execution=Execution(kernels="gpu", executor="persistent"), precision="fp32", cache="off")
         outputs = tflgpu.compile(case.model, options).run(case.inputs)
     for got, expected in zip(outputs.values(), case.expected, strict=True):
         check(got, expected, case.tolerance, "fp32", case.describe)
 
 
 def test_a_model_that_is_too_large_for_a_persistent_kernel_says_so() -> None:
-    options = Options(kernels="gpu", precision="fp32", cache="off", executor="persistent")
+    options = Options(execution=Execution(kernels="gpu", executor="persistent"), precision="fp32", cache="off")
     with limited(INTEL, SMALL_BUFFERS), pytest.warns(tflgpu.DeviceWarning, match="allows 67,108,864 bytes in one"):
         model = tflgpu.compile(images(4, 1250), options)
     assert model.executor == "launch"
@@ -215,7 +222,7 @@ def test_a_model_that_is_too_large_for_a_persistent_kernel_says_so() -> None:
 
 @pytest.mark.parametrize("device", ["no local memory", "an embedded profile"])
 def test_a_persistent_kernel_is_refused_where_it_cannot_wait(device: str) -> None:
-    options = Options(kernels="gpu", cache="off", executor="persistent")
+    options = Options(execution=Execution(kernels="gpu", executor="persistent"), cache="off")
     with limited(INTEL, SIMULATIONS[device]), pytest.raises(DeviceError, match="executor 'persistent' needs"):
         tflgpu.compile(fixed_cases()["means"].model, options)
 

@@ -21,7 +21,9 @@ from tflgpu.runtime.opencl.session import open_session
 @pytest.fixture
 def executor(device_name: str) -> PersistentExecutor:
     """On the kernels for GPUs, with a single work-group where that is all that surely runs at once."""
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels="gpu", executor="persistent"), precision="fp32"
+    )
     device = choose(device_name)
     _, plan = plan_model(chain(), options, device.target(options))
     source = render(plan)

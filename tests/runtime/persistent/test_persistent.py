@@ -70,7 +70,9 @@ def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> N
     builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
     builder.op("SOFTMAX", [curve], [twice], {"beta": 1.0})
     builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
+    options = tflgpu.Options(
+        device=device_name, execution=tflgpu.Execution(kernels="gpu", executor="persistent"), precision="fp32"
+    )
     device = choose(device_name)
     _, plan = plan_model(builder.finish([twice, mean]), options, device.target(options))
     assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "softmax", "reduce"]
@@ -89,7 +91,9 @@ def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> N
 def test_option_chooses_the_executor(device_name: str) -> None:
     results = {}
     for choice in ("launch", "persistent"):
-        options = tflgpu.Options(device=device_name, executor=choice, precision="fp32", kernels="gpu")
+        options = tflgpu.Options(
+            device=device_name, execution=tflgpu.Execution(executor=choice, kernels="gpu"), precision="fp32"
+        )
         model = tflgpu.compile(chain(), options)
         assert model.source.count("__kernel") == (1 if choice == "persistent" else model.report.kernels)
         (results[choice],) = model.run(X).values()
@@ -187,7 +191,9 @@ def test_in_half_on_nvidia_no_kernel_divides_exactly() -> None:
     builder.op("LOGISTIC", [root], [shares])
     builder.op("SOFTMAX", [shares], [result], {"beta": 1.0})
     data = builder.finish([result])
-    (artifact,) = compile_model(data, tflgpu.Options(precision="fp16", executor="persistent"), H200)
+    (artifact,) = compile_model(
+        data, tflgpu.Options(precision="fp16", execution=tflgpu.Execution(executor="persistent")), H200
+    )
     (piece,) = artifact.pieces
     lines = [line for line in piece.source.splitlines() if not line.startswith("#define")]
     text = re.sub(r"/\*.*?\*/", "", "\n".join(lines), flags=re.DOTALL)

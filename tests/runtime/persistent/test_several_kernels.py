@@ -55,7 +55,12 @@ def few_functions_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_functions_each")
 def test_several_kernels_give_the_same_results(device_name: str) -> None:
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent", cache="off")
+    options = tflgpu.Options(
+        device=device_name,
+        execution=tflgpu.Execution(kernels="gpu", executor="persistent"),
+        precision="fp32",
+        cache="off",
+    )
     model = tflgpu.compile(chain(), options)
     assert model.source.count("__kernel") > 1
     for x in (X, -X, X):

@@ -11,6 +11,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,11 +23,11 @@ import tflgpu
 from tests.frontend.stateful_models import SHAPE, assign, binary, first_values, read
 from tflgpu.model.writer import ModelBuilder
 
-CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    "claiming": {"executor": "claiming"},
-    "launch": {"executor": "launch"},
-    "persistent": {"kernels": "gpu", "executor": "persistent"},
-    "partly on the cpu": {"cpu_ops": ["ADD"]},
+CONFIGURATIONS = {
+    "claiming": tflgpu.Options(execution=tflgpu.Execution(executor="claiming")),
+    "launch": tflgpu.Options(execution=tflgpu.Execution(executor="launch")),
+    "persistent": tflgpu.Options(execution=tflgpu.Execution(kernels="gpu", executor="persistent")),
+    "partly on the cpu": tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=["ADD"])),
 }
 
 PACKAGE = str(Path(tflgpu.__file__).parent)
@@ -144,7 +145,7 @@ def check_signals(options: tflgpu.Options) -> None:
 def main(device: str) -> None:
     warnings.simplefilter("ignore", tflgpu.FallbackWarning)
     for configuration in CONFIGURATIONS.values():
-        check_lines(tflgpu.Options(device=device, precision="fp32", **configuration))
+        check_lines(replace(configuration, device=device, precision="fp32"))
     check_signals(tflgpu.Options(device=device))
     print("all right")
 

@@ -24,6 +24,7 @@ from tests.safety.drawn.poison import NANS, poison
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
 from tests.safety.sandbox import Fate, Sandbox
 from tflgpu.errors import DeviceWarning, FallbackWarning
+from tflgpu.options import options_of
 
 Array = NDArray[Any]
 
@@ -44,9 +45,8 @@ class Job:
 def run(job: Job) -> list[list[Array]]:
     """The outputs of runs on memory of NaN, then of numbers, and of one whose inputs and outputs are device arrays."""
     s = job.setting
-    options = tflgpu.Options(
-        device=job.device, cache="off", cpu_timeout=None, **{f.name: getattr(s, f.name) for f in fields(s)}
-    )
+    own = {"device": job.device, "cache": "off", "cpu_timeout": None}
+    options = options_of(own | {f.name: getattr(s, f.name) for f in fields(s)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
         warnings.simplefilter("ignore", DeviceWarning)

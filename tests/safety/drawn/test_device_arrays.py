@@ -17,7 +17,9 @@ from tflgpu.options import KernelFamily
 @pytest.fixture(params=["cpu", "gpu"])
 def options(request: pytest.FixtureRequest, device_name: str) -> tflgpu.Options:
     kernels: KernelFamily = request.param
-    return tflgpu.Options(device=device_name, precision="fp32", kernels=kernels, cache="off")
+    return tflgpu.Options(
+        device=device_name, precision="fp32", execution=tflgpu.Execution(kernels=kernels), cache="off"
+    )
 
 
 def test_a_view_of_an_input_ends_with_zeros(options: tflgpu.Options) -> None:

@@ -15,7 +15,7 @@ from tests.ops.case import Tensor
 from tests.ops.tolerance import EXACT, check
 from tests.safety.drawn.drawing import Drawing, Shape
 from tests.safety.drawn.poison import NANS, poison
-from tflgpu import Options, compile
+from tflgpu import Execution, Options, compile
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
@@ -135,7 +135,9 @@ def test_kernels_keep_what_movements_give(shape: Shape, computed: bool, kernels:
     """Of two movements, and of these behind zeros that take the place of channels."""
     chains = product(MOVEMENTS, MOVEMENTS, (pad_behind,) if kernels == "cpu" else (twice,))
     case = _chains(shape, computed, chains).net.case(EXACT)
-    options = Options(device="Intel", precision="fp32", executor="launch", kernels=kernels, cache="off")
+    options = Options(
+        device="Intel", precision="fp32", execution=Execution(executor="launch", kernels=kernels), cache="off"
+    )
     with compile(case.model, options) as model:
         poison(model, NANS)
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
@@ -174,7 +176,9 @@ def test_zeros_after_a_row_of_a_matrix(
                 y = d.reshaped(y, (1, 1, 1, columns))
             d.net.output(_pad(d, y, [(0, 0)] * (len(y.shape) - 1) + [(before, after)]))
     case = d.net.case(EXACT)
-    options = Options(device="Intel", precision="fp32", executor="launch", kernels=kernels, cache="off")
+    options = Options(
+        device="Intel", precision="fp32", execution=Execution(executor="launch", kernels=kernels), cache="off"
+    )
     with compile(case.model, options) as model:
         poison(model, NANS)
         for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
@@ -191,7 +195,7 @@ def test_an_output_that_is_one_twice(kernels: KernelFamily, device_name: str) ->
     builder.op("RESHAPE", [moved, builder.constant(np.array([1, 1, 4, 12], np.int32))], [image])
     builder.op("RESIZE_BILINEAR", [image, builder.constant(np.array([1, 4], np.int32))], [same])
     value = np.arange(48, dtype=np.float32).reshape(4, 12)
-    options = Options(device=device_name, kernels=kernels, precision="fp32", cache="off")
+    options = Options(device=device_name, execution=Execution(kernels=kernels), precision="fp32", cache="off")
     with compile(builder.finish([image, same]), options) as model:
         for output in model.run([value]).values():
             np.testing.assert_array_equal(output.reshape(4, 12), -value)

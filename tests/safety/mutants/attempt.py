@@ -70,7 +70,11 @@ def open_device() -> None:
 
 def compile_and_run(job: Job) -> list[Answer]:
     options = tflgpu.Options(
-        device="Intel", precision="fp32", cache="off", fallback=job.fallback, cpu_timeout=CPU_SECONDS
+        device="Intel",
+        precision="fp32",
+        cache="off",
+        fallback=job.fallback,
+        cpu_part=tflgpu.CpuPart(trial_timeout=CPU_SECONDS),
     )
     rng, answers = np.random.default_rng(0), []
     with warnings.catch_warnings():

@@ -40,7 +40,7 @@ def _home_needed() -> Iterator[None]:
     except RuntimeError as error:
         raise FileNotFoundError(
             "the cache would be below the home directory, and this user has none: choose another place with "
-            f"Options(cache_dir=...) or the environment variable {ENVIRONMENT}"
+            f"Options(cache_files=CacheFiles(path=...)) or the environment variable {ENVIRONMENT}"
         ) from error
 
 
@@ -59,7 +59,7 @@ def check_private(path: Path) -> None:
     remedy = "change its owner" if "belongs" in fault else "chmod go-w it"
     raise CacheDirectoryError(
         f"the cache {path} {fault}, and the programs that it holds would be run as yours: {remedy}, or choose another "
-        f"with Options(cache_dir=...) or the environment variable {ENVIRONMENT}"
+        f"with Options(cache_files=CacheFiles(path=...)) or the environment variable {ENVIRONMENT}"
     )
 
 

@@ -66,9 +66,7 @@ class Cache:
             else:
                 self._add_directory(Directory(path, limit), writable)
         if proof is not None and not bundles:
-            raise ValueError(
-                "Options.bundle_key and Options.bundle_digest are for bundles, and Options.cache_dir names none"
-            )
+            raise ValueError("Options.cache_files has a bundle_key or bundle_digest, and its path names no bundle")
         self._wants_target = writable and any(isinstance(place, Directory) for place in self.places)
 
     @property

@@ -32,17 +32,17 @@ def check_proof(content: bytes, proof: Proof) -> None:
     """Raise BundleError unless a bundle is signed with the key, and pinned by one of the digests."""
     found = digest(content)
     if proof.digests and found not in proof.digests:
-        raise BundleError(f"its SHA-256 is {found}, and not one of Options.bundle_digest")
+        raise BundleError(f"its SHA-256 is {found}, and not one of Options.cache_files.bundle_digest")
     if proof.key is None:
         return
     begin = len(content) - DIGITS
     digits = content[max(begin, 0) :]
     if content[max(begin - len(MARK), 0) : max(begin, 0)] != MARK:
-        raise BundleError("it is not signed, and Options.bundle_key asks for a signature")
+        raise BundleError("it is not signed, and Options.cache_files.bundle_key asks for a signature")
     try:
         _verify(bytes.fromhex(proof.key), digits, _message(content[:begin]))
     except ValueError as error:
-        raise BundleError("it is not what was signed with Options.bundle_key") from error
+        raise BundleError("it is not what was signed with Options.cache_files.bundle_key") from error
 
 
 def signer(key: Path) -> tuple[Callable[[bytes], bytes], str]:

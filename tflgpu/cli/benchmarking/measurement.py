@@ -89,11 +89,11 @@ def measure_model(
 
 def _starts(model: Path, options: tflgpu.Options) -> tuple[CompiledModel, list[Start]]:
     """Cold in an empty cache, and warm from there in a new process; only once if the options name a cache."""
-    if options.cache_dir is not None or options.cache != "readwrite":
+    if options.cache_files.path is not None or options.cache != "readwrite":
         compiled, started = start(model, options)
         return compiled, [started]
     with TemporaryDirectory(prefix="tflgpu-benchmark-") as folder:
-        options = replace(options, cache_dir=folder)
+        options = replace(options, cache_files=replace(options.cache_files, path=folder))
         compiled, cold = start(model, options)
         return compiled, [cold, in_own_process(start_and_close, model, options).value]
 

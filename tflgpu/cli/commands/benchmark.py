@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
+from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.benchmarking.comma_separated import write_csv
 from tflgpu.cli.benchmarking.kernel_groups import node_types, profile_tables
 from tflgpu.cli.benchmarking.measurement import Duration, Measurement, measure_model
@@ -30,7 +30,7 @@ from tflgpu.report.report import Report
 TIMES = ("first", "warmup_avg", "min", "p5", "median", "avg", "p95", "p99", "max", "std")
 
 
-@with_compile_options
+@with_options()
 def benchmark_model(
     model: ModelPath,
     options: tflgpu.Options,

@@ -17,7 +17,7 @@ from rich.text import Text
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName
+from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.digits import drawing
@@ -42,14 +42,15 @@ class Answer:
     seconds: float
 
 
-def run_demo(device: DeviceName = "auto", precision: PrecisionName = "auto", as_json: AsJson = False) -> None:
+@with_options("device", "precision")
+def run_demo(options: tflgpu.Options, as_json: AsJson = False) -> None:
     """Read handwritten digits with a small network on the best device, and show how it was done."""
     folder = examples_folder() / "digits"
     path = folder / "digits.tflite"
     with np.load(folder / "held_out.npz", allow_pickle=False) as held_out:
         drawn, labels = held_out["images"], held_out["labels"]
     images = drawn.reshape(-1, 1, 8, 8, 1) / np.float32(WHITE)
-    with compile_model(path, tflgpu.Options(device=device, precision=precision)) as model:
+    with compile_model(path, options) as model:
         answers = [_ask("tflgpu", lambda image: model.run(image)["probabilities"], images)]
         from tflgpu.frontend.submodel import is_installed  # with the schema, which the other verbs' start does without
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tflgpu.api import CompiledModel
-from tflgpu.cli.arguments import AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std
+from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_options
 from tflgpu.cli.bisection import Bisection, bisect_model, bisection_as_dict, print_bisection
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json
@@ -42,8 +42,10 @@ class Comparison:
     outputs: list[OutputDiff]
 
 
+@with_options("device", "precision")
 def diff_model(
     model: ModelPath,
+    options: tflgpu.Options,
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -59,8 +61,6 @@ def diff_model(
     bisect: Annotated[bool, typer.Option("--bisect", help="Name the first tensor in the model that differs.")] = False,
     tolerance: Tolerance = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of LiteRT.", show_default="all cores")] = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Tell whether tflgpu gives what LiteRT's CPU interpreter gives: the error of every output, and both latencies.
@@ -72,7 +72,6 @@ def diff_model(
 
     Exit code: 0 if every output is within the tolerance, else 1.
     """
-    options = tflgpu.Options(device=device, precision=precision)
     with compile_model(model, options) as compiled:
         reference = LiteRT(model.read_bytes(), threads or os.cpu_count())
         given = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs) if inputs else None

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import Address, AsJson, DeviceName, Mean, ModelPath, PrecisionName, Std, Workers
+from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_options
 from tflgpu.cli.console import console, print_json, reporting_errors
 from tflgpu.cli.differences import OutputDiff, Tolerance, default_tolerance, print_errors, print_verdict
 from tflgpu.cli.evaluating.evaluation_run import evaluated
@@ -74,6 +74,7 @@ State = Annotated[
 @evaluate_app.command("imagenet")
 @with_verbosity
 @reporting_errors
+@with_options("device", "precision")
 def evaluate_imagenet(
     model: ModelPath,
     images: Images,
@@ -86,6 +87,7 @@ def evaluate_imagenet(
             show_default=False,
         ),
     ],
+    options: tflgpu.Options,
     labels: Labels = None,
     denylist: Annotated[
         Path | None,
@@ -101,8 +103,6 @@ def evaluate_imagenet(
     std: Std = None,
     alone: Alone = False,
     threads: Threads = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
     workers: Workers = 1,
     address: Address = None,
     state: State = None,
@@ -118,7 +118,7 @@ def evaluate_imagenet(
     chosen = labelled_images(images, ground_truth, names, denylist)[: num_images or None]
     task = Classification(
         model=model.absolute(),
-        options=tflgpu.Options(device=device, precision=precision),
+        options=options,
         mean=mean,
         std=std,
         litert=not alone,
@@ -144,6 +144,7 @@ def evaluate_imagenet(
 @evaluate_app.command("coco")
 @with_verbosity
 @reporting_errors
+@with_options("device", "precision")
 def evaluate_coco(
     model: ModelPath,
     images: Images,
@@ -156,14 +157,13 @@ def evaluate_coco(
             show_default=False,
         ),
     ],
+    options: tflgpu.Options,
     labels: Labels = None,
     num_images: Count = 0,
     mean: Mean = None,
     std: Std = None,
     alone: Alone = False,
     threads: Threads = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
     workers: Workers = 1,
     address: Address = None,
     state: State = None,
@@ -177,7 +177,7 @@ def evaluate_coco(
     categories = truth.categories(_labels(model, labels))
     task = ObjectDetection(
         model=model.absolute(),
-        options=tflgpu.Options(device=device, precision=precision),
+        options=options,
         mean=mean,
         std=std,
         litert=not alone,
@@ -200,6 +200,7 @@ def evaluate_coco(
 @evaluate_app.command("diff")
 @with_verbosity
 @reporting_errors
+@with_options("device", "precision")
 def evaluate_diff(
     model: ModelPath,
     inputs: Annotated[
@@ -210,13 +211,12 @@ def evaluate_diff(
             show_default=False,
         ),
     ],
+    options: tflgpu.Options,
     num_images: Count = 0,
     mean: Mean = None,
     std: Std = None,
     tolerance: Tolerance = None,
     threads: Threads = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
     workers: Workers = 1,
     address: Address = None,
     state: State = None,
@@ -228,7 +228,7 @@ def evaluate_diff(
     """
     task = Difference(
         model=model.absolute(),
-        options=tflgpu.Options(device=device, precision=precision),
+        options=options,
         mean=mean,
         std=std,
         threads=threads or os.cpu_count(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.terminal.listing import Listing
 from tflgpu.measure.device_model import planned_target
@@ -29,15 +30,13 @@ WHY = "why not on the device"
 WHERE = {"device": "device", "cpu": "[yellow]CPU[/]", "unsupported": "[red]nowhere[/]"}
 
 
+@with_options("precision", "signature")
 def inspect_model(
     model: ModelPath,
+    options: tflgpu.Options,
     device: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Plan for this device too; auto is the best one.", show_default=False),
-    ] = None,
-    precision: PrecisionName = "auto",
-    signature: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The entry point to look at.", show_default="the first")
     ] = None,
     operators: Annotated[bool, typer.Option("--operators", help="List every operator, not one line a kind.")] = False,
     as_json: AsJson = False,
@@ -47,8 +46,7 @@ def inspect_model(
     Needs no device. Given one, it also tells how many kernels it takes, which of them computes each operator, and the
     memory. docs/tools/inspect.md describes the JSON.
     """
-    options = tflgpu.Options(device=device or "auto", precision=precision, signature=signature)
-    report = tflgpu.inspect(model, options) if device is None else _planned(model, options)
+    report = tflgpu.inspect(model, options) if device is None else _planned(model, replace(options, device=device))
     size = model.stat().st_size
     if as_json:
         print_json({"file": model, "bytes": size} | report.as_dict())

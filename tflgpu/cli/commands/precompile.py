@@ -19,7 +19,7 @@ from tflgpu.artifact import serializer
 from tflgpu.artifact.cache.bundle import Sign, Written
 from tflgpu.artifact.cache.maintenance import pack
 from tflgpu.artifact.cache.signature import signer
-from tflgpu.cli.arguments import AsJson, DeviceName, PrecisionName, TuningName
+from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.console import REPORTED, console, message_of, note, print_error, print_json, print_warning, table
 from tflgpu.cli.processes import end_processes, in_own_process
 from tflgpu.cli.tables import is_cold
@@ -62,8 +62,10 @@ class Outcome:
     error: str | None = None
 
 
+@with_options("device", "precision", "tuning")
 def precompile_models(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help=".tflite files.", show_default=False)],
+    options: tflgpu.Options,
     cache_dir: Annotated[
         Path | None,
         typer.Option(
@@ -79,20 +81,17 @@ def precompile_models(
         Path | None,
         typer.Option(metavar="KEY", help="Sign it with this Ed25519 private key, a PEM file.", show_default=False),
     ] = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
-    tuning: TuningName = "none",
     as_json: AsJson = False,
 ) -> None:
     """Compile models into the cache, so that their first start is already a warm one.
 
     Each model is compiled in a new process, then loaded and run by another one that may not compile anything. A bundle
     is proved in the same way, from the bundle alone; it is not written if a model failed. Use it with --cache-dir FILE,
-    or Options(cache_dir=[FILE, ...]); Options(bundle_digest=...) or Options(bundle_key=...) accept no other.
+    or CacheFiles(path=[FILE, ...]) in Python; its bundle_digest or bundle_key accept no other.
 
     Exit code: 0 if every model was proved, else 1.
     """
-    options = tflgpu.Options(device=device, precision=precision, tuning=tuning, cache_dir=cache_dir)
+    options = replace(options, cache_files=tflgpu.CacheFiles(path=cache_dir))
     if sign is not None and bundle is None:
         raise ValueError("--sign is for a bundle; name one with --bundle FILE")
     signature, key = (None, None) if sign is None else signer(sign)
@@ -102,7 +101,9 @@ def precompile_models(
     written = None
     if bundle is not None and all(o.error is None for o in outcomes):
         written = _pack(bundle, options, [o.entry for o in outcomes if o.entry is not None], signature)
-        packed = replace(options, cache_dir=[bundle], bundle_digest=written.digest, bundle_key=key)
+        packed = replace(
+            options, cache_files=tflgpu.CacheFiles(path=[bundle], bundle_digest=written.digest, bundle_key=key)
+        )
         outcomes = _in_parallel(
             outcomes, jobs, "reading the bundle", lambda o: o.model.name, lambda o: _prove(o, packed)
         )

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 import tflgpu
-from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_compile_options
+from tflgpu.cli.arguments import Address, AsJson, Mean, ModelPath, Std, Workers, with_options
 from tflgpu.cli.console import console, note, print_json
 from tflgpu.cli.extras import naming_extras
 from tflgpu.cli.terminal.progress import progress
 from tflgpu.report.report import counted
 
 
-@with_compile_options
+@with_options()
 def predict_rows(
     model: ModelPath,
     inputs: Annotated[

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, ModelPath, with_compile_options
+from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.benchmarking.kernel_groups import profile_tables
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json
@@ -24,7 +24,7 @@ from tflgpu.inputs import random_input
 FORMAT = 1
 
 
-@with_compile_options
+@with_options()
 def profile_model(
     model: ModelPath,
     options: tflgpu.Options,
@@ -47,7 +47,7 @@ def profile_model(
     sums by type, which is what a kernel computes. Inputs are random. Bytes count what a kernel reads and writes once
     each, so that a kernel which reads from a cache can have more bandwidth than memory has.
     """
-    if html is not None and options.tolerance is not None:
+    if html is not None and options.numerics.tolerance is not None:
         raise ValueError(
             "a page shows plans made anew, without what --tolerance found; leave out --html or --tolerance"
         )

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_compile_options
+from tflgpu.cli.arguments import AsJson, Mean, ModelPath, Std, with_options
 from tflgpu.cli.commands.devices import device_facts
 from tflgpu.cli.console import console, note, print_json, table
 from tflgpu.cli.outputs import Summary, check_labels, save, summarize
@@ -20,7 +20,7 @@ from tflgpu.evaluate.detector import Detection, detections, detector_outputs
 from tflgpu.inputs import InputReader, naming, packed_labels, read_labels
 
 
-@with_compile_options
+@with_options()
 def run_model(
     model: ModelPath,
     inputs: Annotated[
@@ -53,7 +53,7 @@ def run_model(
     """
     with compile_model(model, options) as compiled:
         arrays = InputReader(model, compiled.inputs, mean=mean, std=std).read(inputs)
-        batch = options.batch or 1
+        batch = options.shapes.batch or 1
         names = read_labels(labels) if labels else _own_labels(model)
         detector = detector_outputs(compiled.report, compiled.outputs)
         if labels and not detector:

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 import tflgpu
-from tflgpu.cli.arguments import AsJson, DeviceName, ModelPath, PrecisionName
+from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json
 from tflgpu.measure.device_model import planned_target
 from tflgpu.runtime.opencl.devices import choose
@@ -39,8 +39,10 @@ class View:
 MakeView = Callable[["LoweredPiece", Sequence[str]], View]
 
 
+@with_options("device", "precision")
 def show_model(
     model: ModelPath,
+    options: tflgpu.Options,
     stage: Annotated[
         Stage, typer.Option(help="How far down the road; model and graph need no device, but for its passes.")
     ] = "graph",
@@ -53,8 +55,6 @@ def show_model(
             show_default="the last portable one",
         ),
     ] = None,
-    device: DeviceName = "auto",
-    precision: PrecisionName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Show what a model becomes: the file as read, its graph after the passes or one of them, the plan for a device,
@@ -62,7 +62,6 @@ def show_model(
 
     A model with loops, branches or operators for the CPU is shown in its parts, in the order in which they run.
     """
-    options = tflgpu.Options(device=device, precision=precision)
     if after is not None and stage != "graph":
         raise ValueError(f"--after goes with the stage graph, not {stage}")
     if stage == "model":

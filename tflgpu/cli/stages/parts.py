@@ -29,7 +29,7 @@ def parts_of(data: bytes, options: Options, missing_types: tuple[str, ...] = ())
 
     Raises UnsupportedError if an operator has nowhere to run.
     """
-    with Trial(options.cpu_timeout) as trial:
+    with Trial(options.cpu_part.trial_timeout) as trial:
         frontend = lower_model(read_model(data), options, data, trial, missing_types)
         return list(_parts(frontend)), [entry.code for entry in frontend.lowered.entries]
 

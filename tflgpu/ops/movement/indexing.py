@@ -1,7 +1,7 @@
 """Operators that look elements up by tensors of indices.
 
 An index that is known only at run time is clamped to its axis. TFLite reports an error for an index out of range; a
-kernel cannot report one, and must not read outside of the tensor. ``Options(checks=True)`` finds it.
+kernel cannot report one, and must not read outside of the tensor. ``Numerics(checks=True)`` finds it.
 """
 
 from __future__ import annotations

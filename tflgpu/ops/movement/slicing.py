@@ -4,7 +4,7 @@ The shape that the file declares is no help: where the bounds give another, Lite
 
 A start that is known only at run time is clamped so that the result lies inside the input. TFLite reports an error for
 a start of SLICE out of range; a kernel cannot report one, and must not read outside of the tensor.
-``Options(checks=True)`` finds it.
+``Numerics(checks=True)`` finds it.
 """
 
 from __future__ import annotations

@@ -106,7 +106,8 @@ class PersistentExecutor(OneKernelExecutor):
             cl.enqueue_fill(queue, results, np.zeros(1, np.uint32), header.nbytes)
             raise DeviceError(
                 f"the {self._groups} work-groups of the model's kernel do not run at the same time on "
-                f'{self.session.device.name}, or another program keeps it busy; Options(executor="launch") runs there'
+                f"{self.session.device.name}, or another program keeps it busy; "
+                'Options(execution=Execution(executor="launch")) runs there'
             )
 
     def _measure(self) -> list[Interval]:
@@ -115,7 +116,7 @@ class PersistentExecutor(OneKernelExecutor):
         if not persistent.clock:
             raise DeviceError(
                 f"kernels on {self.session.device.name} cannot read a clock; "
-                'a profile needs Options(executor="launch") there'
+                'a profile needs Options(execution=Execution(executor="launch")) there'
             )
         self._set_number(1, np.int32(1))
         self._start()

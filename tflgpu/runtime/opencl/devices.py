@@ -52,7 +52,7 @@ class Device:
         memory: Global memory in bytes.
         compute_units: How many there are.
         limits: What plans keep to.
-        executor: What ``Options.executor`` ``"auto"`` becomes.
+        executor: What ``Options.execution.executor`` ``"auto"`` becomes.
         ptx: Whether its compiler takes NVIDIA's inline assembly.
         matrix_units: Whether it has tensor cores that kernels are there for, :data:`MATRIX_UNIT`.
         int64: Whether it computes with integers of 64 bits.
@@ -92,25 +92,25 @@ class Device:
         Raises DeviceError if the device does not have what they need.
         """
         family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
-        if options.kernels != "auto":
-            family = options.kernels
+        if options.execution.kernels != "auto":
+            family = options.execution.kernels
         elif faster := faster_family(Driver.of(self.handle)):
             family = faster
         precision = options.precision
         if precision == "auto":
-            precision = "fp32" if self.type == "cpu" and options.tolerance is None else "fp16"
+            precision = "fp32" if self.type == "cpu" and options.numerics.tolerance is None else "fp16"
         if precision == "fp16_fast" and not self.limits.half_arithmetic:
             raise DeviceError(
                 f"precision 'fp16_fast' multiplies in half, which needs a device with cl_khr_fp16; {self.name} "
                 f"({self.platform}) does not have it; use precision 'fp16', which stores half and computes in float"
             )
-        if options.executor == "persistent" and not (self.int64 and self.limits.local_bytes):
+        if options.execution.executor == "persistent" and not (self.int64 and self.limits.local_bytes):
             raise DeviceError(
                 f"executor 'persistent' needs a device with local memory and 64-bit integers; {self.name} "
                 f"({self.platform}) does not have both; use executor 'launch'"
             )
         can_claim = self.executor == "claiming" and family == "cpu"
-        if options.executor == "claiming" and not can_claim:
+        if options.execution.executor == "claiming" and not can_claim:
             raise DeviceError(
                 f"executor 'claiming' needs a CPU with the atomic operations of OpenCL C 2.0, and kernels for CPUs; "
                 f"{self.name} ({self.platform}) does not have both; use executor 'launch'"
@@ -121,7 +121,7 @@ class Device:
             compute_units=self.compute_units,
             storage="float" if precision == "fp32" else "half",
             arithmetic="half" if precision == "fp16_fast" else "float",
-            executor=usual if options.executor == "auto" else options.executor,
+            executor=usual if options.execution.executor == "auto" else options.execution.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
             limits=self.limits.of_plans,

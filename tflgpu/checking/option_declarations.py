@@ -1,0 +1,153 @@
+"""Declarations of options: the default, the check and the help of each stand beside its name and type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from reprlib import repr as shortened
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
+
+# Of the name of an option and a caller's value, the value to keep. Raises TypeError or ValueError.
+Check = Callable[[str, Any], Any]
+
+DECLARED = "declared"  # in the metadata of a field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What is declared of an option besides its name, type and default.
+
+    Attributes:
+        help: What it is, for the command line and the documentation's table.
+        check: The value to keep of a caller's value. A ``Literal`` needs none: its choices are checked.
+        flat: Its name where options have no groups: on the command line and among a delegate's options. By default
+            the name of the field.
+        command: Whether the commands that run a model have it; a text is the end of their help.
+        metavar: Stands for its value in the command line's help.
+        absent: What the default None means.
+    """
+
+    help: str
+    check: Check | None
+    flat: str
+    command: bool | str
+    metavar: str | None
+    absent: str | None
+
+
+def option(
+    default: Any,
+    help: str,
+    check: Check | None = None,
+    *,
+    flat: str = "",
+    command: bool | str = False,
+    metavar: str | None = None,
+    absent: str | None = None,
+    hash: bool | None = None,
+) -> Any:
+    """A field of a dataclass that is an option; see :class:`Declared`. hash: as for ``dataclasses.field``."""
+    declared = Declared(help=help, check=check, flat=flat, command=command, metavar=metavar, absent=absent)
+    return field(default=default, hash=hash, metadata={DECLARED: declared})
+
+
+class Group:
+    """Base of the dataclasses whose fields are options that belong together.
+
+    Attributes:
+        place: The field of Options that has the group.
+    """
+
+    place: ClassVar[str]
+
+    def __init_subclass__(cls, *, place: str) -> None:
+        cls.place = place
+
+    def __post_init__(self) -> None:
+        """Check every field, and keep immutable copies: the caller can change what was given."""
+        check_fields(self, f"{self.place}.")
+
+
+def choices_of(each: Field[Any]) -> tuple[Any, ...]:
+    """The values that a field may have, if its type is a ``Literal``."""
+    return get_args(each.type) if get_origin(each.type) is Literal else ()
+
+
+def check_fields(options: Any, prefix: str = "") -> None:
+    """Check every option of an object, and keep what the checks return.
+
+    Args:
+        options: An object whose class has no annotations in quotes.
+        prefix: What comes before the names of its fields in messages.
+
+    Raises:
+        TypeError: A value has a wrong type; the message names the option and says what was expected.
+        ValueError: A value is out of range.
+    """
+    for each in fields(options):
+        name, value = f"{prefix}{each.name}", getattr(options, each.name)
+        if isinstance(each.type, type) and issubclass(each.type, Group):
+            if not isinstance(value, each.type):
+                expected = f"tflgpu.{each.type.__name__}(...)"
+                raise TypeError(f"Options.{name} is {shortened(value)}; {expected} was expected")
+        elif allowed := choices_of(each):
+            if not isinstance(value, str) or value not in allowed:
+                raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+        elif value is not None or each.default is not None:
+            object.__setattr__(options, each.name, each.metadata[DECLARED].check(name, value))
+
+
+class Place(NamedTuple):
+    """Where an option is. group: the class of its group; None if it is a field of Options."""
+
+    group: type[Group] | None
+    field: Field[Any]
+
+    @property
+    def declared(self) -> Declared:
+        """What is declared of it."""
+        found: Declared = self.field.metadata[DECLARED]
+        return found
+
+    @property
+    def path(self) -> str:
+        """``"precision"``, ``"shapes.batch"``."""
+        return f"{self.group.place}.{self.field.name}" if self.group else self.field.name
+
+    @property
+    def default(self) -> Any:
+        """The default of the option."""
+        return self.field.default
+
+    def value(self, options: Any) -> Any:
+        """The value of the option."""
+        return getattr(getattr(options, self.group.place) if self.group else options, self.field.name)
+
+
+@cache
+def flat_names(kind: Any) -> Mapping[str, Place]:
+    """All options of a class and of its groups by their flat names, in the order of their declarations."""
+    found: dict[str, Place] = {}
+    for own in fields(kind):
+        group = own.type if isinstance(own.type, type) and issubclass(own.type, Group) else None
+        for each in [own] if group is None else fields(group):  # type: ignore[arg-type]  # groups are dataclasses
+            place = Place(group, each)
+            name = place.declared.flat or each.name
+            assert name not in found and each.default is not MISSING
+            found[name] = place
+    return found
+
+
+def grouped(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of a class of options, for values that are given by flat names.
+
+    Raises KeyError for an unknown name, TypeError or ValueError for a wrong value.
+    """
+    own: dict[str, Any] = {}
+    in_groups: dict[type[Group], dict[str, Any]] = {}
+    for name, value in given.items():
+        group, each = flat_names(kind)[name]
+        values = own if group is None else in_groups.setdefault(group, {})
+        values[each.name] = value
+    return own | {group.place: group(**values) for group, values in in_groups.items()}
