@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.markup import escape
 
+from tflgpu.fallback.guarded_process import GuardedProcess
+from tflgpu.fallback.shape_inference import litert_shapes
 from tflgpu.frontend.control_flow.pieces import Call, Loop, LoweredPiece
 from tflgpu.frontend.frontend import Frontend, lower_model
-from tflgpu.litert.trial import Trial
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 
@@ -29,8 +30,8 @@ def parts_of(data: bytes, options: Options, missing_types: tuple[str, ...] = ())
 
     Raises UnsupportedError if an operator has nowhere to run.
     """
-    with Trial(options.cpu_timeout) as trial:
-        frontend = lower_model(read_model(data), options, data, trial, missing_types)
+    with GuardedProcess(options.cpu_timeout) as process:
+        frontend = lower_model(read_model(data), options, litert_shapes(data, process), missing_types)
         return list(_parts(frontend)), [entry.code for entry in frontend.lowered.entries]
 
 

@@ -1,0 +1,95 @@
+"""What LiteRT does for the first time, in the guarded process; and which operator it crashed with."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Literal
+
+from tflgpu.errors import UnsupportedError
+from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess
+from tflgpu.fallback.litert_interpreter import Array
+from tflgpu.fallback.schema_objects import packed, unpacked
+from tflgpu.fallback.submodel import Submodel
+
+# Operators that can repeat others without end.
+LOOPS = frozenset(("WHILE", "STABLEHLO_WHILE", "IF", "CALL", "CALL_ONCE"))
+
+DOING = {"shapes": "preparing", "prepare": "preparing", "run": "running"}
+
+
+def ask_guarded(
+    process: GuardedProcess, task: Literal["prepare", "run"], submodel: Submodel, inputs: Sequence[Array] = ()
+) -> None:
+    """Let LiteRT prepare a sub-model, or run it once, in a guarded process.
+
+    Args:
+        process: The guarded process.
+        task: What to do.
+        submodel: The operators.
+        inputs: For a run, in the order of the sub-model's inputs.
+
+    Raises:
+        UnsupportedError: It crashes or takes too long; the error names the operator.
+        RefusedError: LiteRT refuses.
+    """
+    try:
+        process.ask(task, submodel.model, inputs, is_open=submodel.is_open)
+    except CrashedError as crash:
+        culprits = _loops(submodel) if crash.timed_out else _crashing(process, task, submodel, inputs)
+        raise UnsupportedError((crash_report(task, culprits, crash),)) from crash
+
+
+def refused(reasons: Sequence[str], refusal: Exception) -> UnsupportedError:
+    """The error for operators that the device cannot run for ``reasons``, and that LiteRT refuses."""
+    return UnsupportedError((*reasons, f"LiteRT's interpreter refuses them: {' '.join(str(refusal).split())}"))
+
+
+def crash_report(task: str, operators: Sequence[tuple[int, str]], crash: CrashedError) -> str:
+    """The sentence about operators that LiteRT crashes with.
+
+    Args:
+        task: What LiteRT was asked for.
+        operators: Index and code of each.
+        crash: What the process ended with.
+    """
+    names = ", ".join(f"{index} {code}" for index, code in operators)
+    what = f"operator{'s' if len(operators) > 1 else ''} {names}: {DOING[task]} it on the CPU {crash}"
+    return f"{what}; Options.cpu_timeout gives it longer" if crash.timed_out else f"{what} in LiteRT's interpreter"
+
+
+def _loops(submodel: Submodel) -> Sequence[tuple[int, str]]:
+    """The operators that can run without end; all, if there is none."""
+    return [o for o in submodel.operators if o[1] in LOOPS] or submodel.operators
+
+
+def _crashing(
+    process: GuardedProcess, task: Literal["prepare", "run"], submodel: Submodel, inputs: Sequence[Array]
+) -> Sequence[tuple[int, str]]:
+    """The operator that the sub-model crashes with and not without; all, if it does not crash again."""
+
+    def crashes(count: int) -> bool:
+        try:
+            process.ask(task, _beginning(submodel.model, count), inputs, is_open=submodel.is_open)
+        except CrashedError:
+            return True
+        except ValueError:  # refused
+            return False
+        return False
+
+    operators = submodel.operators
+    counts = range(1, len(operators))
+    found = bisect_left(counts, True, key=crashes)
+    if len(operators) > 1 and found == len(counts) and not crashes(len(operators)):
+        return operators
+    return operators[found : found + 1]
+
+
+def _beginning(model: bytes, count: int) -> bytes:
+    """The model with the first ``count`` operators of its main subgraph alone, whose last results are its outputs."""
+    file = unpacked(model)
+    graph = file.subgraphs[0]
+    if count < len(graph.operators):
+        graph.operators = graph.operators[:count]
+        graph.outputs = list(graph.operators[-1].outputs)
+    return packed(file)
