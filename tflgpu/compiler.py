@@ -220,14 +220,28 @@ def _report(frontend: Frontend, partitions: Sequence[Partition], plans: Plans) -
     return make_report(frontend, partitions, [plan.graph for plan in each], each)
 
 
+def lower_file(data: bytes, options: Options, missing_types: tuple[str, ...] = ()) -> Frontend:
+    """Read a model and lower it as a whole.
+
+    Args:
+        data: The .tflite file.
+        options: The caller's choices.
+        missing_types: Element types that the device does not compute with.
+
+    Raises:
+        ModelError: The model is damaged.
+        ValueError: The options do not fit it.
+    """
+    with GuardedProcess(options.cpu_timeout) as process:
+        return lower_model(read_model(data), options, litert_shapes(data, process), missing_types)
+
+
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
     """What a model is, what of it can run on a device, and why not the rest; with a target, what that takes.
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    with GuardedProcess(options.cpu_timeout) as process:
-        missing_types = target.missing_types if target else ()
-        frontend = lower_model(read_model(data), options, litert_shapes(data, process), missing_types)
+    frontend = lower_file(data, options, target.missing_types if target else ())
     partitions = frontend.cut()
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in frontend.pieces(p)) for p in partitions}
     if target is None:
@@ -242,8 +256,7 @@ def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, 
 
     Raises UnsupportedError with every reason if it does not.
     """
-    with GuardedProcess(options.cpu_timeout) as process:
-        lowered = lower_model(read_model(data), options, litert_shapes(data, process), target.missing_types).lowered
+    lowered = lower_file(data, options, target.missing_types).lowered
     if not lowered.is_whole:
         raise UnsupportedError(lowered.cuts)
     return lowered, make_plan(optimize(lowered.graph), target)

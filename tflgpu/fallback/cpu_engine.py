@@ -7,7 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tflgpu.artifact.artifact import Artifact, CpuPartition
 from tflgpu.artifact.cache import Cache, TrialKey
-from tflgpu.fallback.crash_report import ask_guarded, refused
+from tflgpu.errors import UnsupportedError
+from tflgpu.fallback.crash_report import ask_guarded
 from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
 from tflgpu.fallback.litert_interpreter import REFUSALS, Array, LitertInterpreter
 from tflgpu.fallback.submodel import Submodel
@@ -71,7 +72,7 @@ def prepare(partition: CpuPartition, artifact: Artifact, process: GuardedProcess
     try:
         ask_guarded(process, "prepare", Submodel.of(partition, artifact))
     except RefusedError as refusal:
-        raise refused(artifact.report.reasons, refusal) from refusal
+        raise _refused(artifact, refusal) from refusal
 
 
 def open_engine(partition: CpuPartition, artifact: Artifact, process: GuardedProcess, cache: Cache | None) -> CpuEngine:
@@ -89,7 +90,13 @@ def open_engine(partition: CpuPartition, artifact: Artifact, process: GuardedPro
     try:
         return CpuEngine(Submodel.of(partition, artifact), process, cache)
     except (ImportError, *REFUSALS) as error:
-        raise refused(artifact.report.reasons, error) from error
+        raise _refused(artifact, error) from error
+
+
+def _refused(artifact: Artifact, refusal: Exception) -> UnsupportedError:
+    """The error for operators that neither the device nor LiteRT can run."""
+    words = " ".join(str(refusal).split())
+    return UnsupportedError((*artifact.report.reasons, f"LiteRT's interpreter refuses them: {words}"))
 
 
 def _has_run(model: bytes, cache: Cache | None) -> bool:

@@ -40,11 +40,6 @@ def ask_guarded(
         raise UnsupportedError((crash_report(task, culprits, crash),)) from crash
 
 
-def refused(reasons: Sequence[str], refusal: Exception) -> UnsupportedError:
-    """The error for operators that the device cannot run for ``reasons``, and that LiteRT refuses."""
-    return UnsupportedError((*reasons, f"LiteRT's interpreter refuses them: {' '.join(str(refusal).split())}"))
-
-
 def crash_report(task: str, operators: Sequence[tuple[int, str]], crash: CrashedError) -> str:
     """The sentence about operators that LiteRT crashes with.
 

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from tflgpu.fallback.guarded_process import GuardedProcess
-from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.compiler import lower_file
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop
-from tflgpu.frontend.frontend import Frontend, lower_model
+from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import TensorId
 from tflgpu.kernels.kernel import Argument
-from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.page.contents import ArenaTensor, KernelFacts, Operand, OperatorFacts, Piece, Section
 from tflgpu.passes import optimize
@@ -36,9 +34,7 @@ def gather_sections(
 
     target: with the executor that the model was compiled for, so that the plan is the one that was profiled.
     """
-    with GuardedProcess(options.cpu_timeout) as process:
-        frontend = lower_model(read_model(data), options, litert_shapes(data, process), target.missing_types)
-    return _Gathering(frontend, target, report, profile).sections()
+    return _Gathering(lower_file(data, options, target.missing_types), target, report, profile).sections()
 
 
 class _Gathering:

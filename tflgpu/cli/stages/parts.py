@@ -8,11 +8,9 @@ from typing import Any
 
 from rich.markup import escape
 
-from tflgpu.fallback.guarded_process import GuardedProcess
-from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.compiler import lower_file
 from tflgpu.frontend.control_flow.pieces import Call, Loop, LoweredPiece
-from tflgpu.frontend.frontend import Frontend, lower_model
-from tflgpu.model.reader import read_model
+from tflgpu.frontend.frontend import Frontend
 from tflgpu.options import Options
 
 
@@ -30,9 +28,8 @@ def parts_of(data: bytes, options: Options, missing_types: tuple[str, ...] = ())
 
     Raises UnsupportedError if an operator has nowhere to run.
     """
-    with GuardedProcess(options.cpu_timeout) as process:
-        frontend = lower_model(read_model(data), options, litert_shapes(data, process), missing_types)
-        return list(_parts(frontend)), [entry.code for entry in frontend.lowered.entries]
+    frontend = lower_file(data, options, missing_types)
+    return list(_parts(frontend)), [entry.code for entry in frontend.lowered.entries]
 
 
 def _parts(frontend: Frontend) -> Iterator[Part]:
