@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from tflgpu.errors import UnsupportedError
-from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess
+from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, Task
 from tflgpu.fallback.litert_interpreter import Array
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.fallback.submodel import Submodel
@@ -18,10 +18,8 @@ LOOPS = frozenset(("WHILE", "STABLEHLO_WHILE", "IF", "CALL", "CALL_ONCE"))
 DOING = {"shapes": "preparing", "prepare": "preparing", "run": "running"}
 
 
-def ask_guarded(
-    process: GuardedProcess, task: Literal["prepare", "run"], submodel: Submodel, inputs: Sequence[Array] = ()
-) -> None:
-    """Let LiteRT prepare a sub-model, or run it once, in a guarded process.
+def ask_guarded(process: GuardedProcess, task: Task, submodel: Submodel, inputs: Sequence[Array] = ()) -> Any:
+    """Let LiteRT do a task with a sub-model in a guarded process.
 
     Args:
         process: The guarded process.
@@ -29,25 +27,22 @@ def ask_guarded(
         submodel: The operators.
         inputs: For a run, in the order of the sub-model's inputs.
 
+    Returns:
+        The result of :meth:`GuardedProcess.ask`.
+
     Raises:
         UnsupportedError: It crashes or takes too long; the error names the operator.
         RefusedError: LiteRT refuses.
     """
     try:
-        process.ask(task, submodel.model, inputs, is_open=submodel.is_open)
+        return process.ask(task, submodel.model, inputs, is_open=submodel.is_open)
     except CrashedError as crash:
         culprits = _loops(submodel) if crash.timed_out else _crashing(process, task, submodel, inputs)
-        raise UnsupportedError((crash_report(task, culprits, crash),)) from crash
+        raise UnsupportedError((_sentence(task, culprits, crash),)) from crash
 
 
-def crash_report(task: str, operators: Sequence[tuple[int, str]], crash: CrashedError) -> str:
-    """The sentence about operators that LiteRT crashes with.
-
-    Args:
-        task: What LiteRT was asked for.
-        operators: Index and code of each.
-        crash: What the process ended with.
-    """
+def _sentence(task: Task, operators: Sequence[tuple[int, str]], crash: CrashedError) -> str:
+    """What LiteRT was doing with which operators, and how its process ended."""
     names = ", ".join(f"{index} {code}" for index, code in operators)
     what = f"operator{'s' if len(operators) > 1 else ''} {names}: {DOING[task]} it on the CPU {crash}"
     return f"{what}; Options.cpu_timeout gives it longer" if crash.timed_out else f"{what} in LiteRT's interpreter"
@@ -59,7 +54,7 @@ def _loops(submodel: Submodel) -> Sequence[tuple[int, str]]:
 
 
 def _crashing(
-    process: GuardedProcess, task: Literal["prepare", "run"], submodel: Submodel, inputs: Sequence[Array]
+    process: GuardedProcess, task: Task, submodel: Submodel, inputs: Sequence[Array]
 ) -> Sequence[tuple[int, str]]:
     """The operator that the sub-model crashes with and not without; all, if it does not crash again."""
 

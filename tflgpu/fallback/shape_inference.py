@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.errors import UnsupportedError
 from tflgpu.fallback import is_installed
-from tflgpu.fallback.crash_report import crash_report
-from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess, RefusedError
+from tflgpu.fallback.crash_report import ask_guarded
+from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.fallback.submodel import Extract
+from tflgpu.fallback.submodel import Extract, Submodel
 from tflgpu.frontend.lower import InferShapes
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import Shape
@@ -50,12 +49,11 @@ class _ShapeInference:
         Raises:
             UnsupportedError: LiteRT crashes when it prepares the operator.
         """
+        alone = Submodel(self._model(subgraph, operator, inputs), ((operator.index, operator.code),))
         try:
-            answer = self._process.ask("shapes", self._model(subgraph, operator, inputs))
+            answer = ask_guarded(self._process, "shapes", alone)
         except RefusedError:
             return [None] * len(operator.outputs)
-        except CrashedError as crash:
-            raise UnsupportedError((crash_report("shapes", [(operator.index, operator.code)], crash),)) from crash
         return [None if shape is None else tuple(shape) for shape in answer]
 
     def _model(self, subgraph: int, operator: Operator, inputs: Sequence[Tensor | None]) -> bytes:

@@ -40,7 +40,8 @@ class Submodel:
     @classmethod
     def of(cls, partition: CpuPartition, artifact: Artifact) -> Submodel:
         """The operators of one of an artifact's partitions."""
-        return cls(partition.model, artifact.codes(partition), partition.is_open)
+        codes = {o.index: o.code for o in artifact.report.operators}
+        return cls(partition.model, tuple((i, codes[i]) for i in partition.operators), partition.is_open)
 
 
 def extract_submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[TensorIndex, Shape]) -> bytes:
