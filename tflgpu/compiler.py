@@ -24,15 +24,16 @@ from tflgpu.codegen.link import link, state_bindings
 from tflgpu.codegen.program_size import check_graph_size, check_program_size
 from tflgpu.codegen.render import KernelSource, render
 from tflgpu.errors import UnsupportedError
+from tflgpu.fallback.cpu_engine import prepare
+from tflgpu.fallback.guarded_process import GuardedProcess
+from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.fallback.submodel import extract_submodel
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop, LoweredPiece
 from tflgpu.frontend.frontend import Frontend, lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
-from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.ir import Graph
 from tflgpu.kernels.request import Chooser, first_ranked
-from tflgpu.litert.piece import Piece, refused, try_piece
-from tflgpu.litert.trial import RefusedError, Trial
 from tflgpu.model.model import Model
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
@@ -83,7 +84,7 @@ class Parts:
                 each = list(map(_compiled, self.pieces[partition], plans[partition], sources[partition]))
                 compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
             else:
-                rest: bytes = submodel(self.data, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                rest: bytes = extract_submodel(self.data, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
                 compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
         report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
@@ -111,8 +112,8 @@ def compile_model(
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
-    with Trial(options.cpu_part.trial_timeout) as trial:
-        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, trial)
+    with GuardedProcess(options.cpu_part.trial_timeout) as process:
+        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process)
 
 
 def _compile(
@@ -122,11 +123,11 @@ def _compile(
     clock: Stopwatch,
     tuner: Tuner | None,
     calibrator: Calibrator | None,
-    trial: Trial,
+    process: GuardedProcess,
 ) -> tuple[Artifact, ...]:
     LOGGER.info("reading the model")
     model: Model = read_model(data)
-    frontend: Frontend = lower_model(model, options, data, trial, target.missing_types)
+    frontend: Frontend = lower_model(model, options, litert_shapes(data, process), target.missing_types)
     partitions: tuple[Partition, ...] = frontend.partitions()
     pieces = {p: frontend.pieces(p) for p in partitions}
     LOGGER.info("planning kernels for %d operators", len(frontend.lowered.entries))
@@ -141,20 +142,16 @@ def _compile(
     for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
         artifacts.append(parts.artifact(plans))
         clock.lap("render")
-    _prepare_on_cpu(artifacts[0], trial, clock)
+    _prepare_on_cpu(artifacts[0], process, clock)
     return tuple(artifacts)
 
 
-def _prepare_on_cpu(artifact: Artifact, trial: Trial, clock: Stopwatch) -> None:
+def _prepare_on_cpu(artifact: Artifact, process: GuardedProcess, clock: Stopwatch) -> None:
     """Let LiteRT prepare the partitions for the CPU, which are those of every artifact. Raises UnsupportedError."""
     for partition in artifact.partitions:
         if isinstance(partition, CpuPartition):
             LOGGER.info("LiteRT prepares %d operators for the CPU", len(partition.operators))
-            piece = Piece(partition.model, artifact.codes(partition), partition.is_open)
-            try:
-                try_piece(trial, "prepare", piece)
-            except RefusedError as refusal:
-                raise refused(artifact.report.reasons, refusal) from refusal
+            prepare(partition, artifact, process)
             clock.lap("interpreter")
 
 
@@ -223,13 +220,28 @@ def _report(frontend: Frontend, partitions: Sequence[Partition], plans: Plans) -
     return make_report(frontend, partitions, [plan.graph for plan in each], each)
 
 
+def lower_file(data: bytes, options: Options, missing_types: tuple[str, ...] = ()) -> Frontend:
+    """Read a model and lower it as a whole.
+
+    Args:
+        data: The .tflite file.
+        options: The caller's choices.
+        missing_types: Element types that the device does not compute with.
+
+    Raises:
+        ModelError: The model is damaged.
+        ValueError: The options do not fit it.
+    """
+    with GuardedProcess(options.cpu_part.trial_timeout) as process:
+        return lower_model(read_model(data), options, litert_shapes(data, process), missing_types)
+
+
 def inspect_model(data: bytes, options: Options, target: Target | None = None) -> Report:
     """What a model is, what of it can run on a device, and why not the rest; with a target, what that takes.
 
     Raises ModelError for a damaged model, ValueError for options that do not fit it.
     """
-    with Trial(options.cpu_part.trial_timeout) as trial:
-        frontend = lower_model(read_model(data), options, data, trial, target.missing_types if target else ())
+    frontend = lower_file(data, options, target.missing_types if target else ())
     partitions = frontend.cut()
     graphs: Graphs = {p: tuple(optimize(piece.graph) for piece in frontend.pieces(p)) for p in partitions}
     if target is None:
@@ -244,8 +256,7 @@ def plan_model(data: bytes, options: Options, target: Target) -> tuple[Lowered, 
 
     Raises UnsupportedError with every reason if it does not.
     """
-    with Trial(options.cpu_part.trial_timeout) as trial:
-        lowered = lower_model(read_model(data), options, data, trial, target.missing_types).lowered
+    lowered = lower_file(data, options, target.missing_types).lowered
     if not lowered.is_whole:
         raise UnsupportedError(lowered.cuts)
     return lowered, make_plan(optimize(lowered.graph), target)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 
 FLOAT32 = "mobilenet_v1_0.25_224_1_default_1.tflite"
 TRAINED = "mobilenet_v1_0.25_224_quant.tflite"

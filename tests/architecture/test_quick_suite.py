@@ -68,7 +68,7 @@ def test_every_test_has_a_case(quick: frozenset[str], everything: frozenset[str]
         "tests/kernels/test_emulated_kernels.py::test_emulated_persistent_kernel_gives_the_right_result",
         "tests/ops/test_new_operator.py",
         "tests/ops/test_plugins.py::test_another_version_of_the_package_is_a_miss",
-        "tests/safety/test_litert_trial.py::test_a_piece_that_memory_does_not_hold_is_unsupported",
+        "tests/safety/test_guarded_process.py::test_a_partition_that_memory_does_not_hold_is_unsupported",
     )
     assert {function for function in left_out if not function.startswith(may_be_full)} == set()
 

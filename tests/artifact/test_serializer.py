@@ -32,7 +32,7 @@ COMPILE = "tflgpu.runtime.opencl.build._compiled"
 COMPILER = [
     "concurrent.futures",
     "jinja2",
-    "tflgpu.litert.trial",
+    "tflgpu.fallback",
     "tflite",
     "flatbuffers",
     "tflgpu.compiler",

@@ -102,7 +102,7 @@ def test_user_errors(device: tflgpu.Device, digit: Path, tmp_path: Path) -> None
 def test_an_unsupported_model_is_one_line(
     device: tflgpu.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tflgpu.frontend.frontend.is_installed", lambda: False)
+    monkeypatch.setattr("tflgpu.fallback.shape_inference.is_installed", lambda: False)
     message = fail("benchmark", unsupported_model(tmp_path / "m.tflite"))
     assert "\n" not in message
     assert "BITCAST has no kernel" in message

@@ -123,7 +123,7 @@ def test_a_loop_is_shown_as_its_pieces(tmp_path: Path) -> None:
 
 
 def test_a_model_that_runs_nowhere_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflgpu.frontend.frontend.is_installed", lambda: False)
+    monkeypatch.setattr("tflgpu.fallback.shape_inference.is_installed", lambda: False)
     assert "BITCAST" in fail("show", unsupported_model(tmp_path / "m.tflite"))
 
 

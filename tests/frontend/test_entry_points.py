@@ -10,7 +10,7 @@ import pytest
 
 import tflgpu
 from tests.support.litert import kept_interpreter, run, run_again
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Execution, Interface, Options

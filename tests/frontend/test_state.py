@@ -28,7 +28,7 @@ from tests.ops.rows.recurrent import Lstm
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import on_first_runtime
 from tests.support.litert import run
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder

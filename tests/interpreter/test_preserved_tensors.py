@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import Interpreter as LiteRT
 from ai_edge_litert.interpreter import OpResolverType
 
 import tflgpu
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.writer import ModelBuilder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"

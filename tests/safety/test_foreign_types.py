@@ -7,7 +7,7 @@ import pytest
 
 import tflgpu
 from tflgpu.compiler import compile_model
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target

@@ -10,7 +10,7 @@ import pytest
 import tflgpu
 from tests.support import litert
 from tflgpu.errors import ModelError, UnsupportedError
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.tensor_info import Quantization
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options

@@ -18,7 +18,7 @@ pytest.importorskip("ai_edge_litert")
 
 from ai_edge_litert import schema_py_generated as schema
 
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
 
 Edit = Callable[[Any], None]  # of a file's first subgraph
 

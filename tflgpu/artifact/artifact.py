@@ -151,11 +151,6 @@ class Artifact:
         """Whether the file leaves sizes of the inputs open: then a run may need the model for other ones."""
         return any(info.free_axes for _, info in self.inputs)
 
-    def codes(self, partition: CpuPartition) -> tuple[tuple[int, str], ...]:
-        """Index and code of each operator of one of the partitions."""
-        codes = {o.index: o.code for o in self.report.operators}
-        return tuple((index, codes[index]) for index in partition.operators)
-
 
 def without_constants(artifact: Artifact) -> Artifact:
     """The artifact without weights, binaries and CPU models: the host no longer needs them once they are loaded."""

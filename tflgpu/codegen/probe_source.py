@@ -29,7 +29,7 @@ ROW, CHANNELS = 128, 256  # of the image that convolutions read and write; it ha
 
 
 def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units: bool) -> ProbeProgram:
-    """The kernels that :mod:`tflgpu.runtime.opencl.probing` launches, for a device.
+    """The kernels that :mod:`tflgpu.measure.probing` launches, for a device.
 
     ptx: whether its compiler takes PTX. matrix_units: whether it has those of :mod:`tflgpu.kernels.mma`.
     """

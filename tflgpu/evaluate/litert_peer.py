@@ -11,15 +11,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tflgpu.litert.trial import DiedError, Trial
+from tflgpu.fallback import is_installed
+from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess
 
 SECONDS = 600.0  # for the first run; the whole of a large model takes many
 
 
 def require_litert() -> None:
     """Raises ValueError if LiteRT is not installed."""
-    from tflgpu.frontend.submodel import is_installed  # with the schema, which most verbs start without
-
     if not is_installed():
         raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
 
@@ -42,9 +41,9 @@ class LiteRT:
         self.threads = threads
         self._model: bytes | None = model  # until it has run
         # A process of its own, so that a model that LiteRT does not survive costs its comparison only.
-        self._trial = Trial(SECONDS)
+        self._guarded = GuardedProcess(SECONDS)
         try:
-            self._trial.ask("prepare", model)
+            self._guarded.ask("prepare", model)
             with _quiet():
                 self._interpreter: Any = Interpreter(
                     model_content=model,
@@ -55,7 +54,7 @@ class LiteRT:
                     else OpResolverType.AUTO,
                 )
                 self._interpreter.allocate_tensors()
-        except (RuntimeError, ValueError, DiedError) as error:
+        except (RuntimeError, ValueError, CrashedError) as error:
             raise ValueError(f"LiteRT cannot run this model: {_in_a_line(error)}") from error
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
         self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
@@ -67,13 +66,13 @@ class LiteRT:
         """
         try:
             if self._model is not None:
-                with self._trial:
-                    self._trial.ask("run", self._model, inputs)
+                with self._guarded:
+                    self._guarded.ask("run", self._model, inputs)
                 self._model = None
             for index, array in zip(self._inputs, inputs, strict=True):
                 self._interpreter.set_tensor(index, array)
             self._interpreter.invoke()
-        except (RuntimeError, ValueError, DiedError) as error:
+        except (RuntimeError, ValueError, CrashedError) as error:
             raise ValueError(f"LiteRT cannot run this model on these inputs: {_in_a_line(error)}") from error
         return [self._interpreter.get_tensor(index) for index in self._outputs]
 

@@ -9,18 +9,16 @@ from tflgpu.errors import ModelError, UnsupportedError, internal_faults
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
-from tflgpu.frontend.litert_shapes import InferShapes, LitertShapes, declared_shapes
-from tflgpu.frontend.lower import lower
+from tflgpu.frontend.lower import InferShapes, lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
-from tflgpu.frontend.submodel import ADVICE, is_installed
 from tflgpu.graph.layout import Shape
-from tflgpu.litert.trial import Trial
 from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
-from tflgpu.model.reader import Buffer
 from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo
 from tflgpu.options import Options
+
+ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Frontend:
 
     shapes: of inputs that differ from the file's; grids: what the integers that callers give for float inputs stand
     for; both by the file's tensor index. missing_types: element types that the device does not have. lowered: the
-    graph, and the obstacles of each operator.
+    graph, and the obstacles of each operator. has_litert: whether LiteRT is there to run what the device cannot.
     """
 
     options: Options
@@ -39,6 +37,7 @@ class Frontend:
     grids: Mapping[TensorIndex, Grid]
     missing_types: tuple[str, ...]
     lowered: Lowered
+    has_litert: bool
 
     @property
     def subgraph(self) -> Subgraph:
@@ -75,7 +74,7 @@ class Frontend:
             raise UnsupportedError(self.lowered.obstacles)
         if self.lowered.nowhere:
             raise UnsupportedError((*self.lowered.obstacles, *self.lowered.nowhere))
-        if not is_installed():
+        if not self.has_litert:
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
 
@@ -137,13 +136,20 @@ class Frontend:
 
 
 def lower_model(
-    model: Model, options: Options, data: Buffer, trial: Trial, missing_types: tuple[str, ...] = ()
+    model: Model, options: Options, litert: InferShapes | None, missing_types: tuple[str, ...] = ()
 ) -> Frontend:
     """Lower the entry point that ``options`` name, as a whole.
 
-    data: the model's file, for LiteRT to tell the shapes of what only the CPU can compute. trial: where LiteRT does so.
-    missing_types: element types that the device does not compute with.
-    Raises ModelError where the model contradicts itself, ValueError for options that do not fit it.
+    Args:
+        model: The model.
+        options: The caller's choices.
+        litert: Infers the shapes of what only the CPU can compute, where it is to run anything; None where LiteRT is
+            not installed.
+        missing_types: Element types that the device does not compute with.
+
+    Raises:
+        ModelError: The model contradicts itself.
+        ValueError: The options do not fit the model.
     """
     entry = entry_point(model, options.interface.signature, options.interface.outputs)
     shapes = requested_shapes(entry, options)
@@ -156,17 +162,12 @@ def lower_model(
         grids=grids,
         missing_types=missing_types,
         checks=options.numerics.checks,
-        infer=_inference(model.subgraphs[entry.subgraph], options, LitertShapes(data, entry.subgraph, trial)),
+        infer=litert if options.fallback == "auto" else None,
     )
     lowered = replace(lowered, entries=_sent_to_cpu(lowered.entries, options.cpu_part.operators))
     if options.shapes.batch is not None and shapes and not lowered.obstacles:
         check_batch(lowered, options.shapes.batch)
-    return Frontend(options, model, entry, shapes, grids, missing_types, lowered)
-
-
-def _inference(subgraph: Subgraph, options: Options, litert: LitertShapes) -> InferShapes:
-    """Who tells the shapes of what only the CPU can compute. LiteRT is not asked where it is not to run anything."""
-    return litert.of if options.fallback == "auto" and is_installed() else declared_shapes(subgraph)
+    return Frontend(options, model, entry, shapes, grids, missing_types, lowered, litert is not None)
 
 
 def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict[TensorIndex, Grid]:

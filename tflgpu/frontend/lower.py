@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -15,7 +15,6 @@ from tflgpu.frontend.cpu_assumptions import cpu_obstacles
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.evaluators import evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
-from tflgpu.frontend.litert_shapes import InferShapes, declared_shapes
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
 from tflgpu.frontend.variable_operators import VARIABLE_OPERATORS, states_of, use_variables
 from tflgpu.frontend.variables import Variables
@@ -26,6 +25,10 @@ from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
 from tflgpu.ops import Emit, Emitter, Site, find_operator
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
+
+# The shapes of an operator's outputs; None for each that only a run can tell. Given: the number of its subgraph, the
+# operator, and its inputs, None where absent.
+InferShapes = Callable[[int, Operator, Sequence[Tensor | None]], Sequence[Shape | None]]
 
 KNOWN_WITHOUT_DECLARATION = (*VARIABLE_OPERATORS, *CONTROL_FLOW)
 
@@ -60,7 +63,6 @@ def lower(
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    infer = infer or declared_shapes(model.subgraphs[entry.subgraph])
     return _Lowering(model, entry, simulate, shapes, grids, missing_types, checks, infer, whole).run()
 
 
@@ -74,7 +76,7 @@ class _Lowering:
         grids: Mapping[int, Grid],
         missing_types: Collection[str],
         checks: bool,
-        infer: InferShapes,
+        infer: InferShapes | None,
         whole: Lowered | None = None,
         outer: GraphBuilder | None = None,
         *,
@@ -170,7 +172,9 @@ class _Lowering:
             raise UnsupportedError(obstacles)
         if not self.open.isdisjoint(operator.inputs) or (operator.is_custom and operator.code not in KNOWN_CUSTOM):
             return [None] * len(operator.outputs)
-        return self.infer(operator, known)
+        if self.infer is None:
+            return [self.subgraph.tensors[t].shape for t in operator.outputs]
+        return self.infer(self.entry.subgraph, operator, known)
 
     def _lower(self, operator: Operator) -> list[str]:
         """Add an operator to the graph. Returns why the device cannot run it; then nothing is added."""
@@ -218,8 +222,8 @@ class _Lowering:
         """Of another subgraph; into the same graph if ``outer`` is its builder."""
         model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
-        types, checks, infer, within = self.missing_types, self.checks, declared_shapes(subgraph), self.budget
-        return _Lowering(model, entry, self.simulate, {}, {}, types, checks, infer, outer=outer, called_within=within)
+        types, checks, within = self.missing_types, self.checks, self.budget
+        return _Lowering(model, entry, self.simulate, {}, {}, types, checks, None, outer=outer, called_within=within)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""

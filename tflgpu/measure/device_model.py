@@ -85,7 +85,7 @@ def measure(session: Session, cache: Cache | None = None) -> Probes:
 def probe(session: Session) -> Probes:
     """Measure a device. Raises BuildError or DeviceError if it fails."""
     from tflgpu.codegen.probe_source import probe_program  # a warm start must not import the templates
-    from tflgpu.runtime.opencl.probing import measure_probes
+    from tflgpu.measure.probing import measure_probes
 
     device = session.device
     LOGGER.info("measuring %s", device.name)

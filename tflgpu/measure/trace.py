@@ -20,15 +20,15 @@ from tflgpu.artifact.executable import Executable
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_piece, device_partition
+from tflgpu.fallback.cpu_engine import CpuEngine
+from tflgpu.fallback.guarded_process import GuardedProcess
+from tflgpu.fallback.shape_inference import litert_shapes
+from tflgpu.fallback.submodel import Submodel, extract_submodel
 from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.frontend import lower_model
 from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
-from tflgpu.frontend.submodel import submodel
 from tflgpu.graph.layout import unpack
-from tflgpu.litert.cpu_executor import CpuExecutor
-from tflgpu.litert.piece import Piece, try_piece
-from tflgpu.litert.trial import Trial
 from tflgpu.measure.device_model import planned_target
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
@@ -68,8 +68,8 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     device = choose(options.device)
     session, target = open_session(device), planned_target(device, options)
     found: list[Result] = []
-    with Trial(options.cpu_part.trial_timeout) as trial:
-        frontend = lower_model(read_model(model), options, model, trial, target.missing_types)
+    with GuardedProcess(options.cpu_part.trial_timeout) as process:
+        frontend = lower_model(read_model(model), options, litert_shapes(model, process), target.missing_types)
         values = {tensor.index: array for (_, tensor), array in zip(frontend.entry.inputs, inputs, strict=True)}
         for partition in frontend.partitions():
             given = [values[t] for t in partition.inputs]
@@ -84,11 +84,10 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
                     lowered = frontend.lower_partition(partition)
                     results = _within(target, partial(_run_partition, lowered, given, session, found))
             else:
-                rest = submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
+                rest = extract_submodel(model, frontend.entry.subgraph, partition, frontend.sizes(partition))
                 codes = {o.index: o.code for o in frontend.lowered.entries}
-                piece = Piece(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
-                try_piece(trial, "run", piece, given)
-                results = CpuExecutor(rest, is_open=True).run(given)
+                part = Submodel(rest, tuple((i, codes[i]) for i in partition.operators), is_open=True)
+                results = CpuEngine(part, process, None).run(given)
             values |= zip(partition.outputs, results, strict=True)
     return found
 

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+from tflgpu.compiler import lower_file
 from tflgpu.frontend.control_flow.pieces import Branch, Call, Loop
-from tflgpu.frontend.frontend import Frontend, lower_model
+from tflgpu.frontend.frontend import Frontend
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.ir import TensorId
 from tflgpu.kernels.kernel import Argument
-from tflgpu.litert.trial import Trial
-from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.page.contents import ArenaTensor, KernelFacts, Operand, OperatorFacts, Piece, Section
 from tflgpu.passes import optimize
@@ -35,9 +34,7 @@ def gather_sections(
 
     target: with the executor that the model was compiled for, so that the plan is the one that was profiled.
     """
-    with Trial(options.cpu_part.trial_timeout) as trial:
-        frontend = lower_model(read_model(data), options, data, trial, target.missing_types)
-    return _Gathering(frontend, target, report, profile).sections()
+    return _Gathering(lower_file(data, options, target.missing_types), target, report, profile).sections()
 
 
 class _Gathering:

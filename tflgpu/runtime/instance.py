@@ -39,8 +39,8 @@ from tflgpu.runtime.opencl.interruptible import LONG, InterruptibleRuns, interru
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
-    from tflgpu.litert.trial import Trial
-    from tflgpu.runtime.cpu_engine import CpuEngine
+    from tflgpu.fallback.cpu_engine import CpuEngine
+    from tflgpu.fallback.guarded_process import GuardedProcess
 
 Array = NDArray[Any]
 
@@ -80,7 +80,7 @@ class Instance:
         self._session = session
         self._drafts = drafts and makes_drafts(session)
         self._cpu_timeout = cpu_timeout
-        self._trial: Trial | None = None  # what runs partitions on the CPU for the first time
+        self._guarded: GuardedProcess | None = None  # runs partitions on the CPU for the first time
         self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which pieces may share
         self._programs: dict[tuple[int, int], Any] = {}  # that had to be compiled, by partition and piece
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
@@ -158,12 +158,12 @@ class Instance:
         self.artifact = without_constants(self.artifact)
 
     def _interpreter(self, partition: CpuPartition, cache: Cache | None) -> CpuEngine:
-        from tflgpu.litert.trial import Trial
-        from tflgpu.runtime.cpu_engine import open_engine
+        from tflgpu.fallback.cpu_engine import open_engine
+        from tflgpu.fallback.guarded_process import GuardedProcess
 
-        if self._trial is None:
-            self._trial = Trial(self._cpu_timeout)
-        return open_engine(partition, self.artifact, self._trial, cache)
+        if self._guarded is None:
+            self._guarded = GuardedProcess(self._cpu_timeout)
+        return open_engine(partition, self.artifact, self._guarded, cache)
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:
         """One inference. inputs: values of the model's inputs in order.
@@ -219,7 +219,7 @@ class Instance:
         on_host = [value.read(queue) if isinstance(value, DeviceMemory) else value for value in inputs]
         values = dict(zip((tensor for tensor, _ in self.artifact.inputs), on_host, strict=True))
         seconds: list[float] = []
-        with self._trial or nullcontext():
+        with self._guarded or nullcontext():
             for (partition, engine), runs in zip(self._partitions(), self._runs, strict=True):
                 for tensor, shape in planned_shapes(partition).items():
                     _check_shape(f"tensor {tensor} of the file", shape, values[tensor].shape)

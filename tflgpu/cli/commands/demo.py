@@ -24,6 +24,7 @@ from tflgpu.cli.digits import drawing
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
 from tflgpu.cli.terminal.progress import compile_model
 from tflgpu.evaluate.litert_peer import LiteRT
+from tflgpu.fallback import is_installed
 from tflgpu.report.profile import Profile
 
 WHITE = 16  # of this data set
@@ -52,8 +53,6 @@ def run_demo(options: tflgpu.Options, as_json: AsJson = False) -> None:
     images = drawn.reshape(-1, 1, 8, 8, 1) / np.float32(WHITE)
     with compile_model(path, options) as model:
         answers = [_ask("tflgpu", lambda image: model.run(image)["probabilities"], images)]
-        from tflgpu.frontend.submodel import is_installed  # with the schema, which the other verbs' start does without
-
         if is_installed():
             rival = LiteRT(path.read_bytes(), None)
             answers.append(_ask(rival.name, lambda image: rival.run([image])[0], images))

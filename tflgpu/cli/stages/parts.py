@@ -8,10 +8,9 @@ from typing import Any
 
 from rich.markup import escape
 
+from tflgpu.compiler import lower_file
 from tflgpu.frontend.control_flow.pieces import Call, Loop, LoweredPiece
-from tflgpu.frontend.frontend import Frontend, lower_model
-from tflgpu.litert.trial import Trial
-from tflgpu.model.reader import read_model
+from tflgpu.frontend.frontend import Frontend
 from tflgpu.options import Options
 
 
@@ -29,9 +28,8 @@ def parts_of(data: bytes, options: Options, missing_types: tuple[str, ...] = ())
 
     Raises UnsupportedError if an operator has nowhere to run.
     """
-    with Trial(options.cpu_part.trial_timeout) as trial:
-        frontend = lower_model(read_model(data), options, data, trial, missing_types)
-        return list(_parts(frontend)), [entry.code for entry in frontend.lowered.entries]
+    frontend = lower_file(data, options, missing_types)
+    return list(_parts(frontend)), [entry.code for entry in frontend.lowered.entries]
 
 
 def _parts(frontend: Frontend) -> Iterator[Part]:

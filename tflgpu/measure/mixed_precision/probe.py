@@ -14,12 +14,12 @@ from tflgpu.compiler import Parts
 from tflgpu.graph.ir import Graph, TensorId
 from tflgpu.kernels.request import first_ranked
 from tflgpu.kernels.rewriting import Planning
+from tflgpu.measure.mixed_precision.rounding_executor import Halves, RoundingExecutor
 from tflgpu.passes.device.layouts import convert_layouts
 from tflgpu.passes.device.storage import assign_storage
 from tflgpu.passes.device.whole_numbers import keep_whole_numbers
 from tflgpu.plan import Plan, make_plan
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime.executors.rounding_executor import Halves, RoundingExecutor
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.target import Target, is_exact_in_half

@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyopencl as cl
 
 from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
 from tflgpu.options import Options
+from tflgpu.runtime.opencl.drivers.sources import chosen, library_faults
 from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.process import Using
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family
 from tflgpu.target import Limits, Target
+
+if TYPE_CHECKING:
+    from tflgpu.driver_advice.missing_drivers import Machine
 
 VARIABLE = "TFLGPU_DEVICE"
 
@@ -209,23 +213,24 @@ def _compute_capability(handle: cl.Device) -> tuple[int, int]:
 
 def idle_gpus(found: Sequence[Device]) -> list[str]:
     """A sentence for each maker of GPUs that this machine has and these devices are not, with what helps."""
-    from tflgpu.runtime.opencl.drivers.hardware import gpus_without_driver  # a start on a GPU does without
+    from tflgpu.driver_advice.hardware import gpus_without_driver  # a start on a GPU does without
 
     missing = gpus_without_driver((device.name, device.platform) for device in found if device.type == "gpu")
-    if not missing:
-        return []
-    from tflgpu.runtime.opencl.drivers.remedies import sentences_about  # most starts do without
-
-    return sentences_about(missing)
+    return _machine().gpu_advice(missing) if missing else []
 
 
 def no_device() -> DeviceError:
     """The error for a machine without any OpenCL device, which says what helps."""
-    from tflgpu.runtime.opencl.drivers.remedies import cpu_remedy
-
     gpus = idle_gpus(())
     driver = "" if gpus else ", or the OpenCL driver of your GPU"
-    return DeviceError("; ".join(("no OpenCL device was found", cpu_remedy() + driver, *gpus)))
+    return DeviceError("; ".join(("no OpenCL device was found", _machine().cpu_advice() + driver, *gpus)))
+
+
+def _machine() -> Machine:
+    """The facts for advice about drivers."""
+    from tflgpu.driver_advice.missing_drivers import Machine  # most starts do without
+
+    return Machine(library_faults, chosen(os.environ))
 
 
 def choose(request: str | int) -> Device:

@@ -74,6 +74,7 @@ BOARD = Driver(
     tuple(f"{folder}/libOpenCL.so" for folder in VENDOR_FOLDERS),
 )
 DRIVERS = (NVIDIA, INTEL, AMD, BOARD)
+MAKERS = {"NVIDIA": NVIDIA, "Intel": INTEL, "AMD": AMD, "Mali": BOARD, "Adreno": BOARD, "PowerVR": BOARD}
 
 
 class Search:

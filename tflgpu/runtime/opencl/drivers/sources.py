@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyopencl as cl
 
-from tflgpu.runtime.opencl.drivers.libraries import Search, unnamed
+from tflgpu.runtime.opencl.drivers.libraries import MAKERS, Search, unnamed
 
 if TYPE_CHECKING:
     from tflgpu.runtime.opencl.drivers.answers import Answer
@@ -91,6 +91,28 @@ def _try(files: Iterable[str]) -> list[Tried]:
             return [tried]
         failed.append(tried)
     return failed
+
+
+def library_faults(maker: str, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> list[str]:
+    """What is wrong with the libraries that may be a driver, whether an ``.icd`` file names them or not.
+
+    Args:
+        maker: Of the GPUs.
+        environment: Variables for the dynamic linker.
+        root: Of the file system.
+
+    Returns:
+        A sentence for each library that has no device.
+    """
+    answers = {tried.library: tried.answer for tried in tried_libraries()}
+    faults = []
+    for library in Search(environment, root).files(MAKERS[maker]):
+        answer = answers.get(library)
+        if answer is None:
+            faults.append(f"{library} is there, but has no device")
+        elif answer.fault:  # or else it is the driver of another GPU
+            faults.append(f"{library} {answer.fault}")
+    return faults
 
 
 def added_sources() -> list[Source]:

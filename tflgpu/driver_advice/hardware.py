@@ -1,4 +1,4 @@
-"""The GPUs of a machine, by what the kernel shows of them: with or without an OpenCL driver."""
+"""The GPUs of a machine as the operating system's kernel lists them, with or without an OpenCL driver."""
 
 from __future__ import annotations
 
@@ -62,9 +62,11 @@ def gpus(root: Path = Path("/")) -> list[Gpu]:
 
 
 def gpus_without_driver(found: Iterable[tuple[str, str]], root: Path = Path("/")) -> list[Gpu]:
-    """The GPUs of makers of whom OpenCL has none, but for those that this process shall not see.
+    """The GPUs for which OpenCL lists no device of their maker, without those that are hidden from this process.
 
-    found: name and platform of the GPUs that OpenCL has.
+    Args:
+        found: Name and platform of the GPUs that OpenCL lists.
+        root: Of the file system.
     """
     if sys.platform != "linux":
         return []

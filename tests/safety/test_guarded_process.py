@@ -1,4 +1,4 @@
-"""What LiteRT has not run before is tried in a process of its own: a crash or a hang ends that one."""
+"""What LiteRT has not run before it runs first in a guarded process: a crash or a hang ends that one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 import tflgpu
 from tests.conftest import missing
 from tflgpu.evaluate.litert_peer import LiteRT
-from tflgpu.litert import cpu_executor, trial
-from tflgpu.litert.piece import Piece, try_piece
-from tflgpu.litert.trial import RefusedError, Trial
+from tflgpu.fallback import guarded_process, litert_interpreter
+from tflgpu.fallback.crash_report import ask_guarded
+from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
+from tflgpu.fallback.submodel import Submodel
 from tflgpu.model.writer import ModelBuilder
 
 pytest.importorskip("ai_edge_litert")
@@ -24,9 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 
 
 @pytest.fixture(scope="module")
-def glass() -> Iterator[Trial]:
-    with Trial(60.0) as glass:
-        yield glass
+def process() -> Iterator[GuardedProcess]:
+    with GuardedProcess(60.0) as process:
+        yield process
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def _device() -> None:
         missing("an OpenCL device")
 
 
-def crashing(place: int) -> Piece:
+def crashing(place: int) -> Submodel:
     """Four operators, of which one calls a subgraph that calls itself: no stack is large enough."""
     builder, endless = ModelBuilder(), ModelBuilder()
     again = {"then_subgraph_index": 1, "else_subgraph_index": 1}
@@ -47,7 +48,7 @@ def crashing(place: int) -> Piece:
     for code in codes:
         last, x = x, builder.tensor((4,))
         builder.op(code, [truth, last] if code == "IF" else [last], [x], again if code == "IF" else {})
-    return Piece(builder.finish([x]), tuple((10 + i, code) for i, code in enumerate(codes)))
+    return Submodel(builder.finish([x]), tuple((10 + i, code) for i, code in enumerate(codes)))
 
 
 def counting_down() -> bytes:
@@ -66,44 +67,44 @@ def counting_down() -> bytes:
 
 
 @pytest.mark.parametrize("place", [0, 2, 3])
-def test_a_crash_names_the_operator(glass: Trial, place: int) -> None:
+def test_a_crash_names_the_operator(process: GuardedProcess, place: int) -> None:
     with pytest.raises(
         tflgpu.UnsupportedError, match=rf"operator 1{place} IF: preparing it on the CPU crashed \(SIGSEGV"
     ):
-        try_piece(glass, "prepare", crashing(place))
+        ask_guarded(process, "prepare", crashing(place))
 
 
-def test_a_process_answers_again_and_again(glass: Trial) -> None:
+def test_a_process_answers_again_and_again(process: GuardedProcess) -> None:
     """Shapes, a refusal, and what it tells after another one crashed."""
     builder = ModelBuilder()
     x, y = builder.input((4,)), builder.tensor((4,))
     builder.op("ABS", [x], [y])
     sound = builder.finish([y])
     with pytest.raises(RefusedError, match="expected type FLOAT32"):
-        glass.ask("run", sound, [np.zeros(4, np.int8)])
+        process.ask("run", sound, [np.zeros(4, np.int8)])
     with pytest.raises(tflgpu.UnsupportedError):
-        try_piece(glass, "prepare", crashing(1))
-    assert glass.ask("shapes", sound) == [[4]]
-    assert glass.ask("run", sound, [np.zeros(4, np.float32)]) is None
+        ask_guarded(process, "prepare", crashing(1))
+    assert process.ask("shapes", sound) == [[4]]
+    assert process.ask("run", sound, [np.zeros(4, np.float32)]) is None
 
 
-def test_memory_is_limited(glass: Trial) -> None:
+def test_memory_is_limited(process: GuardedProcess) -> None:
     """6 GB of numbers: LiteRT takes memory without a look at what it was given."""
     builder = ModelBuilder()
     size, y = builder.input((1,), "int32"), builder.tensor((1,))
     builder.op("FILL", [size, builder.constant(np.float32(1))], [y])
-    piece = Piece(builder.finish([y]), ((0, "FILL"),))
+    submodel = Submodel(builder.finish([y]), ((0, "FILL"),))
     with pytest.raises((tflgpu.UnsupportedError, RefusedError)):
-        try_piece(glass, "run", piece, [np.array([1_500_000_000], np.int32)])
+        ask_guarded(process, "run", submodel, [np.array([1_500_000_000], np.int32)])
 
 
-def test_what_is_written_past_a_tensor_counts_as_a_crash(glass: Trial) -> None:
+def test_what_is_written_past_a_tensor_counts_as_a_crash(process: GuardedProcess) -> None:
     """Here it would do its harm later, and elsewhere. RESHAPE copies 8000 bytes into a tensor of 4000."""
     builder = ModelBuilder()
     x, y = builder.input((1000,), "float64"), builder.tensor((1000,))
     builder.op("RESHAPE", [x, builder.constant(np.array([1000], np.int32))], [y])
     with pytest.raises(tflgpu.UnsupportedError, match="operator 7 RESHAPE: running it on the CPU crashed"):
-        try_piece(glass, "run", Piece(builder.finish([y]), ((7, "RESHAPE"),)), [np.zeros(1000)])
+        ask_guarded(process, "run", Submodel(builder.finish([y]), ((7, "RESHAPE"),)), [np.zeros(1000)])
 
 
 @pytest.mark.usefixtures("_device")
@@ -121,8 +122,8 @@ def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     options = tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path), cpu_part=tflgpu.CpuPart(operators=["WHILE"]))
     x = np.full(1, 2.0, np.float32)
     assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
-    monkeypatch.setattr("tflgpu.runtime.tried._tried", set())  # as in a new process
-    monkeypatch.setattr(trial, "_start", lambda: pytest.fail("another process was started"))
+    monkeypatch.setattr("tflgpu.fallback.cpu_engine._known", set())  # as in a new process
+    monkeypatch.setattr(guarded_process, "_start", lambda: pytest.fail("another process was started"))
     assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
 
 
@@ -131,14 +132,14 @@ def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_without_a_process(executable: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a program without a Python interpreter of its own, and if the caller wants none."""
     monkeypatch.setattr(sys, "executable", executable)
-    monkeypatch.setattr(trial, "ServerProcess", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(guarded_process, "ServerProcess", lambda *_: pytest.fail("a process was started"))
     options = tflgpu.Options(cache="off", cpu_part=tflgpu.CpuPart(operators=["WHILE"], trial_timeout=seconds))
     assert tflgpu.compile(counting_down(), options).run(np.full(1, 2.0, np.float32)) == {"y": 1.0}
 
 
 def test_the_process_imports_nothing_of_tflgpu() -> None:
     """It would take seconds to start, and open every OpenCL driver."""
-    tree = ast.parse(Path(cpu_executor.__file__).read_text())
+    tree = ast.parse(Path(litert_interpreter.__file__).read_text())
     imported = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     imported += [alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names]
     assert not [name for name in imported if name and name.startswith("tflgpu")]
@@ -150,13 +151,13 @@ def test_a_comparison_survives_a_crash() -> None:
 
 
 @pytest.mark.full("it fills 4 GiB of memory")
-def test_a_piece_that_memory_does_not_hold_is_unsupported(glass: Trial) -> None:
+def test_a_partition_that_memory_does_not_hold_is_unsupported(process: GuardedProcess) -> None:
     """2 GiB twice, in LiteRT and in the array of the result, are more than the process may take."""
     builder = ModelBuilder()
     x, y = builder.input((4,), "int8"), builder.tensor((2**31 - 8,), "int8")
     builder.op("PAD", [x, builder.constant(np.array([[0, 2**31 - 12]], np.int32))], [y])
-    piece = Piece(builder.finish([y]), ((7, "PAD"),))
+    submodel = Submodel(builder.finish([y]), ((7, "PAD"),))
     with pytest.raises(
         tflgpu.UnsupportedError, match="operator 7 PAD: running it on the CPU takes more than 4294967296"
     ):
-        try_piece(glass, "run", piece, [np.zeros(4, np.int8)])
+        ask_guarded(process, "run", submodel, [np.zeros(4, np.int8)])

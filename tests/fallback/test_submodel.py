@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from tflgpu.litert.extract import Extract
-from tflgpu.litert.schema_objects import packed, unpacked
+from tflgpu.fallback.schema_objects import packed, unpacked
+from tflgpu.fallback.submodel import Extract
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 

@@ -1,4 +1,4 @@
-"""A launch executor that computes in float what another plan would store in half: it rounds results on the way."""
+"""A launch executor that computes in float and rounds to half what another plan would store in half."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tflgpu.runtime.opencl.program import Program, compile_program, make_kernel
 from tflgpu.runtime.opencl.session import Session
 from tflgpu.target import HALF_MAX
 
-# As storing in half and loading again: templates/access/storage.cl.j2.
+# The same as to store in half and to load again: templates/access/storage.cl.j2.
 KERNEL = """
 __kernel void round_to_half(__global float *values, ulong first) {
   const ulong i = first + get_global_id(0);
@@ -28,9 +28,10 @@ __kernel void round_to_half(__global float *values, ulong first) {
 
 @dataclass(frozen=True)
 class Halves:
-    """What a launch would have in half.
+    """What a launch can have in half.
 
-    floats: of its result; 0 if it stays as it is. constants: arguments by number, each with its bytes in float.
+    floats: elements of its result; 0 if the result stays as it is. constants: arguments by number, each with its bytes
+    in float.
     """
 
     floats: int
@@ -41,7 +42,14 @@ class RoundingExecutor(LaunchExecutor):
     """Runs launches in float, and rounds to half the results and constants of those that :meth:`round` names."""
 
     def __init__(self, executable: Executable, program: Program, session: Session, halves: Sequence[Halves]) -> None:
-        """halves: of each launch."""
+        """Allocate memory, with a rounded copy of the constants.
+
+        Args:
+            executable: The launches, planned in float.
+            program: The kernels.
+            session: The device.
+            halves: For each launch, what it can have in half.
+        """
         super().__init__(executable, program, session)
         self._halves = halves
         self._results: frozenset[int] = frozenset()
@@ -50,7 +58,7 @@ class RoundingExecutor(LaunchExecutor):
         self._kernel = make_kernel(compile_program(session.context, KERNEL), "round_to_half")
 
     def round(self, results: Collection[int], constants: Collection[int]) -> None:
-        """From now on: round what these launches write, and the constants that those read."""
+        """Choose the launches whose results are rounded in the next runs, and those that read rounded constants."""
         for number in self._constants.symmetric_difference(constants):
             buffers = self._rounded_buffers if number in constants else self._buffers
             kernel, launch = self._launches[number][0], self.executable.launches[number]
@@ -73,7 +81,7 @@ class RoundingExecutor(LaunchExecutor):
         self._start()
 
     def _round_constants(self, executable: Executable) -> list[cl.Buffer]:
-        """All buffers, with rounded ones in place of those that hold constants."""
+        """All buffers; those with constants are replaced by rounded copies."""
         blocks = {n: b.data.copy() for n, b in enumerate(executable.buffers) if b.data is not None}
         for launch, halves in zip(executable.launches, self._halves, strict=True):
             for argument, size in halves.constants:

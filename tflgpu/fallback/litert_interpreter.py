@@ -1,6 +1,6 @@
-"""LiteRT's interpreter on one model; as a program, a server that does the same for another process.
+"""LiteRT's interpreter on one model; as a program, the server of a guarded process.
 
-Run as a program, this file imports numpy and LiteRT and nothing of tflgpu: it is there in a tenth of a second.
+As a program it imports numpy and LiteRT and nothing of tflgpu, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ MEMORY, MEMORY_FACTOR = 4 << 30, 8
 GRACE = 5.0
 
 
-class CpuExecutor:
+class LitertInterpreter:
     """Runs the operators of one partition on the CPU. Not thread-safe: the caller serializes :meth:`run`."""
 
     def __init__(self, model: bytes, *, is_open: bool = False) -> None:
-        """``model`` is what :func:`tflgpu.frontend.submodel.submodel` returns.
+        """Prepare the operators, unless ``is_open``.
 
-        is_open: whether only a run can tell the shape of an input; until then LiteRT cannot judge the operators.
-        Raises RuntimeError or ValueError if LiteRT also refuses the operators.
+        Args:
+            model: What :func:`tflgpu.fallback.submodel.extract_submodel` returns.
+            is_open: Whether only a run can tell the shape of an input; until then LiteRT cannot judge the operators.
+
+        Raises:
+            RuntimeError, ValueError: LiteRT also refuses the operators.
         """
         self._model, self._is_open = model, is_open
         self._kernels: str | None = None  # the first set that did not refuse
@@ -82,9 +86,16 @@ class CpuExecutor:
         raise refusals[0]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Arrays of any shapes in the order of the partition's inputs -> new arrays in the order of its outputs.
+        """Run the partition once.
 
-        Raises ValueError for shapes or values that the operators cannot take.
+        Args:
+            inputs: Arrays of any shapes in the order of the partition's inputs.
+
+        Returns:
+            New arrays in the order of its outputs.
+
+        Raises:
+            ValueError: The operators cannot take these shapes or values.
         """
         self._resize([a.shape for a in inputs])
         for index, array in zip(self._inputs, inputs, strict=True):
@@ -136,15 +147,25 @@ def result_shapes(model: bytes) -> list[list[int] | None]:
 
 
 def perform(task: str, model: bytes, inputs: Sequence[Array], is_open: bool) -> Any:
-    """What a process is asked for: ``"shapes"`` of results, to ``"prepare"`` a partition, to ``"run"`` it once.
+    """Do one of the tasks of a guarded process.
 
-    Raises RuntimeError or ValueError if LiteRT refuses.
+    Args:
+        task: ``"shapes"`` asks for the shapes of results, ``"prepare"`` prepares a partition, ``"run"`` runs it once.
+        model: The partition's file.
+        inputs: For ``"run"``, in the order of the partition's inputs.
+        is_open: As :class:`LitertInterpreter` has it.
+
+    Returns:
+        The shapes, or None.
+
+    Raises:
+        RuntimeError, ValueError: LiteRT refuses.
     """
     if task == "shapes":
         return result_shapes(model)
-    executor = CpuExecutor(model, is_open=is_open)
+    interpreter = LitertInterpreter(model, is_open=is_open)
     if task == "run":
-        executor.run(inputs)
+        interpreter.run(inputs)
     return None
 
 
@@ -166,7 +187,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         except REFUSALS as refusal:
             reply = {"refusal": str(refusal)}
         except MemoryError:
-            reply = {"death": f"takes more than {MEMORY} bytes of memory"}
+            reply = {"crash": f"takes more than {MEMORY} bytes of memory"}
         _limit(0, 0)
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()

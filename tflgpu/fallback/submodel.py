@@ -8,12 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tflgpu.artifact.artifact import Artifact, CpuPartition
+from tflgpu.fallback.schema_objects import packed, unpacked
+from tflgpu.graph.layout import Shape
+from tflgpu.model.tensor_info import TensorIndex
+
+if TYPE_CHECKING:  # a warm start does without
+    from tflgpu.frontend.partition import Partition
 
 ABSENT = -1  # an optional tensor that is not given
 
 # The fields that name subgraphs are those with this word in them, and one of a foreign call.
 SUBGRAPH, COMPUTATIONS = "subgraph", "calledComputations"
+
+
+@dataclass(frozen=True)
+class Submodel:
+    """Operators for LiteRT as a model of their own.
+
+    model: its file. operators: index and code in the user's file of each operator of its main subgraph. is_open:
+    whether only a run can tell the shape of an input.
+    """
+
+    model: bytes
+    operators: tuple[tuple[int, str], ...]
+    is_open: bool = False
+
+    @classmethod
+    def of(cls, partition: CpuPartition, artifact: Artifact) -> Submodel:
+        """The operators of one of an artifact's partitions."""
+        codes = {o.index: o.code for o in artifact.report.operators}
+        return cls(partition.model, tuple((i, codes[i]) for i in partition.operators), partition.is_open)
+
+
+def extract_submodel(data: bytes, subgraph: int, partition: Partition, shapes: Mapping[TensorIndex, Shape]) -> bytes:
+    """The operators of a partition, and the subgraphs that these call, as a model file.
+
+    Args:
+        data: The whole model's file.
+        subgraph: Number of the partition's subgraph in it.
+        partition: The operators.
+        shapes: Of the partition's inputs, where they are known; the file does not always have them.
+
+    Returns:
+        The file of the partition.
+    """
+    part = Extract(unpacked(data), subgraph, partition.operators, partition.inputs, partition.outputs)
+    for index, shape in shapes.items():
+        part.tensor(index).shape = list(shape)
+    return packed(part.model)
 
 
 class Extract:
@@ -27,7 +73,15 @@ class Extract:
     def __init__(
         self, file: Any, subgraph: int, operators: Iterable[int], inputs: Sequence[int], outputs: Sequence[int]
     ) -> None:
-        """operators, inputs, outputs: by their numbers in the subgraph."""
+        """Extract operators with all that they refer to.
+
+        Args:
+            file: The whole model, a ``ModelT``.
+            subgraph: Number of the operators' subgraph.
+            operators: By their numbers in the subgraph.
+            inputs: The tensors that the operators are given, by their numbers in the subgraph.
+            outputs: The tensors that they give.
+        """
         from ai_edge_litert import schema_py_generated as schema  # an extra of the package
 
         own = file.subgraphs[subgraph]

@@ -18,8 +18,8 @@ from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.target.device_limits import VEC4_BYTES
 from tflgpu.target.probes import ProbeConvolution, ProbeProgram, Probes
 
-# Each probe is repeated until it takes that many round trips of a launch, or that many seconds, whichever is less, so
-# that a launch takes little of it.
+# Steps of a probe are added until they take this number of round trips of a launch, or this number of seconds,
+# whichever is less, so that a launch takes little of it.
 ROUND_TRIPS = 50
 ENOUGH = 2e-3
 DEADLINE = 1.0  # seconds from the first probe on; after it none is measured again
@@ -45,7 +45,7 @@ def measure_probes(session: Session, program: ProbeProgram) -> Probes:
 
 @dataclass
 class _Probe:
-    """run: enqueues a number of steps. seconds: the least that one of them took."""
+    """One measurement. run: enqueues a number of steps. seconds: the least that one of them took."""
 
     run: Callable[[int], None]
     steps: int = 1
@@ -139,7 +139,13 @@ class _Bench:
         return found
 
     def _steps(self, name: str, items: int, *arguments: cl.Buffer | int) -> _Probe:
-        """Of the steps of a kernel whose last argument is their number."""
+        """The probe of a kernel whose last argument is a number of steps.
+
+        Args:
+            name: Of the kernel.
+            items: Work-items.
+            arguments: The others, in order.
+        """
         kernel, group = make_kernel(self._program, name), min(items, self._sizes.group)
         for place, argument in enumerate(arguments):
             kernel.set_arg(place, np.int32(argument) if isinstance(argument, int) else argument)
@@ -151,7 +157,14 @@ class _Bench:
         return _Probe(run)
 
     def _launches(self, name: str, items: int, *buffers: cl.Buffer, wait: bool = False) -> _Probe:
-        """Of launches of a kernel. wait: for each, before the next."""
+        """The probe of launches of a kernel.
+
+        Args:
+            name: Of the kernel.
+            items: Work-items.
+            buffers: Its arguments.
+            wait: Whether the host waits for each launch before the next.
+        """
         queue, kernel, group = self._session.queue, make_kernel(self._program, name), min(items, self._sizes.group)
         kernel.set_args(*buffers)
 
@@ -164,7 +177,7 @@ class _Bench:
         return _Probe(run)
 
     def _convolution(self, convolution: ProbeConvolution) -> _Probe:
-        """Of launches: it writes to one buffer, all else that it reads is in the other."""
+        """The probe of launches of a convolution, which writes to one buffer and reads from the other."""
         queue, kernel, size = (
             self._session.queue,
             make_kernel(self._program, convolution.kernel),
@@ -181,13 +194,13 @@ class _Bench:
         return _Probe(run)
 
     def _find_steps(self, probe: _Probe) -> None:
-        """As many as take long enough."""
+        """Raise the number of steps until they take long enough."""
         while min(self._time(probe), self._time(probe)) < self._enough and probe.steps < MOST_STEPS:
             probe.steps *= GROWTH
             probe.seconds = inf
 
     def _time(self, probe: _Probe) -> float:
-        """Seconds of all steps."""
+        """The seconds that all steps take."""
         start = perf_counter()
         probe.run(probe.steps)
         self._session.queue.finish()
@@ -196,7 +209,7 @@ class _Bench:
         return seconds
 
     def _lockstep(self) -> int:
-        """A power of two."""
+        """How many work-items run in lockstep, as a power of two."""
         multiple = make_kernel(self._program, "read_cached").get_work_group_info(
             cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE, self._session.device.handle
         )

@@ -1,0 +1,1 @@
+"""What runs operators on the CPU."""

@@ -1,0 +1,168 @@
+"""LiteRT in a guarded process: where it crashes, hangs or takes too much memory, that process ends, not this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from tflgpu.fallback import litert_interpreter
+from tflgpu.fallback.litert_interpreter import REFUSALS, Array
+from tflgpu.processes.server_process import ServerProcess, can_run, end_in_words
+
+Task = Literal["shapes", "prepare", "run"]
+
+SERVER = Path(litert_interpreter.__file__)
+
+# Until the process has imported numpy and LiteRT.
+START_SECONDS = 60.0
+
+# With these glibc ends a process that frees a block after a write past its end. Other C libraries ignore them.
+PRELOADED = (os.environ.get("LD_PRELOAD"), "libc_malloc_debug.so.0")
+MALLOC_CHECKS = {"LD_PRELOAD": ":".join(filter(None, PRELOADED)), "MALLOC_CHECK_": "3"}
+
+
+class RefusedError(ValueError):
+    """LiteRT refuses, in its words."""
+
+
+class CrashedError(Exception):
+    """The process crashed, took too long or had no memory left. ``timed_out``: whether it took too long."""
+
+    def __init__(self, end: str, timed_out: bool) -> None:
+        super().__init__(end)
+        self.timed_out = timed_out
+
+
+class GuardedProcess:
+    """A process of its own for LiteRT, which starts with the first request. A context manager.
+
+    Where no process can be started, as in a program without a Python interpreter of its own, this process does what is
+    asked.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        """seconds: the limit for one request; with None this process does what is asked, without any limit."""
+        self.seconds = seconds
+        self._server: ServerProcess | None = None
+        self._possible = seconds is not None
+
+    def ask(self, task: Task, model: bytes, inputs: Sequence[Array] = (), *, is_open: bool = False) -> Any:
+        """Let LiteRT do a task, as :func:`tflgpu.fallback.litert_interpreter.perform` does.
+
+        Args:
+            task: Shapes of results, preparing or running.
+            model: The file of a partition.
+            inputs: For a run, in the order of the partition's inputs.
+            is_open: Whether only a run can tell the shape of an input.
+
+        Returns:
+            The result of ``perform``.
+
+        Raises:
+            RefusedError: LiteRT refuses.
+            CrashedError: The process crashed or took too long.
+        """
+        if self._possible and self._server is None:
+            self._server = _start()
+            self._possible = self._server is not None
+        if self._server is None or self.seconds is None:
+            try:
+                return litert_interpreter.perform(task, model, inputs, is_open)
+            except REFUSALS as refusal:
+                raise RefusedError(str(refusal)) from refusal
+        request = {
+            "task": task,
+            "seconds": self.seconds,
+            "is_open": is_open,
+            "model": len(model),
+            "inputs": [(a.dtype.str, a.shape) for a in inputs],
+        }
+        parts = [json.dumps(request).encode() + b"\n", model, *(a.tobytes() for a in inputs)]
+        try:
+            reply = _reply(self._server, self.seconds, parts)
+        except BaseException:  # an interrupt, too: its answer would be taken for that of the next request
+            self.close()
+            raise
+        if "crash" in reply:
+            raise CrashedError(reply["crash"], timed_out=False)
+        if "refusal" in reply:
+            raise RefusedError(reply["refusal"])
+        return reply["answer"]
+
+    def close(self) -> None:
+        """End the process; the next request starts another one."""
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
+    def __enter__(self) -> GuardedProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _start() -> ServerProcess | None:
+    """A new process, ready for requests; None where none can be started."""
+    if not can_run(SERVER):
+        return None
+    # The modules are found where this process finds them. LiteRT's arithmetic is not numpy's, whose threads would
+    # double the time to start.
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", **MALLOC_CHECKS}
+    try:
+        server = ServerProcess(["-S", "-P", str(SERVER)], environment)
+        _reply(server, START_SECONDS)
+    except (OSError, CrashedError):
+        return None
+    return server
+
+
+def _reply(server: ServerProcess, seconds: float, parts: Sequence[bytes] = ()) -> dict[str, Any]:
+    """Write a request and read the reply to it.
+
+    Args:
+        server: The process.
+        seconds: The limit; the process is killed after it.
+        parts: The bytes of the request; without any the process says that it is ready.
+
+    Returns:
+        The reply.
+
+    Raises:
+        CrashedError: The process ended before it replied.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        server.kill()
+
+    clock = threading.Timer(seconds, end)
+    clock.daemon = True
+    clock.start()
+    try:
+        for part in parts:
+            server.requests.write(part)
+        if parts:
+            server.requests.flush()
+        line = server.replies.readline()
+    except OSError:  # it ended before it had read everything
+        line = b""
+    finally:
+        clock.cancel()
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        server.kill()
+        code = server.wait()
+        end_of_it = f"did not end within {seconds:g} s" if late.is_set() else end_in_words(code)
+        raise CrashedError(end_of_it, late.is_set()) from None
