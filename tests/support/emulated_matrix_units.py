@@ -53,6 +53,23 @@ uint4 shuffled_uint4(uint4 x, uint mask) {
                  intel_sub_group_shuffle_xor(x.z, mask), intel_sub_group_shuffle_xor(x.w, mask));
 }
 float shuffled_float(float x, uint mask) { return intel_sub_group_shuffle_xor(x, mask); }
+ulong row_of_lane(ulong row, uint lane) { return intel_sub_group_shuffle(row, lane); }
+uint4 load_matrices(__local const void *row) {
+  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
+  uint x[4];
+  for (uint m = 0; m < 4; ++m) x[m] = ((__local const uint *)row_of_lane((ulong)row, 8 * m + g))[t];
+  return (uint4)(x[0], x[1], x[2], x[3]);
+}
+uint4 load_transposed_matrices(__local const void *row) {
+  const uint g = get_sub_group_local_id() / 4, t = get_sub_group_local_id() % 4;
+  uint x[4];
+  for (uint m = 0; m < 4; ++m) {
+    __local const ushort *even = (__local const ushort *)row_of_lane((ulong)row, 8 * m + 2 * t);
+    __local const ushort *odd = (__local const ushort *)row_of_lane((ulong)row, 8 * m + 2 * t + 1);
+    x[m] = even[g] | (uint)odd[g] << 16;
+  }
+  return (uint4)(x[0], x[1], x[2], x[3]);
+}
 void meet_in_warp(void) { sub_group_barrier(CLK_LOCAL_MEM_FENCE); }
 float2 shuffled_halves(uint pair, uint lane) {
   const uint halves = intel_sub_group_shuffle(pair, lane);
@@ -121,6 +138,17 @@ void wait_for(copies *all, int batches_left) {
 #define end_copies() ++own_copies.batches
 #define wait_for_copies(n) wait_for(&own_copies, n)
 """
+# In a persistent kernel, where no function is a place for them, copies are made at once.
+COPIES_AT_ONCE = """
+void copy_now(__local uint2 *dst, __global const uint2 *src, bool present, int size) {
+  if (((size_t)dst | (size_t)src) % (8 * size)) return;
+  for (int q = 0; q < size; ++q) dst[q] = present ? src[q] : (uint2)(0);
+}
+#define copy_uint2(dst, src, present) copy_now(dst, src, present, 1)
+#define copy_uint4(dst, src, present) copy_now((__local uint2 *)(dst), (__global const uint2 *)(src), present, 2)
+#define end_copies()
+#define wait_for_copies(n)
+"""
 TILE_BEGIN = "int tile, __local float4 *workspace) {"
 
 
@@ -161,10 +189,15 @@ def unoptimized_options(device: cl.Device, text: str, *, draft: bool = False) ->
     return [*build_options(device, text, draft=draft), "-cl-opt-disable"]
 
 
-def portable(text: str, target: Target, *, late: bool = True) -> str:
-    """The program of a plan for :data:`TARGET`, or one like it, with the functions in assembly replaced."""
+def portable(text: str, target: Target, *, late: bool | None = None) -> str:
+    """The program of a plan for :data:`TARGET`, or one like it, with the functions in assembly replaced.
+
+    late: when copies to local memory are made; None for a persistent kernel.
+    """
     products = environment().get_template("ptx/float_products.cl.j2").render()
-    begin = prelude(PORTABLE) + FUNCTIONS + FLOAT_FUNCTIONS + products + f"\n#define LATE {int(late)}" + COPIES
+    begin = prelude(PORTABLE) + FUNCTIONS + FLOAT_FUNCTIONS + products
+    begin += COPIES_AT_ONCE if late is None else f"\n#define LATE {int(late)}" + COPIES
     text = text.replace(prelude(target), begin)
-    text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
+    if late is not None:
+        text = text.replace(TILE_BEGIN, f"{TILE_BEGIN}\ncopies own_copies; own_copies.count = own_copies.batches = 0;")
     return text.replace("__kernel ", "__kernel __attribute__((intel_reqd_sub_group_size(32))) ")

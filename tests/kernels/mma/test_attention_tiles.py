@@ -1,0 +1,62 @@
+"""Attention on tensor cores, emulated on a device that has none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.kernels.networks import binary
+from tests.ops.case import Net
+from tests.ops.tolerance import ARITHMETIC
+from tests.support import emulated_matrix_units as emulated
+from tests.support.row_cases import Heads, attention, attention_of_projections, computed
+from tflgpu.compiler import plan_model
+from tflgpu.kernels.mma import attention_kernel
+from tflgpu.kernels.mma.attention_kernel import AttentionTile
+
+TEMPLATE = "mma/attention"
+
+# Rows and keys in whole tiles and not, one block of keys and several, vec4s side by side and in planes, and masks of
+# keys, of rows too, and of neither. The tile of eight warps.
+CASES = (
+    (Heads((2, 3), 16, 32, 16, 16, (2, 1, 1, 32)), AttentionTile(8, 1, 1, 1)),
+    (Heads((3,), 70, 130, 64, 32, ()), AttentionTile(2, 4, 2, 1)),
+    (Heads((1,), 40, 301, 12, 20, (40, 301)), AttentionTile(1, 8, 2, 1)),
+    (Heads((1, 2), 17, 50, 8, 4, (1, 1, 1, 50)), AttentionTile(4, 2, 1, 2)),
+    (Heads((2,), 33, 65, 72, 80, ()), AttentionTile(4, 2, 1, 1)),
+    (Heads((1,), 5, 3, 32, 128, (1, 5, 3)), AttentionTile(4, 2, 1, 1)),
+)
+
+
+def check(net: Net, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_kernel, "_tiles", lambda *_: iter((tile,)))
+    case = net.case(ARITHMETIC)
+    _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)
+    assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
+    for late in True, False:
+        assert_close(emulated.run(plan, case.inputs, late=late), case.expected)
+    assert_close(emulated.run_persistent(plan, case.inputs), case.expected)
+
+
+def assert_close(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=5e-3 * np.abs(other).max())
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("heads, tile", CASES, ids=str)
+def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(pytest.fail, seed=heads.rows)
+    y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
+    net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
+    check(net, tile, monkeypatch)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("depth", [8, 12, 32])
+def test_of_heads_that_are_parts_of_rows(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies are of 16 bytes where rows are aligned so."""
+    net = Net(pytest.fail, seed=depth)
+    net.output(attention_of_projections(net, Heads((2, 3), 37, 37, depth, depth, (2, 1, 1, 37))))
+    check(net, AttentionTile(2, 4, 1, 1), monkeypatch)

@@ -1,0 +1,206 @@
+"""Attention on tensor cores: scores stay in registers between both products (FlashAttention-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.kernel import Kernel
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.rows.attention import Attention, AttentionParameters, Reach, operands_of
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.target import Target
+
+LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with tensor cores has it
+STAGES = 2
+PADDING = 4  # floats, or 8 halves, between rows in local memory
+HALF_BYTES, FLOAT_BYTES = 2, 4
+STORED_COLUMNS = 64  # of a row, that leave by way of local memory at once
+# Numbers that a lane may hold in registers, of those for queries, scores and sums.
+HELD_NUMBERS = 160
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """What a work-group computes at once.
+
+    Attributes:
+        row_warps: Warps with rows of their own.
+        key_warps: Warps that share the keys of the same rows.
+        row_blocks: Blocks of 16 rows of a warp.
+        key_blocks: Blocks of 16 keys of a warp in an iteration.
+    """
+
+    row_warps: int
+    key_warps: int
+    row_blocks: int
+    key_blocks: int
+
+    @property
+    def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
+        return self.row_warps, self.key_warps, self.row_blocks, self.key_blocks
+
+    @property
+    def rows(self) -> int:
+        """Rows of a head."""
+        return self.row_warps * self.row_blocks * UNIT.side
+
+    @property
+    def keys(self) -> int:
+        """Keys of an iteration."""
+        return self.key_warps * self.key_blocks * UNIT.side
+
+    def numbers(self, depth: int, value_depth: int) -> int:
+        """Registers of a lane for queries, scores and sums."""
+        rows, halves = self.row_blocks * UNIT.side, self.row_blocks * UNIT.side * depth // 2
+        return (halves + rows * (self.key_blocks * UNIT.side + value_depth)) // UNIT.lanes
+
+    def stage_bytes(self, depth: int, value_depth: int) -> int:
+        """Local memory for the keys and values of an iteration."""
+        return self.keys * HALF_BYTES * (depth + value_depth + 4 * PADDING)
+
+    def result_bytes(self, value_depth: int) -> int:
+        """Local memory for the sums of all warps, and for the greatest score and the total of each row."""
+        rows, columns = self.row_warps * UNIT.side, min(value_depth, STORED_COLUMNS) + PADDING
+        totals = 2 * self.row_blocks if self.key_warps > 1 else 0
+        return self.key_warps * rows * (columns + totals) * FLOAT_BYTES
+
+
+@dataclass(frozen=True)
+class AttentionWork:
+    """What a work-group does for a tile, in iterations over blocks of keys.
+
+    Attributes:
+        tiles: Number of tiles.
+        iterations: Number of iterations of a tile.
+        macs: Multiply-adds of both products in an iteration.
+        scores: Number of scores in an iteration.
+        read_bytes: Bytes that warps read from local memory in an iteration.
+        copied_bytes: Bytes that are copied to local memory in an iteration.
+        result_bytes: Bytes that the sums of all warps take.
+        resident: Work-groups of a compute unit.
+    """
+
+    CYCLES_OF_SCORE: ClassVar[float] = 0.1  # ten operations of 128 lanes, and two of them in a quarter as many lanes
+
+    tiles: int
+    iterations: int
+    macs: int
+    scores: int
+    read_bytes: int
+    copied_bytes: int
+    result_bytes: int
+    resident: int
+
+    def demand(self, target: Target) -> Demand:
+        """Copies overlap with products, scores do not: a warp needs its own before it goes on."""
+        costs = UNIT.costs.ring
+        busy = (
+            self.macs / costs.macs + self.scores * self.CYCLES_OF_SCORE,
+            (self.read_bytes + self.copied_bytes) / costs.local_bytes,
+            self.copied_bytes / costs.l2_bytes,
+        )
+        loop = Phase(self.iterations, busy, costs.copy_latency, costs.barrier_latency)
+        storing = Phase(1, (2 * self.result_bytes / costs.local_bytes,))
+        return Demand(self.tiles, (loop, storing), costs.tile_latency, self.resident)
+
+
+def _padded(elements: int) -> int:
+    return tile_count(elements, UNIT.side) * UNIT.side
+
+
+def candidates(attention: Attention, target: Target) -> list[Candidate[AttentionTile, AttentionWork]]:
+    """The tiles of an attention for which there are registers and local memory, the fastest first."""
+    depth, value_depth = _padded(attention.depth), _padded(attention.value_depth)
+
+    def work(tile: AttentionTile) -> AttentionWork:
+        operand_bytes = HALF_BYTES * (depth + value_depth)
+        return AttentionWork(
+            tiles=attention.heads * tile_count(attention.rows, tile.rows),
+            iterations=tile_count(attention.keys, tile.keys),
+            macs=tile.rows * tile.keys * (depth + value_depth),
+            scores=tile.rows * tile.keys,
+            read_bytes=tile.row_warps * tile.keys * operand_bytes,
+            copied_bytes=tile.keys * operand_bytes,
+            result_bytes=tile.row_blocks * tile.result_bytes(value_depth),
+            resident=2 if target.executor == "launch" else 1,
+        )
+
+    return ranked(_tiles(attention, target), work, lambda work: cycles(work, target))
+
+
+def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:
+    depth, value_depth = _padded(attention.depth), _padded(attention.value_depth)
+    warps = target.local_size // UNIT.lanes
+    local_bytes = min(LOCAL_BYTES, target.limits.local_bytes - 16)
+    for row_warps, row_blocks, key_blocks in product((8, 4, 2, 1), (2, 1), (4, 2, 1)):
+        if warps % row_warps:
+            continue
+        tile = AttentionTile(row_warps, warps // row_warps, row_blocks, key_blocks)
+        fits = max(STAGES * tile.stage_bytes(depth, value_depth), tile.result_bytes(value_depth)) <= local_bytes
+        if fits and tile.numbers(depth, value_depth) <= HELD_NUMBERS:
+            yield tile
+
+
+def _suits(request: Request) -> bool:
+    """Whether all three operands are halves, and the device has room for a tile."""
+    attention = request.node.attributes
+    assert isinstance(attention, Attention)
+    are_halves = all(request.input(n).type == "half" for n in range(3))
+    return are_halves and next(_tiles(attention, request.target), None) is not None
+
+
+def _is_wide(reach: Reach, elements: int) -> bool:
+    """Whether the vec4s of a row lie side by side, aligned in pairs."""
+    places = (reach.start, reach.row, *(digit.stride for digit in reach.digits), elements // LANES)
+    return reach.slice == 1 and all(place % 2 == 0 for place in places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionTileParameters(AttentionParameters, template="mma/attention"):
+    """Parameters of ``templates/mma/attention.cl.j2``."""
+
+    row_warps: int
+    key_warps: int
+    row_blocks: int
+    key_blocks: int
+    chunks: int
+    wide_keys: bool
+    wide_values: bool
+
+
+@MMA.lowering("attention", when=_suits)
+def attention_in_tiles(request: Request) -> Kernel:
+    """Attention whose warps multiply blocks of rows and keys."""
+    attention, target = request.node.attributes, request.target
+    assert isinstance(attention, Attention)
+    chosen = request.choose_candidate(candidates(attention, target))
+    tile, value_depth = chosen.tile, _padded(attention.value_depth)
+    local_bytes = max(STAGES * tile.stage_bytes(_padded(attention.depth), value_depth), tile.result_bytes(value_depth))
+    operands = operands_of(request, attention)
+    return Kernel(
+        AttentionTileParameters(
+            attention=attention,
+            row_warps=tile.row_warps,
+            key_warps=tile.key_warps,
+            row_blocks=tile.row_blocks,
+            key_blocks=tile.key_blocks,
+            chunks=tile_count(attention.rows, tile.rows),
+            wide_keys=_is_wide(attention.key, attention.depth),
+            wide_values=_is_wide(attention.value, attention.value_depth),
+            **operands,
+        ),
+        tuple(operands.values()),
+        tiles=chosen.work.tiles,
+        local_size=target.local_size,
+        workspace=tile_count(local_bytes, 16),
+        macs=attention.macs,
+    )
