@@ -12,7 +12,8 @@ from tflgpu.graph.ir import Array, EpilogueOp
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead, pixels_per_block
+from tflgpu.kernels.cpu.block_products import pixels_per_block
+from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
 from tflgpu.kernels.cpu.costs import BandWork
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
@@ -174,7 +175,7 @@ class BandConvolutionDepthwiseParameters(Parameters, template="cpu/band_convolut
     inner_epilogue: Sequence[Mapping[str, object]]
     image: Mapping[str, object]
     wide: Storage | None
-    vectors: int
+    slices_out: int
     pixels: int
     columns: int
     rows_per_band: int
@@ -183,7 +184,8 @@ class BandConvolutionDepthwiseParameters(Parameters, template="cpu/band_convolut
     out_blocks: int
     shares: Mapping[str, object]
     slices: int
-    groups: None  # of cpu/convolution_block.cl.j2, which knows groups
+    groups: None  # of cpu/windows.cl.j2, which knows groups and phases
+    phases: None
     src: Storage
     weights_type: ElementType
     factor_type: ElementType
@@ -216,7 +218,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             inner_epilogue=inner_epilogue(attributes.epilogue),
             image={"height": height, "width": width},
             wide=wide,
-            vectors=band.vectors,
+            slices_out=block // LANES,
             pixels=block_pixels,
             columns=pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             rows_per_band=band.rows,
@@ -226,6 +228,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             shares={"whole": band.whole // cores, "bands": bands_of_image // cores},
             slices=src.slices,
             groups=None,
+            phases=None,
             src=src,
             weights_type="float",
             factor_type="float",

@@ -10,7 +10,7 @@ from tflgpu.graph.layout import LANES, Geometry, pack
 from tflgpu.kernels.candidates import ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, bands, is_possible, pixels_by_vectors
-from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
+from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.costs import BandWork, depthwise_rate
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
@@ -58,7 +58,7 @@ class BandDepthwisePointwiseParameters(Parameters, template="cpu/band_depthwise_
     unrolled: bool
     upright: bool
     inner_epilogue: Sequence[Mapping[str, object]]
-    vectors: int
+    slices_out: int
     pixels: int
     out_blocks: int
     rows_per_band: int
@@ -66,7 +66,8 @@ class BandDepthwisePointwiseParameters(Parameters, template="cpu/band_depthwise_
     kept: Storage
     pointwise: Window
     slices: int
-    groups: None  # of cpu/convolution_block.cl.j2, which knows groups
+    groups: None  # of cpu/windows.cl.j2, which knows groups and phases
+    phases: None
     src: Storage
     weights_type: ElementType
     factor_type: ElementType
@@ -91,7 +92,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             unrolled=True,
             upright=False,
             inner_epilogue=inner_epilogue(attributes.epilogue),
-            vectors=band.vectors,
+            slices_out=block // LANES,
             pixels=pixels_per_block(kept.width, pixels_by_vectors(request.target)[band.vectors]),
             out_blocks=blocks,
             rows_per_band=band.rows,
@@ -100,6 +101,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             pointwise=POINTWISE,
             slices=src.slices,
             groups=None,
+            phases=None,
             src=src,
             weights_type="float",
             factor_type="float",
