@@ -26,6 +26,11 @@ class Coordinate:
     divisor: int = 1
     extent: int = 1
 
+    def expression(self, width: int) -> str:
+        """It as C, of an output whose rows have ``width`` pixels."""
+        whole = {"b": f"(b / {self.divisor} % {self.extent})", "y": f"(p / {width})", "x": f"(p % {width})"}
+        return whole.get(self.kind, self.kind)
+
 
 def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
     """The coordinate of every logical axis of an output of ``shape``."""
