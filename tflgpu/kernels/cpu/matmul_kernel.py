@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.access import Access
+from tflgpu.kernels.access import Access, reach
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.cpu.block_products import (
     MOST_SLICES,
@@ -16,7 +16,6 @@ from tflgpu.kernels.cpu.block_products import (
     vectors_in_registers,
 )
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.portable.matmul_kernel import reach
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
