@@ -167,30 +167,39 @@ def kept_rows(window: Window) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandConvolutionDepthwiseParameters(Parameters, template="cpu/band_convolution_depthwise"):
-    """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
+class BandParameters(Parameters):
+    """What templates of both kinds of bands see: the first convolution's window, and what cpu/windows.cl.j2 wants.
+
+    That knows groups and phases, which no convolution in a band has.
+    """
 
     window: Window
-    depthwise: Window
     inner_epilogue: Sequence[Mapping[str, object]]
-    image: Mapping[str, object]
-    wide: Storage | None
     slices_out: int
     pixels: int
-    columns: int
     rows_per_band: int
+    out_blocks: int
+    slices: int
+    src: Storage
+    turns: int
+    lines_ahead: int = 0
+    groups: None = None
+    phases: None = None
+    weights_type: ElementType = "float"
+    factor_type: ElementType = "float"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_convolution_depthwise"):
+    """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
+
+    depthwise: Window
+    image: Mapping[str, object]
+    wide: Storage | None
+    columns: int
     kept_rows: int
     whole_blocks: int
-    out_blocks: int
     shares: Mapping[str, object]
-    slices: int
-    groups: None  # of cpu/windows.cl.j2, which knows groups and phases
-    phases: None
-    src: Storage
-    weights_type: ElementType
-    factor_type: ElementType
-    lines_ahead: int
-    turns: int
 
 
 @CPU.lowering("convolution_depthwise")
@@ -227,11 +236,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             out_blocks=blocks,
             shares={"whole": band.whole // cores, "bands": bands_of_image // cores},
             slices=src.slices,
-            groups=None,
-            phases=None,
             src=src,
-            weights_type="float",
-            factor_type="float",
             lines_ahead=lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),
             turns=request.target.unrolled,
         ),
