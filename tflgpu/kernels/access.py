@@ -12,6 +12,7 @@ from math import prod
 
 from tflgpu.graph.ir import extends_to
 from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.kernel import Argument
 from tflgpu.target import ElementType, VectorType, vector_type
 
 
@@ -25,6 +26,11 @@ class Coordinate:
     kind: str
     divisor: int = 1
     extent: int = 1
+
+    def expression(self, width: int) -> str:
+        """It as C, of an output whose rows have ``width`` pixels."""
+        whole = {"b": f"(b / {self.divisor} % {self.extent})", "y": f"(p / {width})", "x": f"(p % {width})"}
+        return whole.get(self.kind, self.kind)
 
 
 def coordinates(shape: Shape) -> tuple[Coordinate, ...]:
@@ -118,3 +124,10 @@ def access(
         batch=tuple(batch),
         slices=source.slices if fixed is None and extends_to(shape, output) else 0,
     )
+
+
+def reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]) -> Access:
+    """Access that follows the output along the axes that are not ``fixed``, batch axes of size 1 broadcast."""
+    padded = (1,) * (len(output) - len(geometry.shape)) + geometry.shape
+    still = fixed | {i for i in range(len(output) - 2) if padded[i] == 1}
+    return access(argument.name, argument.type, geometry.shape, output, fixed=still)

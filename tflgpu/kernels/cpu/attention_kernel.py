@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.convolution_kernels import vectors_in_registers
+from tflgpu.kernels.cpu.block_products import vectors_in_registers
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of

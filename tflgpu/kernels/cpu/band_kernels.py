@@ -12,7 +12,8 @@ from tflgpu.graph.ir import Array, EpilogueOp
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead, pixels_per_block
+from tflgpu.kernels.cpu.block_products import pixels_per_block
+from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
 from tflgpu.kernels.cpu.costs import BandWork
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
@@ -166,29 +167,39 @@ def kept_rows(window: Window) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandConvolutionDepthwiseParameters(Parameters, template="cpu/band_convolution_depthwise"):
-    """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
+class BandParameters(Parameters):
+    """What templates of both kinds of bands see: the first convolution's window, and what cpu/windows.cl.j2 wants.
+
+    That knows groups and phases, which no convolution in a band has.
+    """
 
     window: Window
-    depthwise: Window
     inner_epilogue: Sequence[Mapping[str, object]]
+    slices_out: int
+    pixels: int
+    rows_per_band: int
+    out_blocks: int
+    slices: int
+    src: Storage
+    turns: int
+    lines_ahead: int = 0
+    groups: None = None
+    phases: None = None
+    weights_type: ElementType = "float"
+    factor_type: ElementType = "float"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandConvolutionDepthwiseParameters(BandParameters, template="cpu/band_convolution_depthwise"):
+    """Parameters of ``templates/cpu/band_convolution_depthwise.cl.j2``."""
+
+    depthwise: Window
     image: Mapping[str, object]
     wide: Storage | None
-    vectors: int
-    pixels: int
     columns: int
-    rows_per_band: int
     kept_rows: int
     whole_blocks: int
-    out_blocks: int
     shares: Mapping[str, object]
-    slices: int
-    groups: None  # of cpu/convolution_block.cl.j2, which knows groups
-    src: Storage
-    weights_type: ElementType
-    factor_type: ElementType
-    lines_ahead: int
-    turns: int
 
 
 @CPU.lowering("convolution_depthwise")
@@ -216,7 +227,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             inner_epilogue=inner_epilogue(attributes.epilogue),
             image={"height": height, "width": width},
             wide=wide,
-            vectors=band.vectors,
+            slices_out=block // LANES,
             pixels=block_pixels,
             columns=pixels_per_block(dst.width, min(pixels * band.vectors, COLUMNS)),
             rows_per_band=band.rows,
@@ -225,10 +236,7 @@ def convolution_depthwise(request: Request) -> Kernel:
             out_blocks=blocks,
             shares={"whole": band.whole // cores, "bands": bands_of_image // cores},
             slices=src.slices,
-            groups=None,
             src=src,
-            weights_type="float",
-            factor_type="float",
             lines_ahead=lines_ahead(attributes.convolution, src, band.vectors, blocks_of_band, blocks),
             turns=request.target.unrolled,
         ),

@@ -8,26 +8,24 @@ from functools import partial
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.convolutions import (
-    bias_argument,
-    convolution_macs,
-    is_vector_product,
-    packed_weights,
-)
+from tflgpu.kernels.convolutions import bias_argument, convolution_macs, is_vector_product, packed_weights
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.kernel import Kernel, Parameters, Storage
+from tflgpu.kernels.cpu.block_products import (
+    MOST_SLICES,
+    BlockProductsParameters,
+    blocks_per_tile,
+    choose_quads,
+    pixels_per_block,
+    vectors_in_registers,
+)
+from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups
 from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import most_per_tile, tile_count
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Convolution, TransposeConvolution
 from tflgpu.ops.image.window import Window
-from tflgpu.target import ElementType, Target
-from tflgpu.target.measured_costs import core_costs
-
-# By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
-REGISTERS = {16: 32, 8: 16, 4: 32}
-MOST_SLICES = 8  # of a block of output channels; more would leave room for few pixels
+from tflgpu.target import ElementType
 
 # Of an image in the host's order: pixels of a block by its vectors of output channels. The first are good, and quick to
 # compile; the others are for tuning.
@@ -42,13 +40,9 @@ DEEP = 160
 # Input channels from which on the weights of a block of output channels do not stay in a core's first cache.
 FAR_WEIGHTS = 128
 
-# Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
-WORTHWHILE_OPERATIONS = 400_000
-TILES_PER_CORE = 12
-
 
 @dataclass(frozen=True)
-class Rows:
+class PixelRows:
     """The rows of pixels of an image, or of what it becomes where all of it is one long row."""
 
     height: int
@@ -77,8 +71,8 @@ def _vectors_of_whole_blocks(request: Request) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionParameters(Parameters):
-    """Parameters of convolutions in blocks of pixels by output channels."""
+class ConvolutionParameters(BlockProductsParameters):
+    """Parameters of ``templates/cpu/convolution_blocks.cl.j2``, whatever the atom."""
 
     window: Window
     slices: int
@@ -86,30 +80,23 @@ class ConvolutionParameters(Parameters):
     groups: Groups | None
     out_blocks: int
     chunks: int
-    blocks_per_tile: int
-    rows: Rows
+    pixel_rows: PixelRows
+    phases: Phases | None
     src: Storage
     weights_type: ElementType
-    factor_type: ElementType
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockParameters(ConvolutionParameters, template="cpu/convolution"):
+class VectorConvolutionParameters(ConvolutionParameters, template="cpu/convolution"):
     """Parameters of ``templates/cpu/convolution.cl.j2``."""
 
-    vectors: int
-    pixels: int
     turns: int
     lines_ahead: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuadParameters(ConvolutionParameters, template="cpu/convolution_quads"):
+class QuadConvolutionParameters(ConvolutionParameters, template="cpu/convolution_quads"):
     """Parameters of ``templates/cpu/convolution_quads.cl.j2``."""
-
-    slices_out: int
-    quads: int
-    phases: Phases | None
 
 
 @CPU.lowering("convolution", when=_is_deep_and_pointwise)
@@ -121,7 +108,7 @@ def pointwise_convolution(request: Request) -> Kernel:
     plane, vectors = request.output.geometry.plane, _vectors_of_whole_blocks(request)
     wanted = PIXELS_OF_SLICES[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(plane, n) for n in wanted)])
-    return _kernel_of_vectors(request, Rows(1, plane), pixels, vectors)
+    return _kernel_of_vectors(request, PixelRows(1, plane), pixels, vectors)
 
 
 @CPU.lowering("transpose_convolution")
@@ -143,8 +130,7 @@ def convolution_of_slices(request: Request) -> Kernel:
         slices = RUNTIME_BLOCK // LANES
     # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
     quads = choose_quads(request, width, max(1, vectors // (slices + 2)))
-    made = partial(QuadParameters, slices_out=slices, quads=quads, phases=phases)
-    return _kernel(request, made, Rows(height, width), quads * LANES, slices * LANES)
+    return _kernel(request, QuadConvolutionParameters, PixelRows(height, width), quads * LANES, slices)
 
 
 @CPU.lowering("convolution")
@@ -157,26 +143,26 @@ def convolution(request: Request) -> Kernel:
     vectors = 1 if single else 2
     wanted = PIXELS_OF_NARROW_VECTORS if narrow else PIXELS[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(g.width, n) for n in wanted)])
-    return _kernel_of_vectors(request, Rows(g.height, g.width), pixels, vectors)
+    return _kernel_of_vectors(request, PixelRows(g.height, g.width), pixels, vectors)
 
 
-def _kernel_of_vectors(request: Request, rows: Rows, pixels: int, vectors: int) -> Kernel:
+def _kernel_of_vectors(request: Request, rows: PixelRows, pixels: int, vectors: int) -> Kernel:
     """The kernel of blocks of ``pixels`` by ``vectors`` of output channels."""
-
-    made = partial(BlockParameters, vectors=vectors, pixels=pixels, turns=request.target.unrolled)
-    kernel = _kernel(request, made, rows, pixels, vectors * VECTOR)
+    made = partial(VectorConvolutionParameters, turns=request.target.unrolled)
+    kernel = _kernel(request, made, rows, pixels, vectors * VECTOR // LANES)
     block = kernel.parameters
-    assert isinstance(block, BlockParameters)
+    assert isinstance(block, VectorConvolutionParameters)
     ahead = lines_ahead(block.window, block.src, vectors, block.blocks_per_tile, block.out_blocks)
     return replace(kernel, parameters=replace(block, lines_ahead=ahead))
 
 
 def _kernel(
-    request: Request, made: Callable[..., ConvolutionParameters], rows: Rows, pixels: int, block: int
+    request: Request, made: Callable[..., ConvolutionParameters], rows: PixelRows, pixels: int, slices_out: int
 ) -> Kernel:
-    """The kernel of blocks of ``pixels`` by ``block`` output channels."""
+    """The kernel of blocks of ``pixels`` by ``slices_out`` output slices."""
     attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
     assert isinstance(attributes, Convolution | TransposeConvolution)
+    block = slices_out * LANES
     weights, phases = packed_weights(request, block), phases_of(request)
     pixel_blocks = tile_count(rows.width, pixels) * rows.height
     taps = prod((phases.window_of_phase if phases else attributes.window).kernel)
@@ -186,14 +172,17 @@ def _kernel(
     chunks = tile_count(pixel_blocks, per_tile)
     return Kernel(
         made(
+            rows=pixels,
+            slices_out=slices_out,
+            blocks_per_tile=per_tile,
             window=attributes.window,
             slices=weights.read.slices,
             first_slice=weights.read.expression,
             groups=weights.groups,
             out_blocks=weights.blocks,
             chunks=chunks,
-            blocks_per_tile=per_tile,
-            rows=rows,
+            pixel_rows=rows,
+            phases=phases,
             src=src,
             weights_type=weights.argument.type,
             factor_type=request.factor_type(src.type, weights.argument.type),
@@ -209,27 +198,6 @@ def _kernel(
     )
 
 
-def choose_quads(request: Request, pixels: int, most: int) -> int:
-    """Quads of a block, ``most`` at most, that divide a row of ``pixels`` evenly.
-
-    First those that take the least time, if it were as for :func:`pixels_per_block`.
-    """
-    row = tile_count(pixels, LANES)
-    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
-    costs = core_costs()
-    time = {
-        n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
-    }
-    (quads,) = request.choose([(n,) for n in sorted(evenly, key=time.__getitem__)])
-    return quads
-
-
-def vectors_in_registers(target: Target) -> int:
-    """Vectors of 16 floats that the registers hold beside a vector of weights."""
-    width = target.limits.vector_width
-    return (REGISTERS[width] - 1) * width // VECTOR
-
-
 def lines_ahead(window: Window, src: Storage, vectors: int, pixel_blocks: int, out_blocks: int) -> int:
     """Lines of a cache of the next block of channels that are fetched while a slice of this one is multiplied.
 
@@ -239,26 +207,3 @@ def lines_ahead(window: Window, src: Storage, vectors: int, pixel_blocks: int, o
     if not window.is_pointwise or src.linear or src.channels < FAR_WEIGHTS or out_blocks == 1:
         return 0
     return tile_count(LANES * vectors, pixel_blocks)
-
-
-def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
-    """The width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
-
-    The last block of a row begins early enough to be whole. part: what it costs that the row is no multiple of blocks,
-    in pixels; by default what it costs to store a part of one.
-    """
-    if width <= wanted + 2:
-        return width
-    costs = core_costs()
-    part = costs.part_pixels if part is None else part
-    return min(
-        range(wanted, wanted // 2, -1),
-        key=lambda n: tile_count(width, n) * (n + costs.block_pixels) + (part if width % n else 0),
-    )
-
-
-def blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
-    """Pixel blocks of one tile: enough work to be worth starting, enough tiles to share out evenly."""
-    enough = max(1, WORTHWHILE_OPERATIONS // cost)
-    balanced = max(1, pixel_blocks * others // (target.compute_units * TILES_PER_CORE))
-    return min(pixel_blocks, max(enough, balanced), most_per_tile(target, cost))

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from tflgpu.graph.layout import LANES, Geometry, pack
 from tflgpu.kernels.candidates import ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, bands, is_possible, pixels_by_vectors
-from tflgpu.kernels.cpu.convolution_kernels import pixels_per_block
+from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, BandParameters, bands, is_possible, pixels_by_vectors
+from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.costs import BandWork, depthwise_rate
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
-from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense, padded_bias
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.window import POINTWISE, Window
-from tflgpu.target import ElementType, Target
+from tflgpu.target import Target
 
 
 def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, target: Target) -> list[BandCandidate]:
@@ -51,27 +50,14 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandDepthwisePointwiseParameters(Parameters, template="cpu/band_depthwise_pointwise"):
+class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthwise_pointwise"):
     """Parameters of ``templates/cpu/band_depthwise_pointwise.cl.j2``."""
 
-    window: Window
     unrolled: bool
     upright: bool
-    inner_epilogue: Sequence[Mapping[str, object]]
-    vectors: int
-    pixels: int
-    out_blocks: int
-    rows_per_band: int
     bands: int
     kept: Storage
     pointwise: Window
-    slices: int
-    groups: None  # of cpu/convolution_block.cl.j2, which knows groups
-    src: Storage
-    weights_type: ElementType
-    factor_type: ElementType
-    lines_ahead: int
-    turns: int
 
 
 @CPU.lowering("depthwise_pointwise")
@@ -91,7 +77,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             unrolled=True,
             upright=False,
             inner_epilogue=inner_epilogue(attributes.epilogue),
-            vectors=band.vectors,
+            slices_out=block // LANES,
             pixels=pixels_per_block(kept.width, pixels_by_vectors(request.target)[band.vectors]),
             out_blocks=blocks,
             rows_per_band=band.rows,
@@ -99,11 +85,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
             kept=kept,
             pointwise=POINTWISE,
             slices=src.slices,
-            groups=None,
             src=src,
-            weights_type="float",
-            factor_type="float",
-            lines_ahead=0,
             turns=request.target.unrolled,
         ),
         (

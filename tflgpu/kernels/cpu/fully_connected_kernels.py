@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.convolution_kernels import blocks_per_tile, vectors_in_registers
-from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
+from tflgpu.kernels.cpu.block_products import BlockProductsParameters, blocks_per_tile, vectors_in_registers
+from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -22,18 +22,14 @@ PART = 256  # floats of each row of a block: 8 KiB, a sixth of the smallest cach
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullyConnectedParameters(Parameters, template="cpu/fully_connected"):
+class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_connected"):
     """Parameters of ``templates/cpu/fully_connected.cl.j2``."""
 
-    vectors: int
-    rows: int
-    blocks_per_tile: int
     part: int
     chunks: int
     images: int
     src: Storage
     weights_type: ElementType
-    factor_type: ElementType
 
 
 @CPU.lowering("convolution", when=is_vector_product)
@@ -55,8 +51,8 @@ def fully_connected(request: Request) -> Kernel:
     weights_type = storage if row_blocks == 1 else factor_type
     return Kernel(
         FullyConnectedParameters(
-            vectors=vectors,
             rows=rows,
+            slices_out=vectors * VECTOR // LANES,
             blocks_per_tile=per_tile,
             part=min(PART, tile_count(depth, VECTOR) * VECTOR),
             chunks=chunks,

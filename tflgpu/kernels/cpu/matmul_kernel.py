@@ -6,15 +6,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.access import Access
+from tflgpu.kernels.access import Access, reach
 from tflgpu.kernels.cpu import CPU
-from tflgpu.kernels.cpu.convolution_kernels import MOST_SLICES, blocks_per_tile, choose_quads, vectors_in_registers
-from tflgpu.kernels.kernel import Kernel, Parameters
-from tflgpu.kernels.portable.matmul_kernel import reach
+from tflgpu.kernels.cpu.block_products import (
+    MOST_SLICES,
+    BlockProductsParameters,
+    blocks_per_tile,
+    choose_quads,
+    vectors_in_registers,
+)
+from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
-from tflgpu.target import ElementType
 
 
 def _has_rows_side_by_side(request: Request) -> bool:
@@ -27,7 +31,7 @@ def _has_rows_side_by_side(request: Request) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatmulQuadsParameters(Parameters, template="cpu/matmul_quads"):
+class MatmulQuadsParameters(BlockProductsParameters, template="cpu/matmul_quads"):
     """Parameters of ``templates/cpu/matmul_quads.cl.j2``."""
 
     left: Access
@@ -37,12 +41,8 @@ class MatmulQuadsParameters(Parameters, template="cpu/matmul_quads"):
     right_stride: int
     adjoint_right: bool
     depth: int
-    quads: int
-    slices_out: int
-    blocks_per_tile: int
     column_blocks: int
     blocks: int
-    factor_type: ElementType
 
 
 @CPU.lowering("matmul", when=_has_rows_side_by_side)
@@ -73,7 +73,7 @@ def matmul_of_quads(request: Request) -> Kernel:
             right_stride=right_shape.axis_strides[-1],
             adjoint_right=attributes.adjoint_right,
             depth=depth,
-            quads=quads,
+            rows=quads * LANES,
             slices_out=slices,
             blocks_per_tile=per_tile,
             column_blocks=column_blocks,

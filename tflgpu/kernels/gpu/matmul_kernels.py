@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from tflgpu.graph.layout import Geometry, Shape
-from tflgpu.kernels.access import Access
+from tflgpu.kernels.access import Access, reach
+from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate
-from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, MatrixTile, Side, candidates, matrix_product
 from tflgpu.kernels.gpu.tuned_groups import choose_with_group
 from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, vector_product
 from tflgpu.kernels.kernel import Argument, Kernel
-from tflgpu.kernels.portable.matmul_kernel import reach
 from tflgpu.kernels.request import Request
 from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
 from tflgpu.target import Target, corrected
@@ -21,9 +20,12 @@ from tflgpu.target import Target, corrected
 Tile = VectorTile | MatrixTile
 
 
-@GPU.lowering("matmul")
+@PORTABLE.lowering("matmul")
 def matmul(request: Request) -> Kernel:
-    """A product of two activations, by the kernel that the cost model ranks first."""
+    """A product of two activations, by the kernel that the cost model ranks first.
+
+    CPUs take it where rows do not lie side by side and the sides are too small to be moved.
+    """
     shape, sides = product_of(request)
     chosen, target = choose_with_group(request, partial(matmul_candidates, shape))
     if isinstance(chosen.tile, VectorTile):

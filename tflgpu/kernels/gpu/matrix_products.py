@@ -15,7 +15,7 @@ from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.item_products import ItemProductsParameters
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, split_workspace, tile_count
+from tflgpu.kernels.tiling import SPLIT_K, can_split, fits_registers, items_per_tile, split_workspace, tile_count
 from tflgpu.target import ElementType, Target
 
 # Rows and output slices of a work-item. The first loads least: 14 vec4s for 12 products. Compilers for CPUs keep all of
@@ -169,7 +169,8 @@ def matrix_product(
     """The kernel of a product with this tile. bias: whether the node has one to begin with."""
     g, (left, right) = request.output.geometry, factors
     items = order(shape, tile)
-    per_tile = target.local_size // tile.split_k
+    cost = 2 * tile.accumulators * LANES * shape.depth
+    per_tile = items_per_tile(shape.matrices * items.items, target, cost) // tile.split_k
     return Kernel(
         MatrixProductParameters(
             left_side=shape.left,

@@ -73,7 +73,7 @@ def gather_kernel(request: Request) -> Kernel:
 
     def term(t: Digit | Lookup) -> Term:
         if isinstance(t, Digit):
-            return Term(places[t.axis], t, None, "", "", (), 0)
+            return digit_term(t, places)
         table, argument = request.shape(t.input), arguments[t.input]
         return Term(None, None, t, argument.name, argument.type, _strides(t.places, table, places), table.plane)
 
@@ -98,6 +98,11 @@ def gather_kernel(request: Request) -> Kernel:
         60,
         value_type=vector_type(arguments[0].type),
     )
+
+
+def digit_term(digit: Digit, places: tuple[Coordinate, ...]) -> Term:
+    """A digit of the output's coordinates, which are at ``places``."""
+    return Term(places[digit.axis], digit, None, "", "", (), 0)
 
 
 def _strides(maps: tuple[AxisMap, ...], table: Geometry, places: tuple[Coordinate, ...]) -> tuple[Stride, ...]:

@@ -1,0 +1,75 @@
+"""Products of matrices on CPUs: blocks of rows by columns, whose sums stay in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.cpu import VECTOR
+from tflgpu.kernels.kernel import Parameters
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import most_per_tile, tile_count
+from tflgpu.target import ElementType, Target
+from tflgpu.target.measured_costs import core_costs
+
+# By the floats of a vector register: how many registers there are, AVX-512's, AVX2's and NEON's.
+REGISTERS = {16: 32, 8: 16, 4: 32}
+MOST_SLICES = 8  # of a block of output channels; more would leave room for few pixels
+
+# Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
+WORTHWHILE_OPERATIONS = 400_000
+TILES_PER_CORE = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockProductsParameters(Parameters):
+    """Parameters of every loader of the skeleton ``templates/cpu/block_products.cl.j2``."""
+
+    rows: int
+    slices_out: int
+    blocks_per_tile: int
+    factor_type: ElementType
+
+
+def choose_quads(request: Request, pixels: int, most: int) -> int:
+    """Quads of a block, ``most`` at most, that divide a row of ``pixels`` evenly.
+
+    First those that take the least time, if it were as for :func:`pixels_per_block`.
+    """
+    row = tile_count(pixels, LANES)
+    evenly = dict.fromkeys(tile_count(row, tile_count(row, quads)) for quads in range(most, 0, -1))
+    costs = core_costs()
+    time = {
+        n: tile_count(row, n) * (n * LANES + costs.block_pixels) + (costs.part_pixels if row % n else 0) for n in evenly
+    }
+    (quads,) = request.choose([(n,) for n in sorted(evenly, key=time.__getitem__)])
+    return quads
+
+
+def vectors_in_registers(target: Target) -> int:
+    """Vectors of 16 floats that the registers hold beside a vector of weights."""
+    width = target.limits.vector_width
+    return (REGISTERS[width] - 1) * width // VECTOR
+
+
+def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
+    """The width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
+
+    The last block of a row begins early enough to be whole. part: what it costs that the row is no multiple of blocks,
+    in pixels; by default what it costs to store a part of one.
+    """
+    if width <= wanted + 2:
+        return width
+    costs = core_costs()
+    part = costs.part_pixels if part is None else part
+    return min(
+        range(wanted, wanted // 2, -1),
+        key=lambda n: tile_count(width, n) * (n + costs.block_pixels) + (part if width % n else 0),
+    )
+
+
+def blocks_per_tile(pixel_blocks: int, others: int, cost: int, target: Target) -> int:
+    """Pixel blocks of one tile: enough work to be worth starting, enough tiles to share out evenly."""
+    enough = max(1, WORTHWHILE_OPERATIONS // cost)
+    balanced = max(1, pixel_blocks * others // (target.compute_units * TILES_PER_CORE))
+    return min(pixel_blocks, max(enough, balanced), most_per_tile(target, cost))
