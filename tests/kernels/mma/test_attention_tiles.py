@@ -15,16 +15,17 @@ from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma import attention_kernel
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
 
-TEMPLATE = "mma/attention"
+TEMPLATE = "mma/attention_tiles"
 
 # Rows and keys in whole tiles and not, one block of keys and several, vec4s side by side and in planes, and masks of
 # keys, of rows too, and of neither. The tile of eight warps.
 CASES = (
     (Heads((2, 3), 16, 32, 16, 16, (2, 1, 1, 32)), AttentionTile(8, 1, 1, 1)),
-    (Heads((3,), 70, 130, 64, 32, ()), AttentionTile(2, 4, 2, 1)),
+    (Heads((3,), 70, 130, 64, 32, ()), AttentionTile(2, 4, 2, 1, 1)),
     (Heads((1,), 40, 301, 12, 20, (40, 301)), AttentionTile(1, 8, 2, 1)),
-    (Heads((1, 2), 17, 50, 8, 4, (1, 1, 1, 50)), AttentionTile(4, 2, 1, 2)),
+    (Heads((1, 2), 17, 50, 8, 4, (1, 1, 1, 50)), AttentionTile(4, 2, 1, 2, 1)),
     (Heads((2,), 33, 65, 72, 80, ()), AttentionTile(4, 2, 1, 1)),
+    (Heads((1,), 20, 19, 256, 256, (1, 20, 19)), AttentionTile(8, 1, 1, 1)),
     (Heads((1,), 5, 3, 32, 128, (1, 5, 3)), AttentionTile(4, 2, 1, 1)),
 )
 

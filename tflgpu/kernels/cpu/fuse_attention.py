@@ -15,4 +15,4 @@ from tflgpu.target import Target
 @CPU.fusion
 def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each attention for which the kernel has room."""
-    return with_attention(graph, storage, fits_vectors)
+    return with_attention(graph, storage, lambda attention, _: fits_vectors(attention))

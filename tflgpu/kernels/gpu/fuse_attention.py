@@ -15,4 +15,4 @@ from tflgpu.target import Target
 @GPU.fusion
 def fuse_attention(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
     """One node for each attention for which the kernel has room."""
-    return with_attention(graph, storage, lambda attention: bool(rows_held(attention, target)))
+    return with_attention(graph, storage, lambda attention, _: bool(rows_held(attention, target)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
@@ -11,20 +11,19 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.kernel import Kernel
-from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma import LEAST_GROUP, MMA
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, Reach, operands_of
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.target import Target
+from tflgpu.target import ElementType, Target
 
 LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with tensor cores has it
-STAGES = 2
 PADDING = 4  # floats, or 8 halves, between rows in local memory
 HALF_BYTES, FLOAT_BYTES = 2, 4
 STORED_COLUMNS = 64  # of a row, that leave by way of local memory at once
 # Numbers that a lane may hold in registers, of those for queries, scores and sums.
-HELD_NUMBERS = 160
+HELD_NUMBERS = 200
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,24 @@ class AttentionTile:
         key_warps: Warps that share the keys of the same rows.
         row_blocks: Blocks of 16 rows of a warp.
         key_blocks: Blocks of 16 keys of a warp in an iteration.
+        stages: How many iterations local memory has keys and values of: 1 or 2.
     """
 
     row_warps: int
     key_warps: int
     row_blocks: int
     key_blocks: int
+    stages: int = 2
 
     @property
     def config(self) -> TileConfig:
         """The parameters by which a tuner names the tile."""
-        return self.row_warps, self.key_warps, self.row_blocks, self.key_blocks
+        return self.row_warps, self.key_warps, self.row_blocks, self.key_blocks, self.stages
+
+    @property
+    def local_size(self) -> int:
+        """Work-items of a work-group."""
+        return self.row_warps * self.key_warps * UNIT.lanes
 
     @property
     def rows(self) -> int:
@@ -63,9 +69,10 @@ class AttentionTile:
         rows, halves = self.row_blocks * UNIT.side, self.row_blocks * UNIT.side * depth // 2
         return (halves + rows * (self.key_blocks * UNIT.side + value_depth)) // UNIT.lanes
 
-    def stage_bytes(self, depth: int, value_depth: int) -> int:
-        """Local memory for the keys and values of an iteration."""
-        return self.keys * HALF_BYTES * (depth + value_depth + 4 * PADDING)
+    def local_bytes(self, depth: int, value_depth: int) -> int:
+        """Local memory for keys and values, and afterwards for results."""
+        staged = self.stages * self.keys * HALF_BYTES * (depth + value_depth + 4 * PADDING)
+        return max(staged, self.result_bytes(value_depth))
 
     def result_bytes(self, value_depth: int) -> int:
         """Local memory for the sums of all warps, and for the greatest score and the total of each row."""
@@ -87,6 +94,7 @@ class AttentionWork:
         copied_bytes: Bytes that are copied to local memory in an iteration.
         result_bytes: Bytes that the sums of all warps take.
         resident: Work-groups of a compute unit.
+        stages: How many iterations local memory has operands of.
     """
 
     CYCLES_OF_SCORE: ClassVar[float] = 0.1  # ten operations of 128 lanes, and two of them in a quarter as many lanes
@@ -99,6 +107,7 @@ class AttentionWork:
     copied_bytes: int
     result_bytes: int
     resident: int
+    stages: int
 
     def demand(self, target: Target) -> Demand:
         """Copies overlap with products, scores do not: a warp needs its own before it goes on."""
@@ -108,7 +117,10 @@ class AttentionWork:
             (self.read_bytes + self.copied_bytes) / costs.local_bytes,
             self.copied_bytes / costs.l2_bytes,
         )
-        loop = Phase(self.iterations, busy, costs.copy_latency, costs.barrier_latency)
+        if self.stages == 2:
+            loop = Phase(self.iterations, busy, costs.copy_latency, costs.barrier_latency)
+        else:
+            loop = Phase(self.iterations, busy, barrier=costs.copy_latency + 2 * costs.barrier_latency)
         storing = Phase(1, (2 * self.result_bytes / costs.local_bytes,))
         return Demand(self.tiles, (loop, storing), costs.tile_latency, self.resident)
 
@@ -132,6 +144,7 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
             copied_bytes=tile.keys * operand_bytes,
             result_bytes=tile.row_blocks * tile.result_bytes(value_depth),
             resident=2 if target.executor == "launch" else 1,
+            stages=tile.stages,
         )
 
     return ranked(_tiles(attention, target), work, lambda work: cycles(work, target))
@@ -139,23 +152,26 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
 
 def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:
     depth, value_depth = _padded(attention.depth), _padded(attention.value_depth)
-    warps = target.local_size // UNIT.lanes
+    sizes = {target.local_size} if target.executor != "launch" else {target.local_size, LEAST_GROUP}
     local_bytes = min(LOCAL_BYTES, target.limits.local_bytes - 16)
-    for row_warps, row_blocks, key_blocks in product((8, 4, 2, 1), (2, 1), (4, 2, 1)):
-        if warps % row_warps:
+    shapes = product(sorted(sizes), (8, 4, 2, 1), (2, 1), (4, 2, 1), (2, 1))
+    for size, row_warps, row_blocks, key_blocks, stages in shapes:
+        if size // UNIT.lanes % row_warps:
             continue
-        tile = AttentionTile(row_warps, warps // row_warps, row_blocks, key_blocks)
-        fits = max(STAGES * tile.stage_bytes(depth, value_depth), tile.result_bytes(value_depth)) <= local_bytes
-        if fits and tile.numbers(depth, value_depth) <= HELD_NUMBERS:
+        tile = AttentionTile(row_warps, size // UNIT.lanes // row_warps, row_blocks, key_blocks, stages)
+        if tile.local_bytes(depth, value_depth) <= local_bytes and tile.numbers(depth, value_depth) <= HELD_NUMBERS:
             yield tile
 
 
-def _suits(request: Request) -> bool:
+def has_tile(attention: Attention, types: Sequence[ElementType], target: Target) -> bool:
     """Whether all three operands are halves, and the device has room for a tile."""
+    return set(types) == {"half"} and next(_tiles(attention, target), None) is not None
+
+
+def _suits(request: Request) -> bool:
     attention = request.node.attributes
     assert isinstance(attention, Attention)
-    are_halves = all(request.input(n).type == "half" for n in range(3))
-    return are_halves and next(_tiles(attention, request.target), None) is not None
+    return has_tile(attention, [request.input(n).type for n in range(3)], request.target)
 
 
 def _is_wide(reach: Reach, elements: int) -> bool:
@@ -165,13 +181,14 @@ def _is_wide(reach: Reach, elements: int) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionTileParameters(AttentionParameters, template="mma/attention"):
-    """Parameters of ``templates/mma/attention.cl.j2``."""
+class AttentionTileParameters(AttentionParameters, template="mma/attention_tiles"):
+    """Parameters of ``templates/mma/attention_tiles.cl.j2``."""
 
     row_warps: int
     key_warps: int
     row_blocks: int
     key_blocks: int
+    stages: int
     chunks: int
     wide_keys: bool
     wide_values: bool
@@ -183,8 +200,7 @@ def attention_in_tiles(request: Request) -> Kernel:
     attention, target = request.node.attributes, request.target
     assert isinstance(attention, Attention)
     chosen = request.choose_candidate(candidates(attention, target))
-    tile, value_depth = chosen.tile, _padded(attention.value_depth)
-    local_bytes = max(STAGES * tile.stage_bytes(_padded(attention.depth), value_depth), tile.result_bytes(value_depth))
+    tile = chosen.tile
     operands = operands_of(request, attention)
     return Kernel(
         AttentionTileParameters(
@@ -193,6 +209,7 @@ def attention_in_tiles(request: Request) -> Kernel:
             key_warps=tile.key_warps,
             row_blocks=tile.row_blocks,
             key_blocks=tile.key_blocks,
+            stages=tile.stages,
             chunks=tile_count(attention.rows, tile.rows),
             wide_keys=_is_wide(attention.key, attention.depth),
             wide_values=_is_wide(attention.value, attention.value_depth),
@@ -200,7 +217,7 @@ def attention_in_tiles(request: Request) -> Kernel:
         ),
         tuple(operands.values()),
         tiles=chosen.work.tiles,
-        local_size=target.local_size,
-        workspace=tile_count(local_bytes, 16),
+        local_size=tile.local_size,
+        workspace=tile_count(tile.local_bytes(_padded(attention.depth), _padded(attention.value_depth)), 16),
         macs=attention.macs,
     )

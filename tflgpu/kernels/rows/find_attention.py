@@ -6,7 +6,7 @@ core.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -22,12 +22,25 @@ from tflgpu.ops.movement.strided import Strided, composed, inverse, whole
 MOVEMENTS = ("reshape", "strided")
 
 
-def with_attention(graph: Graph, storage: Mapping[TensorId, Storage], fits: Callable[[Attention], bool]) -> Graph:
-    """One node for each attention whose operands kernels can read where they are."""
+def with_attention(
+    graph: Graph, storage: Mapping[TensorId, Storage], fits: Callable[[Attention, Sequence[TensorId]], bool]
+) -> Graph:
+    """One node for each attention whose operands kernels can read where they are.
+
+    Args:
+        graph: The graph.
+        storage: How its tensors are stored.
+        fits: Whether there is a kernel for an attention with these inputs.
+
+    Returns:
+        The graph with the nodes of kind "attention".
+    """
     found = {}
     for node in graph.nodes:
         attention = _attention(graph, storage, node)
-        if attention is not None and isinstance(attention.attributes, Attention) and fits(attention.attributes):
+        if attention is None or not isinstance(attention.attributes, Attention):
+            continue
+        if fits(attention.attributes, attention.inputs):
             found[attention.output] = attention
     nodes = (found.get(node.output, node) for node in graph.nodes)
     return remove_dead(graph.with_nodes(nodes)) if found else graph
