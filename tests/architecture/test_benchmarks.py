@@ -188,6 +188,7 @@ def test_devices_are_compared_with_the_first() -> None:
     assert isinstance(second["max_error"], float) and second["max_error"] < 1e-5
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("of", [launches, transfers], ids=["launches", "transfers"])
 def test_all_ways_give_the_same_bits(of: ModuleType) -> None:
     """There is a row only if they do."""

@@ -52,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     ("command", "shows"),
     [
@@ -86,6 +87,7 @@ def test_no_name_steers_the_terminal(command: str, shows: str, folder: Path) -> 
     assert shows in text
 
 
+@pytest.mark.device
 def test_a_name_is_given_as_in_the_file_or_as_it_is_shown(folder: Path) -> None:
     model = tflgpu.compile(folder / "model\x1b[31m[bold].tflite", tflgpu.Options(cache="off"))
     x = np.ones((1, 2, 2, 4), np.float32)

@@ -55,6 +55,7 @@ def random_shape(size: int, rng: np.random.Generator) -> list[int]:
     return shape
 
 
+@pytest.mark.device
 @pytest.mark.quick(when=lambda seed: seed < 2)
 @pytest.mark.parametrize("seed", range(12))
 def test_movements_in_a_row_become_one(seed: int) -> None:
@@ -87,6 +88,7 @@ def moved(graph: Graph, x: np.ndarray) -> np.ndarray:
     return values[graph.outputs[0]]
 
 
+@pytest.mark.device
 def test_what_works_on_rows_works_on_those_of_the_matrix_before_it() -> None:
     """Sums of two images of one matrix, whose reshapes would be two copies."""
     m = Chain()
@@ -97,6 +99,7 @@ def test_what_works_on_rows_works_on_those_of_the_matrix_before_it() -> None:
     assert kinds(apply(merge_movements, graph)) == {"fully_connected": 2, "map": 3, "softmax": 1}
 
 
+@pytest.mark.device
 def test_a_number_for_each_row_goes_with_them() -> None:
     m = Chain()
     x, y = m.layer(m.input(30, 7), 8), m.layer(m.input(30, 3), 1)
@@ -105,6 +108,7 @@ def test_a_number_for_each_row_goes_with_them() -> None:
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
+@pytest.mark.device
 def test_numbers_without_axes_are_no_rows() -> None:
     m = Chain()
     total = m.op("SUM", [m.input(3, 5), m.integers([0, 1])], (), keep_dims=False)
@@ -112,6 +116,7 @@ def test_numbers_without_axes_are_no_rows() -> None:
     assert kinds(graph)["map"] == 2
 
 
+@pytest.mark.device
 def test_a_convolution_of_pixels_that_are_rows_is_a_layer() -> None:
     m = Chain()
     x = m.layer(m.input(30, 7), 8)
@@ -127,6 +132,7 @@ def test_a_convolution_of_an_image_stays_one() -> None:
     assert kinds(merge_movements(graph))["convolution"] == 2
 
 
+@pytest.mark.device
 def test_graph_inputs_and_outputs_are_matrices_in_the_hosts_order() -> None:
     """Nothing converts them; other readers of the input, and of the output, see what they saw."""
     m = Chain()
@@ -142,6 +148,7 @@ def test_graph_inputs_and_outputs_are_matrices_in_the_hosts_order() -> None:
     apply(merge_movements, m.graph(y, mean, m.op("MEAN", [y, m.integers([1])], (3, 8))))
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("seed", range(6))
 def test_the_whole_pipeline_keeps_results(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
@@ -154,6 +161,7 @@ def test_the_whole_pipeline_keeps_results(seed: int) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.device
 def test_the_first_rows_of_a_tensor_are_no_reshape_of_it() -> None:
     """They begin where it begins, in its order: lanes behind their channels would be those of the next row."""
     m = Chain()

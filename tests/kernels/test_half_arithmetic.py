@@ -155,6 +155,7 @@ def test_sums_longer_than_a_half_can_hold(family: str, half_device: tflgpu.Devic
         check(got, expected, EXACT, "fp32", name)
 
 
+@pytest.mark.device
 def test_a_device_without_the_arithmetic_is_named() -> None:
     device = tflgpu.devices()[0]
     without = replace(device, limits=replace(device.limits, half_arithmetic=False))

@@ -96,6 +96,7 @@ def model() -> tflgpu.CompiledModel:
 X = np.zeros((1, 4), np.float32)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     ("method", "call"),
     [
@@ -115,6 +116,7 @@ def test_a_failing_device_is_a_device_error(
         call(model)
 
 
+@pytest.mark.device
 def test_a_device_that_fails_at_the_start_is_a_device_error(
     model: tflgpu.CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

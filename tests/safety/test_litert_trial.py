@@ -106,6 +106,7 @@ def test_what_is_written_past_a_tensor_counts_as_a_crash(glass: Trial) -> None:
         try_piece(glass, "run", Piece(builder.finish([y]), ((7, "RESHAPE"),)), [np.zeros(1000)])
 
 
+@pytest.mark.device
 @pytest.mark.usefixtures("_device")
 def test_a_loop_without_end_is_unsupported() -> None:
     """With the caller's own numbers: zeros would end it, or not, where these do the contrary."""
@@ -116,6 +117,7 @@ def test_a_loop_without_end_is_unsupported() -> None:
     assert model.run(np.full(1, 3.0, np.float32)) == {"y": 1.0}
 
 
+@pytest.mark.device
 @pytest.mark.usefixtures("_device")
 def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = tflgpu.Options(cache_dir=tmp_path, cpu_ops=["WHILE"])
@@ -126,6 +128,7 @@ def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
 
 
+@pytest.mark.device
 @pytest.mark.usefixtures("_device")
 @pytest.mark.parametrize(("executable", "seconds"), [("", 60.0), (sys.executable, None)])
 def test_without_a_process(executable: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:

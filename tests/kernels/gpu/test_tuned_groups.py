@@ -39,6 +39,7 @@ def network() -> Case:
     return net.case(ARITHMETIC)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("size", [64, 256])
 def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case, sizes = network(), list[int]()
