@@ -10,6 +10,7 @@ import pytest
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tests.frontend.control_flow.control_models import collatz
+from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
@@ -142,7 +143,7 @@ def test_show_plan(device: tflgpu.Device) -> None:
 
 
 def test_show_source(device: tflgpu.Device) -> None:
-    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device.target(tflgpu.Options()))
+    plan = plan_of(MODEL.read_bytes(), device.target(tflgpu.Options()))
     source = render(plan)
     assert succeed("show", MODEL, "--stage", "source").strip() == source.text.strip()
     assert as_json("show", MODEL, "--stage", "source")["launches"] == list(source.names)

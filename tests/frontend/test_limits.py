@@ -12,6 +12,7 @@ import pytest
 import tflgpu
 from tests.frontend.unit_windows import CODES, convolution
 from tests.quick import on_first_runtime
+from tests.support.planning import obstacles_of
 from tflgpu.compiler import compile_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
@@ -81,7 +82,7 @@ def test_custom_pools_reach_no_further() -> None:
     same, stride, kernel = 1, 2**31 - 1, 3
     options = struct.pack("<6i", same, stride, stride, kernel, kernel, 0)
     builder.op("MaxPoolingWithArgmax2D", [x], [y, places], custom_options=options)
-    reasons = " ".join(lower(read_model(builder.finish([y, places]))).obstacles)
+    reasons = obstacles_of(builder.finish([y, places]))
     assert "stride 2147483647 and dilation 1 reaches over 36507222002 pixels" in reasons
 
 
@@ -92,7 +93,7 @@ def obstacles(code: str, inputs: list[np.ndarray], dtype: str, missing_types: tu
     indices = [*map(builder.constant, constants), builder.input(last.shape, last.dtype.name)]
     output = builder.tensor((), dtype)
     builder.op(code, indices, [output])
-    return " ".join(lower(read_model(builder.finish([output])), missing_types=missing_types).obstacles)
+    return obstacles_of(builder.finish([output]), missing_types=missing_types)
 
 
 def test_no_tensor_is_larger_than_kernels_count() -> None:
@@ -102,7 +103,7 @@ def test_no_tensor_is_larger_than_kernels_count() -> None:
     builder = ModelBuilder()
     x, y = builder.input((1, 1)), builder.tensor(())
     builder.op("BROADCAST_TO", [x, builder.constant(shape)], [y])
-    reason = " ".join(lower(read_model(builder.finish([y]))).obstacles)
+    reason = obstacles_of(builder.finish([y]))
     assert "its result of shape [65536, 32768] has 2147483664 elements in memory" in reason
 
 
@@ -110,7 +111,7 @@ def test_a_range_is_not_made_before_its_size_is_known() -> None:
     builder = ModelBuilder()
     y = builder.tensor((), "int32")
     builder.op("RANGE", [builder.constant(np.array(n, np.int32)) for n in (0, 5 * 10**8, 1)], [y])
-    assert "its result has 500000000 elements" in " ".join(lower(read_model(builder.finish([y]))).obstacles)
+    assert "its result has 500000000 elements" in obstacles_of(builder.finish([y]))
 
 
 def test_a_radius_is_as_large_as_the_image_has_channels(device_name: str) -> None:
@@ -138,7 +139,7 @@ def test_a_type_that_the_device_lacks_is_a_reason(dtype: str) -> None:
         given, y = builder.input(x.shape, "int32"), builder.tensor((1,), "int32")
         builder.op("MEAN", [given, builder.constant(axes)], [y])
         model = builder.finish([y])
-        assert "does not compute with int64" in " ".join(lower(read_model(model), missing_types=(dtype,)).obstacles)
+        assert "does not compute with int64" in obstacles_of(model, missing_types=(dtype,))
 
 
 def test_a_missing_type_sends_its_operators_to_the_cpu() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.planning import obstacles_of
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
@@ -27,7 +28,7 @@ def obstacles(
         inputs.append(builder.input(rank, "int32") if runtime else builder.constant(np.array(bound, np.int32)))
     output = builder.tensor(result)
     builder.op(code, inputs, [output], options)
-    return " ".join(lower(read_model(builder.finish([output]))).obstacles)
+    return obstacles_of(builder.finish([output]))
 
 
 @pytest.mark.parametrize(

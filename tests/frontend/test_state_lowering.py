@@ -19,7 +19,6 @@ from tests.frontend.stateful_models import (
     handle,
     never_assigned,
     normal,
-    nothing_to_draw,
     read,
     replaced_rows,
     variable_tensor,
@@ -27,25 +26,21 @@ from tests.frontend.stateful_models import (
 )
 from tests.ops.case import Net
 from tests.ops.rows.recurrent import EVERYTHING, Lstm, operator_inputs, weights
-from tests.ops.tolerance import ARITHMETIC
+from tests.support.planning import obstacles_of, plan_of, templates
+from tests.support.targets import CPU
 from tflgpu.codegen.link import link
-from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, State, Tensor, Value, verify
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
 from tflgpu.passes import optimize
-from tflgpu.target import Target
-
-CPU = Target(family="cpu", compute_units=2, storage="float")
 
 
 def states_of(data: bytes) -> list[bool]:
     """For each state whether the kernels write its next value in place."""
-    _, plan = plan_model(data, Options(), CPU)
-    executable = link(plan, [k.kernel.template for k in plan.kernels])
+    plan = plan_of(data, CPU)
+    executable = link(plan, templates(plan))
     return [state.next is None for state in executable.states]
 
 
@@ -60,8 +55,8 @@ def test_states_are_written_in_place_where_nothing_reads_them_later() -> None:
 
 
 def test_a_kernel_that_replaces_rows_in_place_leaves_the_others_alone() -> None:
-    _, plan = plan_model(replaced_rows(), Options(), CPU)
-    assert [k.kernel.template for k in plan.kernels].count("movement/overwrite") == 1
+    plan = plan_of(replaced_rows(), CPU)
+    assert templates(plan).count("movement/overwrite") == 1
 
 
 def obstacles(builder: ModelBuilder, outputs: Sequence[int]) -> tuple[str, ...]:
@@ -127,13 +122,13 @@ def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:
 
 def lstm_obstacles(lstm: Lstm, changes: Mapping[int, Array | None]) -> str:
     """What keeps an LSTM of one time off the device after some of its inputs were replaced, or left out."""
-    net = Net(nothing_to_draw, seed=1)
+    net = Net(seed=1)
     x, state = net.input(normal(2, 3)), (net.variable((2, lstm.outputs)), net.variable((2, lstm.cells)))
     inputs = operator_inputs(x, weights(net, lstm, 3), *state)
     for position, value in changes.items():
         inputs[position] = None if value is None else net.constant(value)
     net.output(net.op("LSTM", inputs, np.zeros((2, lstm.outputs)), lstm.options))
-    return "; ".join(lower(read_model(net.case(ARITHMETIC).model)).obstacles)
+    return obstacles_of(net.case().model)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.graph.model import Model, apply, functions, kinds
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
 from tests.support import litert
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
 from tflgpu.passes.fuse import fuse_elementwise
 from tflgpu.passes.fuse_padding import fuse_padding
 
@@ -99,7 +99,7 @@ def test_matrix_units_read_it_as_well(
     m = Model()
     model = m.builder.finish(block(m, *case))
     x = np.random.default_rng(5).standard_normal(case[0]).astype(np.float32)
-    _, plan = plan_model(model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+    plan = plan_of(model, replace(emulated.TARGET, storage=storage))
     for got, wanted in zip(emulated.run(plan, [x]), litert.run(model, x).values(), strict=True):
         atol = (1e-5 if storage == "float" else 1e-2) * np.abs(wanted).max()
         np.testing.assert_allclose(got, wanted, rtol=0, atol=atol)

@@ -7,18 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import tflgpu
 from tests.kernels.fused_networks import PairNet
+from tests.support.planning import graph_of, kinds, plan_of
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
-from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Node
 from tflgpu.kernels.mma.fuse_pairs import PAIR_KINDS, Pair, best_pairs
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
 from tflgpu.kernels.tiling import LOCAL_VEC4S
-from tflgpu.model.reader import read_model
-from tflgpu.passes import optimize
-from tflgpu.plan import Plan, make_plan
+from tflgpu.plan import make_plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.target import CostModel, Limits, Target
 
@@ -31,10 +27,6 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
 
 
-def plan_of(model: bytes, target: Target = H200) -> Plan:
-    return plan_model(model, tflgpu.Options(), target)[1]
-
-
 def fused(net: PairNet, *outputs: int, target: Target = H200) -> list[Node]:
     plan = plan_of(net.builder.finish(list(outputs)), target)
     return [k.node for k in plan.kernels if k.node.kind in KINDS]
@@ -43,7 +35,7 @@ def fused(net: PairNet, *outputs: int, target: Target = H200) -> list[Node]:
 def test_a_pair_is_one_kernel_of_both_operators() -> None:
     net = PairNet()
     plan = plan_of(net.builder.finish([net.depthwise(net.pointwise())]))
-    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "pointwise_depthwise"]
+    assert kinds(plan) == ["map", "convolution", "pointwise_depthwise"]
     assert plan.kernels[-1].node.sources == (1, 2)
     assert barrier_intervals(plan) == (0, 1, 2)
     pointwise, depthwise = 8 * 8 * 24 * 16, 8 * 8 * 24 * 9
@@ -56,7 +48,7 @@ def test_a_depthwise_convolution_joins_the_pointwise_one_behind_it() -> None:
     block = net.op("ADD", net.image, net.convolution(net.depthwise(net.image), 16, 16))
     again = net.op("ADD", block, net.convolution(net.depthwise(block), 16, 16))
     plan = plan_of(net.builder.finish([again]))
-    assert [k.node.kind for k in plan.kernels] == ["map", "convolution", "depthwise_pointwise", "depthwise_pointwise"]
+    assert kinds(plan) == ["map", "convolution", "depthwise_pointwise", "depthwise_pointwise"]
     assert plan.kernels[2].node.sources == (1, 2, 3)
     assert plan.kernels[2].kernel.macs == 8 * 8 * 16 * (9 + 16)
     assert barrier_intervals(plan) == (0, 1, 2, 3)
@@ -170,10 +162,10 @@ def test_what_is_between_a_pair_lies_in_memory_as_the_image_does(kept: set[int],
     """kept: of the image, what is between, and the result, those that are precise."""
     net = PairNet()
     model = net.builder.finish([net.op("ABS", net.depthwise(net.pointwise()))])
-    graph = optimize(lower(read_model(model)).graph)
+    graph = graph_of(model)
     marked = [replace(graph[graph.nodes[n].output], precise=True) for n in kept]
     plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
-    assert [k.node.kind for k in plan.kernels].count("pointwise_depthwise") == count
+    assert kinds(plan).count("pointwise_depthwise") == count
 
 
 def test_it_is_left_where_two_kernels_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of, templates
+from tests.support.targets import GPU
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
-from tflgpu.target import Target
 
 CONCATENATE = "movement/concatenate"
-GPU = Target(family="gpu", compute_units=4, storage="float")
 Floats = NDArray[np.float32]
 
 
@@ -58,12 +57,8 @@ class Model:
             with tflgpu.compile(model, options) as compiled:
                 (got,) = compiled.run([self.x]).values()
             np.testing.assert_allclose(got, self.values[output], rtol=1e-5, atol=1e-6)
-        _, plan = plan_model(model, tflgpu.Options(precision="fp32"), GPU)
+        plan = plan_of(model, GPU)
         return plan
-
-
-def templates(plan: Plan) -> list[str]:
-    return [k.kernel.template for k in plan.kernels]
 
 
 def test_channels_of_an_image_are_computed_in_place(device_name: str) -> None:

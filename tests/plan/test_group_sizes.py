@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu
 from tests.support.fixed_cases import fixed_cases
+from tests.support.targets import CPU
 from tests.support.targets import H200_LAUNCHES as H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Graph
@@ -23,7 +24,7 @@ from tflgpu.target import WHOLE_PLAN, Target
 
 ROOT = Path(__file__).parents[2]
 GPU = replace(H200, ptx=False, matrix_unit=None)
-TARGETS = [H200, GPU, Target(family="cpu", compute_units=2, storage="float")]
+TARGETS = [H200, GPU, CPU]
 SIZE = 12
 
 

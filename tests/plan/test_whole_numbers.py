@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.ops.windows import Window, conv_2d, depthwise_conv_2d
-from tflgpu.frontend.lower import lower
+from tests.support.planning import graph_of
 from tflgpu.measure.trace import trace
 from tflgpu.model.file_tables import Quantization
-from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Target
 
@@ -94,7 +92,7 @@ def test_dynamic_range_weights_are_not_rounded(device_name: str) -> None:
 
 def plan_of(model: bytes, storage: str) -> Plan:
     target = Target(family="gpu", compute_units=4, storage="half" if storage == "half" else "float")
-    return make_plan(optimize(lower(read_model(model)).graph), target)
+    return make_plan(graph_of(model), target)
 
 
 def factors(plan: Plan) -> list[float]:

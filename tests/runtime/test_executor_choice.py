@@ -11,7 +11,8 @@ import pytest
 
 import tflgpu
 from tests.support import targets
-from tflgpu.compiler import compile_model, plan_model
+from tests.support.planning import plan_of
+from tflgpu.compiler import compile_model
 from tflgpu.errors import DeviceError
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
@@ -72,7 +73,7 @@ def test_rivals_are_what_their_executors_alone_would_be() -> None:
 
 def test_waves_are_counted_on_the_devices_compute_units() -> None:
     for units, expected in ((1, "launch"), (20, None), (1000, "persistent")):
-        _, plan = plan_model(network(160), Options(), replace(H200, compute_units=units))
+        plan = plan_of(network(160), replace(H200, compute_units=units))
         assert executor_heuristics.clear_choice([plan]) == expected
 
 

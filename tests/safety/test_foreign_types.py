@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.targets import CPU
 from tflgpu.compiler import compile_model
 from tflgpu.litert.schema_objects import packed, unpacked
 from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
-from tflgpu.target import Target
-
-TARGET = Target(family="cpu", compute_units=4, storage="float")
 
 
 def with_input(dtype: str, *, read: bool) -> bytes:
@@ -32,7 +30,7 @@ def with_input(dtype: str, *, read: bool) -> bytes:
 def test_inputs_that_no_array_can_hold_are_refused(dtype: str, read: bool) -> None:
     model = with_input(dtype, read=read)
     with pytest.raises(tflgpu.UnsupportedError, match=f"input 's' has element type {dtype}, which numpy"):
-        compile_model(model, tflgpu.Options(), TARGET)
+        compile_model(model, tflgpu.Options(), CPU)
     assert [info.dtype for info in tflgpu.inspect(model).model.inputs] == ["float32", dtype]
     details = tflgpu.Interpreter(model_content=model).get_input_details()
     assert [d["name"] for d in details] == ["x", "s"]

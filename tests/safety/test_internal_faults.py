@@ -15,12 +15,12 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.support.targets import CPU
 from tflgpu.compiler import compile_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.declaration import REGISTRY
 from tflgpu.passes import pipeline
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
-from tflgpu.target import Target
 
 PACKAGE = Path(tflgpu.__file__).parent
 
@@ -39,7 +39,7 @@ def stumble(*_: Any, **__: Any) -> NoReturn:
 
 
 def compiled_without_device() -> None:
-    compile_model(softmax_of_negative(), tflgpu.Options(), Target(family="cpu", compute_units=4, storage="float"))
+    compile_model(softmax_of_negative(), tflgpu.Options(), CPU)
 
 
 @pytest.mark.parametrize("part", ["reasons", "emit"])
@@ -67,7 +67,7 @@ def test_a_fault_in_a_stage_names_the_stage(function: str, where: str, monkeypat
     monkeypatch.setattr(function.replace("partition.partition", "frontend.partition"), stumble)
     options = tflgpu.Options(cpu_ops=["NEG"] if "cutting" in where else [])
     with pytest.raises(tflgpu.InternalError, match=f"while {where}"):
-        compile_model(softmax_of_negative(), options, Target(family="cpu", compute_units=4, storage="float"))
+        compile_model(softmax_of_negative(), options, CPU)
 
 
 def test_a_graph_that_breaks_a_rule_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.planning import plan_of
+from tests.support.targets import CPU
 from tflgpu.codegen import program_size
-from tflgpu.compiler import compile_model, plan_model
+from tflgpu.compiler import compile_model
 from tflgpu.frontend.partition import MOST_PARTITIONS
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.passes.fuse import MAX_EPILOGUE
 from tflgpu.runtime.opencl import build
-from tflgpu.target import Target
 
 SHAPE = (1, 4, 4, 4)
-CPU = Target(family="cpu", compute_units=2, storage="float")
 
 
 def chain(*codes: str) -> bytes:
@@ -42,7 +42,7 @@ def test_a_long_chain_is_several_equal_kernels(device_name: str) -> None:
 
 def test_no_epilogue_is_longer_for_shared_sources() -> None:
     """``x + x`` reads its source twice, and LOGISTIC and MUL of one tensor become one node."""
-    _, plan = plan_model(chain(*["ADD", "LOGISTIC"] * 40), Options(), CPU)
+    plan = plan_of(chain(*["ADD", "LOGISTIC"] * 40), CPU)
     assert max(len(kernel.epilogue) for kernel in plan.kernels) == MAX_EPILOGUE
 
 

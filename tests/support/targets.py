@@ -12,3 +12,7 @@ H200 = Target(
     family="gpu", compute_units=132, storage="half", executor="persistent", ptx=True, matrix_unit=M16N8K16.name
 )
 H200_LAUNCHES = replace(H200, executor="launch")
+
+# Devices without tensor cores, a launch for each kernel.
+CPU = Target(family="cpu", compute_units=2, storage="float")
+GPU = Target(family="gpu", compute_units=4, storage="float")

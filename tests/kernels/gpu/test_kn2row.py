@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.gpu.ways import Precision, check_divided, take_always
 from tests.kernels.networks import convolution, transpose_convolution
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
+from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
 from tflgpu.measure.known_devices import known_devices
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import cost_model_from
@@ -35,14 +33,14 @@ TRANSPOSED = (
 
 def few_channels_of_windows() -> Case:
     """With a residual and without, of two images."""
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     image = net.op("ABS", [given := net.input(net.normal((2, 8, 11, 9)))], abs(given.value))
     for channels, window in WINDOWS:
         inner = convolution(net, image, channels, window, "NONE")
         net.output(net.op("ADD", [inner, inner], 2 * inner.value, activation="RELU"))
     for channels, window, size in TRANSPOSED:
         net.output(transpose_convolution(net, image, channels, window, size))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
 @pytest.mark.quick(when=lambda split_k, device_name: split_k == 4 and on_first_runtime(device_name))
@@ -81,7 +79,7 @@ def test_each_convolution_takes_the_way_that_was_fastest(
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, **dilations}
     builder.op("CONV_2D", [x, weights, bias], [y], options)
     costs = cost_model_from(known_devices()[0].probes)
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch", cost_model=costs))
+    plan = plan_of(builder.finish([y]), replace(H200, executor="launch", cost_model=costs))
     divided = {k.node.kind for k in plan.kernels} & {"tap_sums", "strided"}
     assert divided == ({way} if way else set())
 
@@ -96,5 +94,5 @@ def test_what_a_device_has_no_room_for_stays_whole() -> None:
     data = builder.finish([y])
     for megabytes, room in ((48, True), (32, False)):
         limits = replace(H200.limits, allocation_bytes=megabytes << 20)
-        _, plan = plan_model(data, tflgpu.Options(), replace(H200, storage="float", limits=limits))
+        plan = plan_of(data, replace(H200, storage="float", limits=limits))
         assert any(k.node.kind == "tap_sums" for k in plan.kernels) == room

@@ -13,13 +13,13 @@ from tests.conftest import missing
 from tests.kernels.gpu.reductions import reduced, running_sum
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
+from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tests.support.template_cases import transpose_convolution
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.request import Request
@@ -50,7 +50,7 @@ def layer(net: Net, x: Tensor, channels: int) -> Tensor:
 
 def sums() -> Case:
     """Convolutions of a long and of a large window, transposed ones, a residual, a layer of rows, reductions, scans."""
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     sound = net.input(net.normal((1, 1, 60, 3)))
     sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
     net.output(convolution(net, sound, 5, Window((1, 50), padding="SAME"), "RELU"))
@@ -67,7 +67,7 @@ def sums() -> Case:
         net.output(net.op("ADD", [image, running], image.value + running.value, activation="RELU"))
     net.output(layer(net, net.input(net.normal((3, 150))), 6))
     net.output(transpose_convolution(net, image))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
 @pytest.mark.quick(when=lambda precision, device_name: precision == "fp16" and on_first_runtime(device_name))
@@ -88,7 +88,7 @@ def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
     if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
         missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = sums()
-    _, plan = plan_model(case.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+    plan = plan_of(case.model, replace(emulated.TARGET, storage=storage))
     used = {k.kernel.template for k in plan.kernels if k.kernel.shares > 1}
     assert "transpose_convolution" in {k.node.attributes.node.kind for k in plan.kernels if k.node.kind == "shares"}
     assert used >= {"mma/gemm/direct", "mma/gemm/few_channels", "portable/reduce"}
@@ -116,12 +116,8 @@ def test_long_sums_of_few_results_are_shared(
     x, y = builder.input((rows, depth)), builder.tensor((rows, channels))
     weights, bias = np.zeros((channels, depth), np.float32), np.zeros(channels, np.float32)
     builder.op("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], [y])
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, matrix_unit=matrix_unit))
-    assert (
-        [k.node.kind for k in plan.kernels][-2:] == ["shares", "join"]
-        if shared
-        else not any(k.kernel.shares > 1 for k in plan.kernels)
-    )
+    plan = plan_of(builder.finish([y]), replace(H200, matrix_unit=matrix_unit))
+    assert kinds(plan)[-2:] == ["shares", "join"] if shared else not any(k.kernel.shares > 1 for k in plan.kernels)
 
 
 @pytest.mark.parametrize(("shape", "shared"), [((24761, 31), True), ((600, 700), False), ((3, 256), False)])
@@ -130,8 +126,8 @@ def test_long_running_sums_of_few_lines_are_shared(shape: tuple[int, int], share
     x, y = builder.tensor(shape), builder.tensor(shape)
     builder.op("ABS", [builder.input(shape)], [x])
     builder.op("CUMSUM", [x, builder.constant(np.array(0, np.int32))], [y])
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), H200)
-    assert [k.node.kind for k in plan.kernels] == ["map", *["shares"] * shared, "cumulative_sum"]
+    plan = plan_of(builder.finish([y]), H200)
+    assert kinds(plan) == ["map", *["shares"] * shared, "cumulative_sum"]
 
 
 def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:
@@ -142,5 +138,5 @@ def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:
     shape, weights = np.array([1, 12, 12, 208], np.int32), np.zeros((208, 5, 5, 234), np.float32)
     options = {"padding": "SAME", "stride_h": 2, "stride_w": 2}
     builder.op("TRANSPOSE_CONV", [builder.constant(shape), builder.constant(weights), x], [y], options)
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch", storage="float"))
-    assert [k.node.kind for k in plan.kernels] == ["map", "transpose_convolution"]
+    plan = plan_of(builder.finish([y]), replace(H200, executor="launch", storage="float"))
+    assert kinds(plan) == ["map", "transpose_convolution"]

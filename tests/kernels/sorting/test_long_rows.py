@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.ops import reference
-from tflgpu.compiler import plan_model
+from tests.support.planning import kinds, plan_of
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target
 
@@ -98,11 +98,11 @@ def test_what_follows_may_read_the_unsorted_row(device_name: str) -> None:
 )
 def test_values_and_indices_share_a_sort(family: Family, size: int, runs: list[str]) -> None:
     target = Target(family=family, compute_units=4, storage="float")
-    _, plan = plan_model(model((size,), size), tflgpu.Options(), target)
-    assert [planned.node.kind for planned in plan.kernels] == [*runs, "gather", "map"]
+    plan = plan_of(model((size,), size), target)
+    assert kinds(plan) == [*runs, "gather", "map"]
 
 
 def test_few_of_short_rows_take_one_kernel_each() -> None:
     target = Target(family="cpu", compute_units=4, storage="float")
-    _, plan = plan_model(model((8_400, 80), 10), tflgpu.Options(), target)
-    assert [planned.node.kind for planned in plan.kernels] == ["top_k", "top_k"]
+    plan = plan_of(model((8_400, 80), 10), target)
+    assert kinds(plan) == ["top_k", "top_k"]

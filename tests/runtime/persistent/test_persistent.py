@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu
 from tests.runtime.persistent.chains import X, chain, expected
+from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tflgpu.artifact.executable import RANGE_ALIGNMENT
 from tflgpu.codegen.assemble import assemble
@@ -73,7 +74,7 @@ def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> N
     options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
     device = choose(device_name)
     _, plan = plan_model(builder.finish([twice, mean]), options, device.target(options))
-    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "softmax", "reduce"]
+    assert kinds(plan) == ["map", "softmax", "softmax", "reduce"]
     source = render(plan)
     executable = link(plan, source.names)
     text, persistent = render_persistent(source, executable, ptx=False)
@@ -97,8 +98,8 @@ def test_option_chooses_the_executor(device_name: str) -> None:
 
 
 def test_dependent_kernels_have_intervals_of_their_own() -> None:
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
-    assert [k.node.kind for k in plan.kernels] == ["map", "reduce", "softmax", "softmax"]
+    plan = plan_of(chain(), H200)
+    assert kinds(plan) == ["map", "reduce", "softmax", "softmax"]
     assert barrier_intervals(plan) == (0, 1, 2, 3)
 
 
@@ -108,8 +109,8 @@ def test_independent_kernels_share_an_interval() -> None:
     curve, mean = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8))
     builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
     builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
-    _, plan = plan_model(builder.finish([curve, mean]), tflgpu.Options(), H200)
-    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "reduce"]
+    plan = plan_of(builder.finish([curve, mean]), H200)
+    assert kinds(plan) == ["map", "softmax", "reduce"]
     assert barrier_intervals(plan) == (0, 1, 1)
 
 
@@ -128,7 +129,7 @@ def _memory(plan: Plan, planned: PlannedKernel, *, written: bool) -> set[tuple[i
 def test_kernels_of_one_interval_touch_different_memory(shared: Path) -> None:
     """Also where the arena gives the same bytes to one tensor after another."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     found = barrier_intervals(plan)
     assert 1 + max(found) < len(found), "this model has branches"
     for (a, one), (b, two) in combinations(zip(found, plan.kernels, strict=True), 2):
@@ -139,7 +140,7 @@ def test_kernels_of_one_interval_touch_different_memory(shared: Path) -> None:
 
 def test_barriers_stand_between_intervals_only(shared: Path) -> None:
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     text, persistent = render_persistent(source, link(plan, source.names), ptx=True)
     assert sorted(persistent.order) == list(range(len(plan.kernels)))
@@ -153,7 +154,7 @@ def test_barriers_stand_between_intervals_only(shared: Path) -> None:
 def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> None:
     """So that the compiler can inline it without making copies."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     assert len(source.functions) < len(source.names), "this model has equal layers"
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
@@ -164,7 +165,7 @@ def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> No
 def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
     """Ahead of the wait they only compute the places of what they will read, and load constants."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     functions, waiting = {f.name: f for f in source.functions}, 0
     for planned, name in zip(plan.kernels, source.names, strict=True):
@@ -197,7 +198,7 @@ def test_in_half_on_nvidia_no_kernel_divides_exactly() -> None:
 
 def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
     """Else a compiler may read activations through a cache that does not see what other compute units write."""
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    plan = plan_of(chain(), H200)
     source = render(plan)
     for planned, name in zip(plan.kernels, source.names, strict=True):
         function = next(f for f in source.functions if f.name == name)
@@ -207,7 +208,7 @@ def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
 
 def test_every_other_kernel_begins_with_the_last_work_group() -> None:
     """Each tile is computed once, and the clock is that of the group with the first one, whatever the group."""
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    plan = plan_of(chain(), H200)
     source = render(plan)
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
     kernel = text[text.index("__kernel") :]
@@ -219,7 +220,7 @@ def test_every_other_kernel_begins_with_the_last_work_group() -> None:
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_one_buffer_has_all_memory_or_kernels_are_launched_one_by_one(fits: bool) -> None:
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    plan = plan_of(chain(), H200)
     source = render(plan)
     executable = link(plan, source.names)
     ends = [begin + buffer.bytes for begin, buffer in zip(executable.ranges, executable.buffers, strict=False)]

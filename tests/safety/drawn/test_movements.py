@@ -15,13 +15,11 @@ from tests.ops.case import Tensor
 from tests.ops.tolerance import EXACT, check
 from tests.safety.drawn.drawing import Drawing, Shape
 from tests.safety.drawn.poison import NANS, poison
+from tests.support.planning import graph_of
 from tflgpu import Options, compile
-from tflgpu.frontend.lower import lower
-from tflgpu.model.reader import read_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.evaluate import value_of
 from tflgpu.options import KernelFamily
-from tflgpu.passes import optimize
 
 Movement = Callable[[Drawing, Tensor], Tensor]
 
@@ -114,7 +112,7 @@ def _chains(shape: Shape, computed: bool, chains: Iterable[Sequence[Movement]]) 
 def test_passes_keep_what_three_movements_give(shape: Shape, computed: bool) -> None:
     """In numpy, of the graphs that the passes make; they are verified after each pass."""
     case = _chains(shape, computed, product(MOVEMENTS, repeat=3)).net.case(EXACT)
-    graph = optimize(lower(read_model(case.model)).graph)
+    graph = graph_of(case.model)
     values = {graph.inputs[0]: case.inputs[0]}
     for node in graph.nodes:
         given = [replace(graph[t], data=values[t]) for t in node.inputs]
