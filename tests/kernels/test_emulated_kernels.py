@@ -16,11 +16,11 @@ from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import plan_of, templates
+from tests.support.targets import waiting
 from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.mma import depthwise_pointwise, pointwise_depthwise
 from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
-from tflgpu.target import CostModel
 
 
 def in_storages(cases: Sequence[object], in_float: Sequence[object]) -> list[tuple[object, Storage]]:
@@ -79,9 +79,8 @@ def test_emulated_kernels_give_the_right_result(
     model = net.case()
     results = []
     for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
-        monkeypatch.setattr(CostModel, "next_kernel", lambda *_, saved=saved: saved)
         monkeypatch.setattr(packed_weights, "FEW_WAVES", waves)
-        plan = plan_of(model.model, replace(emulated.TARGET, storage=storage))
+        plan = plan_of(model.model, waiting(replace(emulated.TARGET, storage=storage), saved))
         assert len(plan.kernels) == count
         fused = [k for k in plan.kernels if k.kernel.template == "mma/pointwise_depthwise"]
         assert len(fused) == 5 - count
@@ -136,13 +135,12 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, mon
     for name, value in zip(names, case.tile, strict=True):
         monkeypatch.setattr(depthwise_pointwise, name, (value,))
     monkeypatch.setattr(pointwise_depthwise, "ROWS", ())  # the first two would be a pair as well
-    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
     net = Net(seed=1)
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
     x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
     net.output(net.op("ABS", [x], np.abs(x.value)))  # an output itself would be stored in float
     model = net.case()
-    plan = plan_of(model.model, replace(emulated.TARGET, storage=storage))
+    plan = plan_of(model.model, waiting(replace(emulated.TARGET, storage=storage), 1e9))
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
     parameters, is_half = vars(kernels["mma/depthwise_pointwise"].parameters), storage == "half"
     assert parameters["slices"] == case.slices[0 if is_half else 1]
@@ -260,11 +258,10 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     monkeypatch.setattr(k_tiles, "STAGES", {case.k_steps: case.stages})
     for other in (packed_weights, patch):
         monkeypatch.setattr(other, "candidates", lambda *_: [])
-    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
     net = Net(seed=5)
     joined_convolution(net, case.shape, case.channels, case.window)
     model = net.case()
-    plan = plan_of(model.model, replace(emulated.TARGET, executor="launch", compute_units=1))
+    plan = plan_of(model.model, waiting(replace(emulated.TARGET, executor="launch", compute_units=1), -1e9))
     (convolved,) = (k for k in plan.kernels if k.node.kind == "convolution")
     kernel = convolved.kernel
     assert kernel.template == "mma/gemm/k_tiles" and vars(kernel.parameters)["stages"] == case.stages

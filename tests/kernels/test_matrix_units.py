@@ -13,6 +13,7 @@ from tests.kernels.fused_networks import convolutions
 from tests.kernels.networks import convolution, options
 from tests.ops.case import Net
 from tests.ops.windows import Window
+from tests.support.models import Builder
 from tests.support.planning import graph_of, plan_of, templates
 from tests.support.targets import H200
 from tflgpu.graph.layout import LANES, pack
@@ -20,7 +21,6 @@ from tflgpu.kernels.mma.gemm import k_tiles
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
 from tflgpu.kernels.mma.operands import Operands
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import make_plan
 
 Floats = NDArray[np.float64]
@@ -83,13 +83,17 @@ def test_matrix_units_take_both_precisions(storage: Literal["half", "float"]) ->
 @pytest.mark.parametrize("exact", [True, False])
 def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> None:
     """So are weights beside it that half does not hold."""
-    builder, random = ModelBuilder(), np.random.default_rng(0)
+    builder, random = Builder(), np.random.default_rng(0)
     x = builder.input((1, 9, 9, 16))
     for name in ("image", "output", "last"):
         weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32).astype(np.float32)
-        y = builder.tensor((1, 9, 9, 16), name=name)
-        builder.op("CONV_2D", [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))], [y], SAME)
-        x = y
+        x = builder.add(
+            "CONV_2D",
+            [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))],
+            (1, 9, 9, 16),
+            name=name,
+            **SAME,
+        )
     graph = graph_of(builder.finish([x]))
     marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
     plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
@@ -129,10 +133,12 @@ def test_floats_are_left_to_work_items_where_these_are_faster(
     shape: tuple[int, int, int, int], channels: int, template: str
 ) -> None:
     """Few rows, or one channel of many pixels."""
-    builder, side = ModelBuilder(), min(shape[1], 3)
-    x, y = builder.input(shape), builder.tensor((*shape[:3], channels))
+    builder, side = Builder(), min(shape[1], 3)
+    x = builder.input(shape)
     weights = builder.constant(np.full((channels, side, side, shape[3]), 0.1, np.float32))
-    builder.op("CONV_2D", [x, weights, builder.constant(np.zeros(channels, np.float32))], [y], SAME)
+    y = builder.add(
+        "CONV_2D", [x, weights, builder.constant(np.zeros(channels, np.float32))], (*shape[:3], channels), **SAME
+    )
     plan = plan_of(builder.finish([y]), replace(H200, storage="float"))
     assert plan.kernels[-1].kernel.template == template
 
@@ -177,13 +183,13 @@ def test_large_images_go_through_local_memory(
     executor: Literal["launch", "persistent"], pixels: int, channels: int, template: str
 ) -> None:
     """If the kernel is a launch of its own, with tiles for all compute units."""
-    builder, random = ModelBuilder(), np.random.default_rng(0)
+    builder, random = Builder(), np.random.default_rng(0)
     shape = (4, pixels, pixels, channels)
-    x, y, z = builder.input(shape), builder.tensor(shape), builder.tensor(shape)
+    x = builder.input(shape)
     weights = builder.constant(random.normal(size=(channels, 3, 3, channels)).astype(np.float32))
     bias = builder.constant(np.zeros(channels, np.float32))
-    builder.op("MUL", [x, x], [y], {"fused_activation_function": "NONE"})
-    builder.op("CONV_2D", [y, weights, bias], [z], options(Window((3, 3), padding="SAME")))
+    y = builder.add("MUL", [x, x], shape)
+    z = builder.add("CONV_2D", [y, weights, bias], shape, **options(Window((3, 3), padding="SAME")))
     plan = plan_of(builder.finish([z]), replace(H200, executor=executor))
     kernel = plan.kernels[-1].kernel
     assert kernel.template == template

@@ -69,7 +69,7 @@ def test_the_faster_of_one_kernel_and_two_is_taken(
 ) -> None:
     """Two take 10 seconds each and one between them. Where one takes as long, the cost model's choice stays."""
     net = PairNet()
-    data = net.builder.finish([net.depthwise(net.pointwise())])
+    data = net.finish([net.depthwise(net.pointwise())])
     target = replace(H200, cost_model=replace(H200.cost_model, interval_latency=1e6 if proposed else -1e6))
     assert (PAIR in kinds(plan_of(data, target))) == proposed
     plans = timed(**{PAIR: seconds})
@@ -85,7 +85,7 @@ def test_groups_are_decided_one_by_one(timed: Callable[..., list[Plan]]) -> None
     """Equal ones together: the pair of the first three is undone, another one stays."""
     net = PairNet()
     outputs = [net.depthwise(net.pointwise()) for _ in range(3)]
-    data = net.builder.finish([*outputs, net.convolution(net.depthwise(net.image, channels=16), 16, 16)])
+    data = net.finish([*outputs, net.convolution(net.depthwise(net.image), 16)])
     timed(**{PAIR: 30.0, "depthwise_pointwise": 5.0})
     target = replace(H200, cost_model=replace(H200.cost_model, interval_latency=1e6))
     (artifact,) = compile_model(data, tflgpu.Options(), target, tuner=DeviceTuner(None, "fast"))  # type: ignore[arg-type]

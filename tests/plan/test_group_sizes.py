@@ -13,11 +13,11 @@ import pytest
 
 import tflgpu
 from tests.support.fixed_cases import fixed_cases
+from tests.support.models import Builder
 from tests.support.targets import CPU
 from tests.support.targets import H200_LAUNCHES as H200
 from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Graph
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import WHOLE_PLAN, Target
@@ -30,12 +30,11 @@ SIZE = 12
 
 def layers(*channels: int) -> Graph:
     """Convolutions of an image of three channels to so many each."""
-    builder, random = ModelBuilder(), np.random.default_rng(sum(channels))
+    builder, random = Builder(), np.random.default_rng(sum(channels))
     x, depth = builder.input((1, SIZE, SIZE, 3)), 3
     for out in channels:
         weights = builder.constant(random.normal(size=(out, 3, 3, depth)).astype(np.float32))
-        y = builder.tensor((1, SIZE, SIZE, out))
-        builder.op("CONV_2D", [x, weights], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
+        y = builder.add("CONV_2D", [x, weights], (1, SIZE, SIZE, out), padding="SAME", stride_h=1, stride_w=1)
         x, depth = y, out
     return lowered(builder.finish([x]), GPU)
 

@@ -11,10 +11,10 @@ import pytest
 
 import tflgpu
 from tests.support import targets
+from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tflgpu.compiler import compile_model
 from tflgpu.errors import DeviceError
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
@@ -40,12 +40,11 @@ H200 = replace(targets.H200, executor="auto")
 
 def network(size: int) -> bytes:
     """Two kernels over ``size`` x ``size`` pixels of 4 channels."""
-    builder = ModelBuilder()
+    builder = Builder()
     shape = (1, size, size, 4)
-    x, curve, result = builder.input(shape, name="x"), builder.tensor(shape), builder.tensor(shape, name="y")
-    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
-    builder.op("SOFTMAX", [curve], [result], {"beta": 1.0})
-    return builder.finish([result])
+    x = builder.input(shape, name="x")
+    curve = builder.add("SOFTMAX", [x], shape, beta=1.0)
+    return builder.finish([builder.add("SOFTMAX", [curve], shape, name="y", beta=1.0)])
 
 
 @pytest.mark.parametrize(

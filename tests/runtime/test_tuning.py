@@ -14,6 +14,7 @@ import pytest
 import tflgpu
 from tests.kernels.fused_networks import convolutions
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
 from tests.support.targets import H200
 from tflgpu.artifact import serializer
 from tflgpu.compiler import plan_model
@@ -21,7 +22,6 @@ from tflgpu.errors import CacheWarning
 from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.measure import tuner
 from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
@@ -35,19 +35,19 @@ SIZE = 12
 
 def network(*channels: int, seed: int = 0) -> bytes:
     """A 3x3 convolution of an image, then pointwise ones to so many channels, with a depthwise one before the last."""
-    builder, random = ModelBuilder(), np.random.default_rng(seed)
+    builder, random = Builder(), np.random.default_rng(seed)
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
     x, depth = builder.input((1, SIZE, SIZE, 3), name="x"), 3
     for i, out in enumerate(channels):
         if i and i == len(channels) - 1:
             weights = builder.constant(random.normal(size=(1, 3, 3, depth)).astype(np.float32))
-            y = builder.tensor((1, SIZE, SIZE, depth))
-            builder.op("DEPTHWISE_CONV_2D", [x, weights], [y], options | {"depth_multiplier": 1})
+            y = builder.add(
+                "DEPTHWISE_CONV_2D", [x, weights], (1, SIZE, SIZE, depth), **(options | {"depth_multiplier": 1})
+            )
             x = y
         side = 1 if i else 3
         weights = builder.constant((random.normal(size=(out, side, side, depth)) / depth).astype(np.float32))
-        y = builder.tensor((1, SIZE, SIZE, out))
-        builder.op("CONV_2D", [x, weights], [y], options)
+        y = builder.add("CONV_2D", [x, weights], (1, SIZE, SIZE, out), **options)
         x, depth = y, out
     return builder.finish([x])
 

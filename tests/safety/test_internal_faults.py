@@ -15,9 +15,9 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.support.models import Builder
 from tests.support.targets import CPU
 from tflgpu.compiler import compile_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.declaration import REGISTRY
 from tflgpu.passes import pipeline
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
@@ -26,12 +26,10 @@ PACKAGE = Path(tflgpu.__file__).parent
 
 
 def softmax_of_negative() -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4), name="x")
-    negative, y = builder.tensor((1, 4)), builder.tensor((1, 4), name="y")
-    builder.op("NEG", [x], [negative])
-    builder.op("SOFTMAX", [negative], [y], {"beta": 1.0})
-    return builder.finish([y])
+    negative = builder.add("NEG", [x], (1, 4))
+    return builder.finish([builder.add("SOFTMAX", [negative], (1, 4), name="y", beta=1.0)])
 
 
 def stumble(*_: Any, **__: Any) -> NoReturn:

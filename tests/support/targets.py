@@ -16,3 +16,9 @@ H200_LAUNCHES = replace(H200, executor="launch")
 # Devices without tensor cores, a launch for each kernel.
 CPU = Target(family="cpu", compute_units=2, storage="float")
 GPU = Target(family="gpu", compute_units=4, storage="float")
+
+
+def waiting(target: Target, cycles: float) -> Target:
+    """The same with that many cycles between two kernels: with very many, all is fused that one kernel can compute."""
+    costs = replace(target.cost_model, launch_latency=cycles, interval_latency=cycles)
+    return replace(target, cost_model=costs)

@@ -13,7 +13,7 @@ from tests.ops import reference
 from tests.ops.case import Net, Tensor, largest
 from tests.ops.tolerance import check
 from tests.ops.windows import Window
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 # Shape of the image, size of the result, and whether corners are aligned or centers count.
 WHOLE_PIXELS = {
@@ -78,10 +78,10 @@ def test_blended_rows_are_right(name: str, precision: Literal["fp32", "fp16"], d
 
 def test_infinity_stays_where_it_is(device_name: str) -> None:
     """A column outside of the image is the one at its border, not a part of none of its neighbour."""
-    builder = ModelBuilder()
-    x, y = builder.input((1, 1, 5, 4)), builder.tensor((1, 1, 10, 4))
-    size = builder.constant(np.array([1, 10], np.int32))
-    builder.op("RESIZE_BILINEAR", [x, size], [y], {"half_pixel_centers": True}, version=3)
+    builder = Builder()
+    x = builder.input((1, 1, 5, 4))
+    size = builder.ints([1, 10])
+    y = builder.add("RESIZE_BILINEAR", [x, size], (1, 1, 10, 4), version=3, half_pixel_centers=True)
     image = np.ones((1, 1, 5, 4), np.float32)
     image[:, :, [1, 3]] = np.inf
     with tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name, cache="off")) as compiled:

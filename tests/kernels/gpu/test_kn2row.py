@@ -12,10 +12,10 @@ from tests.kernels.networks import convolution, transpose_convolution
 from tests.ops.case import Case, Net
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
 from tflgpu.measure.known_devices import known_devices
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import cost_model_from
 
 WINDOWS = (
@@ -70,14 +70,13 @@ def test_each_convolution_takes_the_way_that_was_fastest(
     image: tuple[int, int, int], kernel: tuple[int, int], dilation: int, depth: int, channels: int, way: str | None
 ) -> None:
     """Of those that were measured in half, by the costs of an H200."""
-    builder = ModelBuilder()
-    x, y = builder.tensor((*image, depth)), builder.tensor((*image, channels))
-    builder.op("ABS", [builder.input((*image, depth))], [x])
+    builder = Builder()
+    x = builder.add("ABS", [builder.input((*image, depth))], (*image, depth))
     weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
     bias = builder.constant(np.zeros(channels, np.float32))
     dilations = {"dilation_h_factor": dilation, "dilation_w_factor": dilation}
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, **dilations}
-    builder.op("CONV_2D", [x, weights, bias], [y], options)
+    y = builder.add("CONV_2D", [x, weights, bias], (*image, channels), **options)
     costs = cost_model_from(known_devices()[0].probes)
     plan = plan_of(builder.finish([y]), replace(H200, executor="launch", cost_model=costs))
     divided = {k.node.kind for k in plan.kernels} & {"tap_sums", "strided"}
@@ -86,11 +85,11 @@ def test_each_convolution_takes_the_way_that_was_fastest(
 
 def test_what_a_device_has_no_room_for_stays_whole() -> None:
     """The products of 49 taps by five channels, of 5,115 pixels, are 5 MB in float."""
-    builder = ModelBuilder()
-    x, y = builder.input((*WIDE, 342)), builder.tensor((*WIDE, 5))
+    builder = Builder()
+    x = builder.input((*WIDE, 342))
     weights = builder.constant(np.zeros((5, 7, 7, 342), np.float32))
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-    builder.op("CONV_2D", [x, weights, builder.constant(np.zeros(5, np.float32))], [y], options)
+    y = builder.add("CONV_2D", [x, weights, builder.constant(np.zeros(5, np.float32))], (*WIDE, 5), **options)
     data = builder.finish([y])
     for megabytes, room in ((48, True), (32, False)):
         limits = replace(H200.limits, allocation_bytes=megabytes << 20)

@@ -17,13 +17,13 @@ from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
+from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tests.support.template_cases import transpose_convolution
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.request import Request
-from tflgpu.model.writer import ModelBuilder
 
 Storage = Literal["half", "float"]
 
@@ -112,31 +112,31 @@ def test_long_sums_of_few_results_are_shared(
     rows: int, depth: int, channels: int, shared: bool, matrix_unit: str | None
 ) -> None:
     """Where a second launch costs less than it saves."""
-    builder = ModelBuilder()
-    x, y = builder.input((rows, depth)), builder.tensor((rows, channels))
+    builder = Builder()
+    x = builder.input((rows, depth))
     weights, bias = np.zeros((channels, depth), np.float32), np.zeros(channels, np.float32)
-    builder.op("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], [y])
+    y = builder.add("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], (rows, channels))
     plan = plan_of(builder.finish([y]), replace(H200, matrix_unit=matrix_unit))
     assert kinds(plan)[-2:] == ["shares", "join"] if shared else not any(k.kernel.shares > 1 for k in plan.kernels)
 
 
 @pytest.mark.parametrize(("shape", "shared"), [((24761, 31), True), ((600, 700), False), ((3, 256), False)])
 def test_long_running_sums_of_few_lines_are_shared(shape: tuple[int, int], shared: bool) -> None:
-    builder = ModelBuilder()
-    x, y = builder.tensor(shape), builder.tensor(shape)
-    builder.op("ABS", [builder.input(shape)], [x])
-    builder.op("CUMSUM", [x, builder.constant(np.array(0, np.int32))], [y])
+    builder = Builder()
+    x = builder.add("ABS", [builder.input(shape)], shape)
+    y = builder.add("CUMSUM", [x, builder.ints(0)], shape)
     plan = plan_of(builder.finish([y]), H200)
     assert kinds(plan) == ["map", *["shares"] * shared, "cumulative_sum"]
 
 
 def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:
     """Shares of a transposed convolution of floats may be too little for matrix units, and nothing else has any."""
-    builder = ModelBuilder()
-    x, y = builder.tensor((1, 6, 6, 234)), builder.tensor((1, 12, 12, 208))
-    builder.op("ABS", [builder.input((1, 6, 6, 234))], [x])
+    builder = Builder()
+    x = builder.add("ABS", [builder.input((1, 6, 6, 234))], (1, 6, 6, 234))
     shape, weights = np.array([1, 12, 12, 208], np.int32), np.zeros((208, 5, 5, 234), np.float32)
     options = {"padding": "SAME", "stride_h": 2, "stride_w": 2}
-    builder.op("TRANSPOSE_CONV", [builder.constant(shape), builder.constant(weights), x], [y], options)
+    y = builder.add(
+        "TRANSPOSE_CONV", [builder.constant(shape), builder.constant(weights), x], (1, 12, 12, 208), **options
+    )
     plan = plan_of(builder.finish([y]), replace(H200, executor="launch", storage="float"))
     assert kinds(plan) == ["map", "transpose_convolution"]

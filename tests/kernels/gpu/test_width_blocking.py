@@ -12,10 +12,10 @@ from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tflgpu.kernels.gpu.divided import width_blocking
-from tflgpu.model.writer import ModelBuilder
 
 
 def long_windows() -> Case:
@@ -54,7 +54,7 @@ def test_few_channels_of_long_windows_take_two_kernels(
     kernel: tuple[int, int], depth: int, channels: int, divided: bool
 ) -> None:
     """Where the products saved are worth a second launch."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, y = builder.input((1, 1753, 11, depth)), builder.tensor((1, 1753, 11, channels))
     weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
     if kernel[1] > 1:
@@ -67,10 +67,9 @@ def test_few_channels_of_long_windows_take_two_kernels(
 
 def test_a_way_whose_kernel_has_no_costs_is_left_alone() -> None:
     """Two rows of pixels as channels would go to the kernel that reads rows of a large image in local memory."""
-    builder = ModelBuilder()
-    x, y = builder.tensor((1, 392, 392, 3)), builder.tensor((1, 384, 384, 8))
-    builder.op("ABS", [builder.input((1, 392, 392, 3))], [x])
+    builder = Builder()
+    x = builder.add("ABS", [builder.input((1, 392, 392, 3))], (1, 392, 392, 3))
     weights, bias = builder.constant(np.zeros((8, 9, 9, 3), np.float32)), builder.constant(np.zeros(8, np.float32))
-    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "VALID", "stride_h": 1, "stride_w": 1})
+    y = builder.add("CONV_2D", [x, weights, bias], (1, 384, 384, 8), padding="VALID", stride_h=1, stride_w=1)
     plan = plan_of(builder.finish([y]), replace(H200, executor="launch"))
     assert kinds(plan).count("convolution") == 1

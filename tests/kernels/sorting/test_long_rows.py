@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.ops import reference
+from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target
 
 Family = Literal["cpu", "gpu"]
@@ -19,15 +19,13 @@ Family = Literal["cpu", "gpu"]
 
 def model(shape: tuple[int, ...], k: int, dtype: str = "float32", *, doubled: bool = False) -> bytes:
     """doubled: the values, and the first of the row added to each; else the values and the indices."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, results = builder.input(shape, dtype), (*shape[:-1], k)
     values, indices = builder.tensor(results, dtype), builder.tensor(results, "int32")
-    builder.op("TOPK_V2", [x, builder.constant(np.array(k, np.int32))], [values, indices])
+    builder.op("TOPK_V2", [x, builder.ints(k)], [values, indices])
     if not doubled:
         return builder.finish([values, indices])
-    total = builder.tensor(results, dtype)
-    builder.op("ADD", [values, x], [total], {"fused_activation_function": "RELU"})
-    return builder.finish([total])
+    return builder.finish([builder.add("ADD", [values, x], results, dtype, fused_activation_function="RELU")])
 
 
 def run(data: bytes, x: NDArray[Any], device: str, family: Family) -> list[NDArray[Any]]:

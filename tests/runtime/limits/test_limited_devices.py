@@ -18,9 +18,9 @@ from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 from tests.support.fixed_cases import fixed_cases
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
+from tests.support.models import Builder
 from tflgpu import DeviceError, Options
 from tflgpu.measure.trace import trace
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
 
 INTEL = RUNTIMES[0]
@@ -95,13 +95,11 @@ def test_kernels_run_within_the_limits(device: str, name: str) -> None:
 
 def two_large_layers(side: int = 3000) -> bytes:
     """Two fully connected layers with 36 MB of weights each: they move elements by one and by two places."""
-    b = ModelBuilder()
+    b = Builder()
     x = b.input((1, side))
     for places in (1, 2):
         weights = b.constant(np.roll(np.eye(side, dtype=np.float32), places, 0))
-        y = b.tensor((1, side))
-        b.op("FULLY_CONNECTED", [x, weights], [y])
-        x = y
+        x = b.add("FULLY_CONNECTED", [x, weights], (1, side))
     return b.finish([x])
 
 
@@ -117,19 +115,16 @@ def test_weights_are_shared_out_over_buffers(kernels: str) -> None:
 
 def images(count: int, side: int) -> bytes:
     """A chain of additions that are all needed at the end, so that as many images live at once."""
-    b = ModelBuilder()
+    b = Builder()
     shape = (1, side, side, 4)
     first = b.input(shape)
     living = []
     for number in range(count):
-        y = b.tensor(shape)
-        b.op("CUMSUM", [first, b.constant(np.array(number % 3 + 1, np.int32))], [y])
+        y = b.add("CUMSUM", [first, b.ints(number % 3 + 1)], shape)
         living.append(y)
     total = living[0]
     for y in living[1:]:
-        z = b.tensor(shape)
-        b.op("MAXIMUM", [total, y], [z])
-        total = z
+        total = b.add("MAXIMUM", [total, y], shape)
     return b.finish([total])
 
 
@@ -232,10 +227,10 @@ def test_constant_indices_need_no_int64() -> None:
     """As a list of rows and as a list of places."""
     numbers = np.arange(24, dtype=np.float32).reshape(4, 6)
     rows, places = np.array([3, 0, 2], np.int64), np.array([[1, 5], [3, 0]], np.int64)
-    builder = ModelBuilder()
-    x, taken, picked = builder.input((4, 6)), builder.tensor((3, 6)), builder.tensor((2,))
-    builder.op("GATHER", [x, builder.constant(rows)], [taken])
-    builder.op("GATHER_ND", [x, builder.constant(places)], [picked])
+    builder = Builder()
+    x = builder.input((4, 6))
+    taken = builder.add("GATHER", [x, builder.constant(rows)], (3, 6))
+    picked = builder.add("GATHER_ND", [x, builder.constant(places)], (2,))
     with limited(INTEL, SIMULATIONS["an embedded profile"]) as device:
         options = Options(device=device.index, precision="fp32", fallback="forbid", cache="off")
         got = tflgpu.compile(builder.finish([taken, picked]), options).run([numbers])

@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu
 from tests.runtime.persistent.chains import X, chain, expected
+from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tflgpu.artifact.executable import RANGE_ALIGNMENT
@@ -22,7 +23,6 @@ from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_model, plan_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.runtime.device_memory import DeviceMemory
@@ -65,8 +65,8 @@ def test_profile_needs_a_clock(executor: PersistentExecutor) -> None:
 
 def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> None:
     """With a clock that counts microseconds from its first reading; kernels do not run in the plan's order here."""
-    builder = ModelBuilder()
-    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
+    builder = Builder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.ints([1, 2])
     curve, twice, mean = (builder.tensor(shape) for shape in ((1, 4, 4, 8), (1, 4, 4, 8), (1, 1, 1, 8)))
     builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
     builder.op("SOFTMAX", [curve], [twice], {"beta": 1.0})
@@ -104,11 +104,10 @@ def test_dependent_kernels_have_intervals_of_their_own() -> None:
 
 
 def test_independent_kernels_share_an_interval() -> None:
-    builder = ModelBuilder()
-    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
-    curve, mean = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8))
-    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
-    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
+    builder = Builder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.ints([1, 2])
+    curve = builder.add("SOFTMAX", [x], (1, 4, 4, 8), beta=1.0)
+    mean = builder.add("MEAN", [x, axes], (1, 1, 1, 8), keep_dims=True)
     plan = plan_of(builder.finish([curve, mean]), H200)
     assert kinds(plan) == ["map", "softmax", "reduce"]
     assert barrier_intervals(plan) == (0, 1, 1)
@@ -182,7 +181,7 @@ def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
 
 def test_in_half_on_nvidia_no_kernel_divides_exactly() -> None:
     """That calls a function for rare numbers, and the linker lets the whole kernel save registers around it."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, (root, shares, result) = builder.input((1, 4, 4, 8)), [builder.tensor((1, 4, 4, 8)) for _ in range(3)]
     builder.op("RSQRT", [x], [root])
     builder.op("LOGISTIC", [root], [shares])
