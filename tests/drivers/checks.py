@@ -21,7 +21,7 @@ import tflgpu
 from tests.acceptance.real_models import TOLERANCE, error
 from tests.ops.case import Case, Net, Row
 from tests.ops.table import ROWS
-from tests.ops.tolerance import SUMS_IN_HALF, check
+from tests.ops.tolerance import SUMS_IN_HALF
 from tests.ops.windows import Window, max_pool_2d
 from tests.support import in_double, litert
 from tests.support.fixed_cases import fixed_cases
@@ -145,8 +145,7 @@ def large_pool() -> Subject:
 
 
 def check_case(case: Case, compiled: Compile, precision: str) -> None:
-    for got, expected in zip(compiled(case.model).run(case.inputs).values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, precision, case.describe)
+    case.check(compiled(case.model).run(case.inputs).values(), precision)
 
 
 def of_model(name: str) -> Subject:

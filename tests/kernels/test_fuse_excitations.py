@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.fused_networks import product
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import check
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of, templates
+from tests.support.running import run_checked
 from tests.support.targets import CPU, H200
 from tests.support.template_cases import image_and_gates
 from tflgpu.target import CostModel
@@ -42,12 +41,9 @@ def test_the_kernel_is_right(
     y = net.op("ADD", [y, x], y.value + x.value)
     other = net.input(net.normal(tuple(shape)))
     net.output(net.op("SUB", [other, y], other.value - y.value, activation="RELU6"))
-    case = net.case()
-    options = tflgpu.Options(device=device_name, kernels="gpu", executor=executor, precision=precision, cache="off")
-    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-        assert "excite" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    with limited(device_name, Simulation()):
+        options = {"device": device_name, "kernels": "gpu", "executor": executor, "precision": precision}
+        assert "excite" in run_checked(net.case(), **options)
 
 
 def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,12 +62,8 @@ def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkey
         gates = net.op("CONV_2D", [gates, weights, bias], value, options, activation="NONE")
     gates = net.op("RELU6", [gates], np.minimum(gates.value, 6))
     net.output(product(net, x, gates))
-    case = net.case()
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", cache="off")
-    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-        assert "excite" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    with limited(device_name, Simulation()):
+        assert "excite" in run_checked(net.case(), device=device_name, kernels="gpu")
 
 
 def test_it_pays_while_the_hidden_layer_is_small() -> None:

@@ -13,7 +13,6 @@ from tests.kernels.networks import convolution
 from tests.kernels.products import Product
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
@@ -86,8 +85,7 @@ def test_products_are_right_however_they_are_divided(
     precision: Literal["fp16", "fp32"] = "fp16" if case.depth % 2 else "fp32"
     options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, cache="off")
     with limited(device_name, Simulation()):  # whose local memory is real
-        (got,) = tflgpu.compile(model.model, options).run(model.inputs).values()
-    check(got, model.expected[0], model.tolerance, precision, model.describe)
+        model.check(tflgpu.compile(model.model, options).run(model.inputs).values(), precision)
 
 
 @pytest.mark.parametrize("adjoint", [(False, False), (True, True)], ids=str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -12,7 +12,7 @@ from hypothesis.vendor.pretty import RepresentationPrinter
 from numpy.typing import NDArray
 
 from tests.ops.reference import ACTIVATIONS, relu6
-from tests.ops.tolerance import ARITHMETIC, Tolerance
+from tests.ops.tolerance import ARITHMETIC, Tolerance, check
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 
@@ -32,6 +32,11 @@ class Case:
     """Why LiteRT's CPU kernels may give something else here; empty if they should not."""
     holds_input: bool = False
     """Whether the model holds the input that was asked for as a constant."""
+
+    def check(self, outputs: Iterable[NDArray[Any]], precision: str = "fp32") -> None:
+        """That the model gave these outputs is right."""
+        for got, expected in zip(outputs, self.expected, strict=True):
+            check(got, expected, self.tolerance, precision, self.describe)
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
         """What hypothesis prints of a failing case, instead of its bytes and arrays."""

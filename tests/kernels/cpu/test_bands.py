@@ -8,13 +8,12 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.cpu.pairs_in_bands import CASES, HALF, ONE, SAME
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.support.planning import kinds, plan_of
+from tests.support.running import run_checked
 from tests.support.targets import CPU
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.cpu import band_kernels, depthwise_bands, fuse_bands
@@ -63,13 +62,9 @@ def test_bands_are_right(
     y = depthwise(net, convolution(net, x, channels, first, "RELU6"), second, "RELU")
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
-    case = net.case()
-    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
-        assert "cpu_band_convolution_depthwise" in compiled.source
-        assert ("*wide" in compiled.source) == (precision == "fp16" and name in MADE_FLOATS)
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    source = run_checked(net.case(), device=device_name, precision=precision)
+    assert "cpu_band_convolution_depthwise" in source
+    assert ("*wide" in source) == (precision == "fp16" and name in MADE_FLOATS)
 
 
 @pytest.mark.quick(when=lambda name, precision: name == "stride 2" and precision == "fp32")
@@ -85,12 +80,7 @@ def test_bands_with_the_depthwise_one_first_are_right(
     y = convolution(net, depthwise(net, image(net, *shape), window, "RELU6"), channels, ONE, "NONE")
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
-    case = net.case()
-    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
-        assert "cpu_band_depthwise_pointwise" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    assert "cpu_band_depthwise_pointwise" in run_checked(net.case(), device=device_name, precision=precision)
 
 
 def test_layers_of_several_sizes_share_a_function(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +91,7 @@ def test_layers_of_several_sizes_share_a_function(device_name: str, monkeypatch:
     for window in (HALF, Window((5, 5), padding="SAME"), SAME):
         x = depthwise(net, convolution(net, x, 32, ONE, "RELU6"), window, "RELU")
     net.output(convolution(net, x, 8, ONE, "NONE"))  # which is not of the bands, and stores in the host's order
-    case = net.case()
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")) as compiled:
-        assert compiled.source.count("int row_at[") == 1
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    assert run_checked(net.case(), device=device_name).count("int row_at[") == 1
 
 
 def kinds_of(net: Net, *outputs: Tensor, target: Target = CPU) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.networks import convolution
 from tests.ops.case import Net
-from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.support.planning import plan_of
+from tests.support.running import run_checked
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.cpu.convolution_kernels import DEEP, FAR_WEIGHTS, lines_ahead
 from tflgpu.kernels.kernel import Storage
@@ -39,10 +38,7 @@ def network(shape: tuple[int, ...], channels: int) -> Net:
 @pytest.mark.quick(when=lambda name: "left over" in name)
 @pytest.mark.parametrize("name", CASES)
 def test_deep_convolutions_are_right(name: str, device_name: str) -> None:
-    case = network(*CASES[name]).case()
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    run_checked(network(*CASES[name]).case(), device=device_name)
 
 
 @pytest.mark.parametrize(

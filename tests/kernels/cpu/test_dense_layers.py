@@ -8,7 +8,6 @@ import pytest
 import tflgpu
 from tests.ops import reference
 from tests.ops.case import Net
-from tests.ops.tolerance import check
 from tests.support.planning import plan_of
 from tflgpu.kernels.cpu.fully_connected_kernels import PART
 from tflgpu.target import Limits, Target
@@ -46,8 +45,7 @@ def test_layers_are_right(name: str, precision: str, device_name: str) -> None:
     case = layer(*CASES[name]).case()
     with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision=precision, cache="off")) as compiled:
         outputs = compiled.run(case.inputs).values()
-    for got, expected in zip(outputs, case.expected, strict=True):
-        check(got, expected, case.tolerance, precision, case.describe)
+    case.check(outputs, precision)
 
 
 @pytest.mark.parametrize(("images", "stored"), [(1, "half"), (3, "half"), (100, "float")])

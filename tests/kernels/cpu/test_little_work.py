@@ -10,7 +10,6 @@ import tflgpu
 from tests.kernels.cpu.pairs_in_bands import CASES
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 from tests.support import template_cases
 from tests.support.limited_devices import Simulation, limited
@@ -57,6 +56,5 @@ def test_unrolled_loops_give_the_same_answers(platform: str) -> None:
             with limited(platform, Simulation({"little_work": work})):
                 model = tflgpu.compile(case.model, options)
                 turns.append(model.source.count("#pragma nounroll"))
-                for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-                    check(got, expected, case.tolerance, "fp32", case.describe)
+                case.check(model.run(case.inputs).values())
     assert turns[1] < turns[0] and turns[3] < turns[2]

@@ -11,9 +11,9 @@ import tflgpu
 from tests.kernels.networks import convolution
 from tests.ops import reference
 from tests.ops.case import Net, Tensor, largest
-from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.support.models import Builder
+from tests.support.running import run_checked
 
 # Shape of the image, size of the result, and whether corners are aligned or centers count.
 WHOLE_PIXELS = {
@@ -51,11 +51,7 @@ def network(name: str, activation: bool = False, read: bool = False) -> Net:
 @pytest.mark.quick(when=lambda name: "larger" in name)
 @pytest.mark.parametrize("name", WHOLE_PIXELS)
 def test_whole_pixels_are_right(name: str, device_name: str) -> None:
-    case = network(name).case()
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
-        assert "cpu_resize_pixels" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    assert "cpu_resize_pixels" in run_checked(network(name).case(), device=device_name)
 
 
 def test_what_follows_computes_on_slices(device_name: str) -> None:
@@ -69,11 +65,8 @@ def test_what_follows_computes_on_slices(device_name: str) -> None:
 @pytest.mark.parametrize("name", [*BLENDED, NARROWER[0]])
 def test_blended_rows_are_right(name: str, precision: Literal["fp32", "fp16"], device_name: str) -> None:
     case = network(name, activation=True, read=name != "to the host's order").case()
-    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
-        assert ("cpu_resize_blended" in compiled.source) == (name in BLENDED)
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    source = run_checked(case, device=device_name, precision=precision)
+    assert ("cpu_resize_blended" in source) == (name in BLENDED)
 
 
 def test_infinity_stays_where_it_is(device_name: str) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 import tflgpu
 from tests.ops.case import Net
-from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 from tests.support import template_cases
 from tests.support.limited_devices import Simulation, limited
@@ -25,7 +24,6 @@ def test_convolutions_fill_the_registers_there_are(width: int, platform: str) ->
     case, options = net.case(), tflgpu.Options(kernels="cpu", precision="fp32", cache="off")
     with limited(platform, Simulation({"vector_width": width})):
         model = tflgpu.compile(case.model, options)
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, "fp32", case.describe)
+        case.check(model.run(case.inputs).values())
     with limited(platform, Simulation({"vector_width": 16})):
         assert tflgpu.compile(case.model, options).source != model.source

@@ -13,12 +13,12 @@ from tests.conftest import missing
 from tests.kernels.gpu.reductions import reduced, running_sum
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
-from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
 from tests.support.models import Builder
 from tests.support.planning import kinds, plan_of
+from tests.support.running import run_checked
 from tests.support.targets import H200
 from tests.support.template_cases import transpose_convolution
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
@@ -74,11 +74,7 @@ def sums() -> Case:
 @pytest.mark.usefixtures("in_shares")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_name: str) -> None:
-    case = sums()
-    options = tflgpu.Options(device=device_name, kernels="gpu", precision=precision, fallback="forbid", cache="off")
-    with tflgpu.compile(case.model, options) as model:
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    run_checked(sums(), device=device_name, kernels="gpu", precision=precision, fallback="forbid")
 
 
 @pytest.mark.full("Intel's compiler takes long over emulated matrix units")

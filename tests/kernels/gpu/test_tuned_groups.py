@@ -12,7 +12,6 @@ import tflgpu
 from tests.kernels.networks import convolution, depthwise
 from tests.ops import reference
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import check
 from tests.ops.windows import Window
 from tests.quick import RUNTIMES
 from tests.support.limited_devices import Simulation, limited
@@ -50,8 +49,7 @@ def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytes
     monkeypatch.setattr(Request, "choose", choose)
     with limited(RUNTIMES[0], Simulation()):  # whose local memory is real
         model = tflgpu.compile(case.model, tflgpu.Options(kernels="gpu", precision="fp32", cache="off"))
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, "fp32", case.describe)
+        case.check(model.run(case.inputs).values())
     assert sizes == [size] * 5
     assert model.source.count(f"reqd_work_group_size({size}, 1, 1)") == 5
 

@@ -12,11 +12,11 @@ import tflgpu
 from tests.kernels.networks import binary, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import check
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of, templates
 from tests.support.row_cases import Heads, attention, attention_of_projections, computed
+from tests.support.running import run_checked
 from tests.support.targets import CPU
 
 Family = Literal["cpu", "gpu"]
@@ -38,12 +38,9 @@ PROJECTED = (
 
 
 def assert_right(net: Net, device_name: str, family: Family, precision: Literal["fp32", "fp16"]) -> None:
-    case = net.case()
-    options = tflgpu.Options(device=device_name, kernels=family, precision=precision, cache="off")
-    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-        assert "rows_attention" in compiled.source
-        for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    with limited(device_name, Simulation()):
+        source = run_checked(net.case(), device=device_name, kernels=family, precision=precision)
+    assert "rows_attention" in source
 
 
 def is_quick(heads: Heads, device_name: str) -> bool:
@@ -162,11 +159,7 @@ def softmax(net: Net, x: Tensor) -> Tensor:
 def test_anything_else_stays_as_it_is(build: Callable[[Net, Tensor, Tensor, Tensor], Tensor], device_name: str) -> None:
     net = Net(seed=1)
     net.output(build(net, *(computed(net, (2, 12, 8)) for _ in range(3))))
-    case = net.case()
-    compiled = tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off"))
-    assert "rows_attention" not in compiled.source
-    for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, "fp32", case.describe)
+    assert "rows_attention" not in run_checked(net.case(), device=device_name)
 
 
 @pytest.mark.parametrize("depth", [6, 1024])

@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.networks import LAYER_NORMS, binary, channel_mean, layer_norm_of_products, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import check
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of, templates
+from tests.support.running import run_checked
 from tests.support.targets import CPU
 
 Family = Literal["cpu", "gpu"]
@@ -38,11 +37,8 @@ SHAPES = (
 def assert_right(net: Net, device_name: str, family: Family, template: str) -> None:
     case = net.case()
     for precision in ("fp32", "fp16"):
-        options = tflgpu.Options(device=device_name, kernels=family, precision=precision, cache="off")
-        with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-            assert template in compiled.source
-            (got,) = compiled.run(case.inputs).values()
-        check(got, case.expected[0], case.tolerance, precision, case.describe)
+        with limited(device_name, Simulation()):
+            assert template in run_checked(case, device=device_name, kernels=family, precision=precision)
 
 
 def is_quick(shape: tuple[int, ...], device_name: str) -> bool:

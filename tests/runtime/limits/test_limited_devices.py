@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
-from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 from tests.support.fixed_cases import fixed_cases
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
 from tests.support.models import Builder
+from tests.support.running import run_checked
 from tflgpu import DeviceError, Options
 from tflgpu.measure.trace import trace
 from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
@@ -49,8 +49,7 @@ from tests.support.fixed_cases import fixed_cases
 for name in ("fully_connected", "softmaxes"):
     case = fixed_cases()[name]
     model = tflgpu.compile(case.model, tflgpu.Options(device=sys.argv[1], kernels="gpu", precision="fp32", cache="off"))
-    for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, "fp32", case.describe)
+    case.check(model.run(case.inputs).values())
     print(model.device.limits.work_group_size, model.device.limits.local_bytes)
 """
 
@@ -89,8 +88,7 @@ def test_kernels_run_within_the_limits(device: str, name: str) -> None:
         for family, precision in zip(families, precisions, strict=True):
             options = Options(kernels=family, precision=precision, cache="off", fallback="forbid")
             outputs = tflgpu.compile(case.model, options).run(case.inputs)
-            for got, expected in zip(outputs.values(), case.expected, strict=True):
-                check(got, expected, case.tolerance, precision, case.describe)
+            case.check(outputs.values(), precision)
 
 
 def two_large_layers(side: int = 3000) -> bytes:
@@ -161,8 +159,7 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
         model = tflgpu.compile(case.model, options)
         assert groups_of(model) == {16, 128}
         for again in (model, tflgpu.compile(case.model, replace(options, cache="require"))):
-            (got,) = again.run(case.inputs).values()
-            check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+            case.check(again.run(case.inputs).values())
         assert groups_of(again) == {16, 128}
 
 
@@ -186,8 +183,7 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
     with limited(INTEL, Simulation(groups={"gpu_excite": 4})):
         model = tflgpu.compile(case.model, Options(kernels="gpu", precision="fp32", cache="off"))
     assert "gpu_excite" not in model.source
-    (got,) = model.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    case.check(model.run(case.inputs).values())
 
 
 @pytest.mark.quick(when=lambda smaller: smaller.groups)
@@ -195,10 +191,7 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
 def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
     case = fixed_cases()["recurrences"]
     with limited(INTEL, smaller):
-        options = Options(kernels="gpu", precision="fp32", cache="off", executor="persistent")
-        outputs = tflgpu.compile(case.model, options).run(case.inputs)
-    for got, expected in zip(outputs.values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, "fp32", case.describe)
+        run_checked(case, kernels="gpu", executor="persistent")
 
 
 def test_a_model_that_is_too_large_for_a_persistent_kernel_says_so() -> None:
