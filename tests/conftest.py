@@ -140,8 +140,5 @@ def shared() -> Path:
 
 @pytest.fixture
 def emulation() -> None:
-    """Where it is missing, tests that need it are skipped, or fail."""
-    from tests.support.emulated_matrix_units import DEVICE  # which imports all that compiles
-
-    if all(d.platform != DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {DEVICE!r}")
+    """Where the runtime that emulates tensor cores is missing, tests that need it are skipped, or fail."""
+    usable(RUNTIMES[0])

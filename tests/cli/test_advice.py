@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 import tflgpu
 from tests.support.models import Builder
 from tflgpu.cli.commands.demo import examples_folder
@@ -14,7 +12,6 @@ from tflgpu.model.file_tables import Quantization
 from tflgpu.report.report import Advice
 
 SIZE = 64
-SAME = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
 
 
 def advice(model: bytes, options: tflgpu.Options | None = None) -> list[Advice]:
@@ -28,18 +25,11 @@ def only(model: bytes, kind: str) -> Advice:
     return found
 
 
-def convolution(builder: Builder, source: int, channels: tuple[int, int]) -> int:
-    """A 1x1 convolution from and to so many channels, on images of SIZE by SIZE."""
-    weights = builder.constant(np.ones((channels[1], 1, 1, channels[0]), np.float32))
-    bias = builder.constant(np.zeros(channels[1], np.float32))
-    return builder.add("CONV_2D", [source, weights, bias], (1, SIZE, SIZE, channels[1]), **SAME)
-
-
 def two_convolutions(first: int, middle: int, last: int) -> bytes:
     builder = Builder()
     x = builder.input((1, SIZE, SIZE, first), name="x")
-    hidden = convolution(builder, x, (first, middle))
-    return builder.finish([convolution(builder, hidden, (middle, last))])
+    hidden = builder.convolution(x, middle)
+    return builder.finish([builder.convolution(hidden, last)])
 
 
 def chain(codes: Sequence[str]) -> bytes:
@@ -84,7 +74,7 @@ def test_transposes_are_counted() -> None:
     builder = Builder()
     x = builder.input((1, 8, SIZE, SIZE), name="x")
     last = builder.add("TRANSPOSE", [x, builder.ints([0, 2, 3, 1])], (1, SIZE, SIZE, 8))
-    result = convolution(builder, last, (8, 8))
+    result = builder.convolution(last, 8)
     first = builder.add("TRANSPOSE", [result, builder.ints([0, 3, 1, 2])], (1, 8, SIZE, SIZE))
     found = next(a for a in advice(builder.finish([first])) if a.kind == "movement")
     assert found.operators == (0, 2)
@@ -96,7 +86,7 @@ def reshaped(shape: tuple[int, ...]) -> bytes:
     """A convolution, a RESHAPE of its 64x64x8 and a function that reads it."""
     builder = Builder()
     x = builder.input((1, SIZE, SIZE, 4), name="x")
-    image = convolution(builder, x, (4, 8))
+    image = builder.convolution(x, 8)
     flat = builder.add("RESHAPE", [image, builder.ints(shape)], shape)
     axis = builder.ints([len(shape) - 1])
     return builder.finish([builder.add("SUM", [flat, axis], (*shape[:-1], 1), keep_dims=True)])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.kernels.gpu.ways import take_always
-from tests.kernels.largest import Storage, check_largest
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
+from tests.support.emulated_matrix_units import Storage, check_largest
 from tests.support.planning import plan_of, templates
 from tests.support.targets import waiting
 from tflgpu.kernels.gpu.divided import shared_sums
@@ -145,8 +145,7 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, mon
     parameters, is_half = vars(kernels["mma/depthwise_pointwise"].parameters), storage == "half"
     assert parameters["slices"] == case.slices[0 if is_half else 1]
     assert parameters["columns"] == (case.columns if is_half else 1)
-    for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
-        check_largest(got, expected, storage)
+    emulated.check(plan, model)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.kernels.fused_networks import convolutions
-from tests.kernels.networks import convolution, options
+from tests.kernels.networks import convolution
 from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support.models import Builder
@@ -24,7 +24,6 @@ from tflgpu.kernels.mma.operands import Operands
 from tflgpu.plan import make_plan
 
 Floats = NDArray[np.float64]
-SAME = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
 
 
 def mma(a: Floats, b: Floats) -> Floats:
@@ -86,14 +85,8 @@ def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> Non
     builder, random = Builder(), np.random.default_rng(0)
     x = builder.input((1, 9, 9, 16))
     for name in ("image", "output", "last"):
-        weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32).astype(np.float32)
-        x = builder.add(
-            "CONV_2D",
-            [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))],
-            (1, 9, 9, 16),
-            name=name,
-            **SAME,
-        )
+        weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32)
+        x = builder.convolution(x, 16, weights=weights, name=name)
     graph = graph_of(builder.finish([x]))
     marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
     plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
@@ -133,12 +126,8 @@ def test_floats_are_left_to_work_items_where_these_are_faster(
     shape: tuple[int, int, int, int], channels: int, template: str
 ) -> None:
     """Few rows, or one channel of many pixels."""
-    builder, side = Builder(), min(shape[1], 3)
-    x = builder.input(shape)
-    weights = builder.constant(np.full((channels, side, side, shape[3]), 0.1, np.float32))
-    y = builder.add(
-        "CONV_2D", [x, weights, builder.constant(np.zeros(channels, np.float32))], (*shape[:3], channels), **SAME
-    )
+    builder = Builder()
+    y = builder.convolution(builder.input(shape), channels, min(shape[1], 3))
     plan = plan_of(builder.finish([y]), replace(H200, storage="float"))
     assert plan.kernels[-1].kernel.template == template
 
@@ -183,13 +172,9 @@ def test_large_images_go_through_local_memory(
     executor: Literal["launch", "persistent"], pixels: int, channels: int, template: str
 ) -> None:
     """If the kernel is a launch of its own, with tiles for all compute units."""
-    builder, random = Builder(), np.random.default_rng(0)
-    shape = (4, pixels, pixels, channels)
-    x = builder.input(shape)
-    weights = builder.constant(random.normal(size=(channels, 3, 3, channels)).astype(np.float32))
-    bias = builder.constant(np.zeros(channels, np.float32))
-    y = builder.add("MUL", [x, x], shape)
-    z = builder.add("CONV_2D", [y, weights, bias], shape, **options(Window((3, 3), padding="SAME")))
+    builder = Builder()
+    x = builder.input((4, pixels, pixels, channels))
+    z = builder.convolution(builder.add("MUL", [x, x]), channels, 3)
     plan = plan_of(builder.finish([z]), replace(H200, executor=executor))
     kernel = plan.kernels[-1].kernel
     assert kernel.template == template

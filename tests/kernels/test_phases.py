@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tests.conftest import missing
 from tests.kernels.networks import transpose_convolution
 from tests.ops.case import Case, Net
 from tests.ops.windows import Window
@@ -73,8 +72,6 @@ def test_a_pixel_reaches_its_windows_only(case: Transposed, kernels: str) -> Non
 def test_emulated_matrix_units_compute_all_phases(
     case: Transposed, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if all(d.platform != emulated.DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     correct(monkeypatch, {"mma/gemm of floats": ALWAYS})
     monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))

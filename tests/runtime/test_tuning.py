@@ -35,20 +35,12 @@ SIZE = 12
 
 def network(*channels: int, seed: int = 0) -> bytes:
     """A 3x3 convolution of an image, then pointwise ones to so many channels, with a depthwise one before the last."""
-    builder, random = Builder(), np.random.default_rng(seed)
-    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-    x, depth = builder.input((1, SIZE, SIZE, 3), name="x"), 3
+    builder = Builder(seed)
+    x = builder.input((1, SIZE, SIZE, 3), name="x")
     for i, out in enumerate(channels):
         if i and i == len(channels) - 1:
-            weights = builder.constant(random.normal(size=(1, 3, 3, depth)).astype(np.float32))
-            y = builder.add(
-                "DEPTHWISE_CONV_2D", [x, weights], (1, SIZE, SIZE, depth), **(options | {"depth_multiplier": 1})
-            )
-            x = y
-        side = 1 if i else 3
-        weights = builder.constant((random.normal(size=(out, side, side, depth)) / depth).astype(np.float32))
-        y = builder.add("CONV_2D", [x, weights], (1, SIZE, SIZE, out), **options)
-        x, depth = y, out
+            x = builder.depthwise(x)
+        x = builder.convolution(x, out, 1 if i else 3)
     return builder.finish([x])
 
 

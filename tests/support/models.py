@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
@@ -52,19 +53,27 @@ class Builder(ModelBuilder):
         self.op(code, inputs, [output], options, version=version)
         return output
 
-    def convolution(self, x: int, out: int, side: int = 1, *, scale: float = 1.0, **options: object) -> int:
-        """With a bias, and by default with a stride of 1 and ``padding`` ``"SAME"``."""
-        weights = self.weights(out, side, side, self.shape(x)[3], scale=scale)
-        return self._window("CONV_2D", [x, weights, self.weights(out)], side, out, options)
+    def convolution(
+        self, x: int, out: int, side: int = 1, *, weights: NDArray[Any] | None = None, **options: Any
+    ) -> int:
+        """With a bias, and by default with a stride of 1 and ``padding`` ``"SAME"``.
 
-    def depthwise(self, x: int, side: int = 3, *, multiplier: int = 1, **options: object) -> int:
+        weights: of any window, by default random ones of a square. options: also those of :meth:`add`.
+        """
+        shape = (out, side, side, self.shape(x)[3])
+        filters = self.weights(*shape) if weights is None else self.constant(weights.astype(np.float32))
+        return self._window("CONV_2D", [x, filters, self.weights(out)], out, options)
+
+    def depthwise(self, x: int, side: int = 3, *, multiplier: int = 1, **options: Any) -> int:
         """The same, of each channel."""
         channels = self.shape(x)[3] * multiplier
         inputs = [x, self.weights(1, side, side, channels), self.weights(channels)]
-        return self._window("DEPTHWISE_CONV_2D", inputs, side, channels, {"depth_multiplier": multiplier, **options})
+        return self._window("DEPTHWISE_CONV_2D", inputs, channels, {"depth_multiplier": multiplier, **options})
 
-    def _window(self, code: str, inputs: list[int], side: int, channels: int, options: dict[str, object]) -> int:
-        batch, height, width, _ = self.shape(inputs[0])
+    def _window(self, code: str, inputs: list[int], channels: int, options: dict[str, Any]) -> int:
         options = {"padding": "SAME", "stride_h": 1, "stride_w": 1} | options
-        lost = 0 if options["padding"] == "SAME" else side - 1
-        return self.add(code, inputs, (batch, height - lost, width - lost, channels), **options)
+        batch, height, width, _ = self.shape(inputs[0])
+        if options["padding"] == "VALID":
+            _, rows, columns, _ = self.shape(inputs[1])
+            height, width = height - rows + 1, width - columns + 1
+        return self.add(code, inputs, (batch, height, width, channels), **options)

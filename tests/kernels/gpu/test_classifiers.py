@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 import pytest
 
 import tflgpu
-from tests.conftest import missing
 from tests.kernels.gpu.reductions import reduced
 from tests.kernels.networks import convolution
 from tests.ops import reference
-from tests.ops.case import Case, Net, Tensor
+from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import kinds, plan_of, templates
@@ -49,16 +47,8 @@ def planned(net: Net, storage: Literal["half", "float"] = "float") -> Plan:
     """The plan of a network for a GPU, on which its results are right."""
     case = net.case()
     plan = plan_of(case.model, replace(GPU, storage=storage))
-    check(plan, case, 2e-3 if storage == "half" else 1e-6)
+    emulated.check(plan, case)
     return plan
-
-
-def check(plan: Plan, case: Case, error: float = 1e-6) -> None:
-    """That a plan gives the right results, with an error of so much of the largest one."""
-    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
-    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("storage", ["half", "float"])
@@ -95,7 +85,7 @@ def test_small_groups_have_shares_that_they_can_sum_up(size: int) -> None:
     assert templates(plan)[-2:] == TWO_KERNELS
     narrow = make_plan(optimize(lowered.graph), GPU.with_group_sizes({plan.kernels[-2].key: size}))
     assert all(kernel.kernel.local_size <= size for kernel in narrow.kernels if kernel.kernel.shares > 1)
-    check(narrow, case)
+    emulated.check(narrow, case)
 
 
 def test_what_every_node_computes_can_be_stored() -> None:

@@ -72,11 +72,8 @@ def test_each_convolution_takes_the_way_that_was_fastest(
     """Of those that were measured in half, by the costs of an H200."""
     builder = Builder()
     x = builder.add("ABS", [builder.input((*image, depth))], (*image, depth))
-    weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
-    bias = builder.constant(np.zeros(channels, np.float32))
     dilations = {"dilation_h_factor": dilation, "dilation_w_factor": dilation}
-    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, **dilations}
-    y = builder.add("CONV_2D", [x, weights, bias], (*image, channels), **options)
+    y = builder.convolution(x, channels, weights=np.zeros((channels, *kernel, depth)), **dilations)
     costs = cost_model_from(known_devices()[0].probes)
     plan = plan_of(builder.finish([y]), replace(H200, executor="launch", cost_model=costs))
     divided = {k.node.kind for k in plan.kernels} & {"tap_sums", "strided"}
@@ -86,11 +83,7 @@ def test_each_convolution_takes_the_way_that_was_fastest(
 def test_what_a_device_has_no_room_for_stays_whole() -> None:
     """The products of 49 taps by five channels, of 5,115 pixels, are 5 MB in float."""
     builder = Builder()
-    x = builder.input((*WIDE, 342))
-    weights = builder.constant(np.zeros((5, 7, 7, 342), np.float32))
-    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-    y = builder.add("CONV_2D", [x, weights, builder.constant(np.zeros(5, np.float32))], (*WIDE, 5), **options)
-    data = builder.finish([y])
+    data = builder.finish([builder.convolution(builder.input((*WIDE, 342)), 5, 7)])
     for megabytes, room in ((48, True), (32, False)):
         limits = replace(H200.limits, allocation_bytes=megabytes << 20)
         plan = plan_of(data, replace(H200, storage="float", limits=limits))

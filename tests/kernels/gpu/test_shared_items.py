@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.gpu.reductions import running_sum
 from tests.kernels.networks import options
 from tests.ops import windows
@@ -29,12 +27,9 @@ TARGET = replace(emulated.PORTABLE, storage="float")
 
 def kernels_of(net: Net, template: str, target: Target = TARGET) -> list[Kernel]:
     """Those of templates that begin so, of a model whose results are right in float."""
-    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = net.case()
     plan = plan_of(case.model, target)
-    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
+    emulated.check(plan, case, 1e-5)
     return [k.kernel for k in plan.kernels if k.kernel.template.startswith(template)]
 
 

@@ -8,8 +8,6 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.gpu.reductions import reduced, running_sum
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
@@ -78,19 +76,15 @@ def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_
 
 
 @pytest.mark.full("Intel's compiler takes long over emulated matrix units")
-@pytest.mark.usefixtures("in_shares")
+@pytest.mark.usefixtures("emulation", "in_shares")
 @pytest.mark.parametrize("storage", ["half", "float"])
 def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
-    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = sums()
     plan = plan_of(case.model, replace(emulated.TARGET, storage=storage))
     used = {k.kernel.template for k in plan.kernels if k.kernel.shares > 1}
     assert "transpose_convolution" in {k.node.attributes.node.kind for k in plan.kernels if k.node.kind == "shares"}
     assert used >= {"mma/gemm/direct", "mma/gemm/few_channels", "portable/reduce"}
-    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
-        error = 2e-3 if storage == "half" else 1e-6
-        np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())
+    emulated.check(plan, case)
 
 
 @pytest.mark.parametrize(

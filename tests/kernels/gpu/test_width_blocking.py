@@ -55,12 +55,8 @@ def test_few_channels_of_long_windows_take_two_kernels(
 ) -> None:
     """Where the products saved are worth a second launch."""
     builder = Builder()
-    x, y = builder.input((1, 1753, 11, depth)), builder.tensor((1, 1753, 11, channels))
-    weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
-    if kernel[1] > 1:
-        x, y = builder.input((1, 7, 4830, depth)), builder.tensor((1, 7, 4830, channels))
-    bias = builder.constant(np.zeros(channels, np.float32))
-    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
+    x = builder.input((1, 7, 4830, depth) if kernel[1] > 1 else (1, 1753, 11, depth))
+    y = builder.convolution(x, channels, weights=np.zeros((channels, *kernel, depth)))
     plan = plan_of(builder.finish([y]), H200)
     assert any(k.node.kind in ("strided", "tap_sums") for k in plan.kernels) == divided
 
@@ -69,7 +65,6 @@ def test_a_way_whose_kernel_has_no_costs_is_left_alone() -> None:
     """Two rows of pixels as channels would go to the kernel that reads rows of a large image in local memory."""
     builder = Builder()
     x = builder.add("ABS", [builder.input((1, 392, 392, 3))], (1, 392, 392, 3))
-    weights, bias = builder.constant(np.zeros((8, 9, 9, 3), np.float32)), builder.constant(np.zeros(8, np.float32))
-    y = builder.add("CONV_2D", [x, weights, bias], (1, 384, 384, 8), padding="VALID", stride_h=1, stride_w=1)
+    y = builder.convolution(x, 8, 9, padding="VALID")
     plan = plan_of(builder.finish([y]), replace(H200, executor="launch"))
     assert kinds(plan).count("convolution") == 1

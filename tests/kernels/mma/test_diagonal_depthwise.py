@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net
 from tests.ops.windows import Window
@@ -32,8 +29,6 @@ CASES = (
 def test_a_result_is_that_of_numpy(
     shape: tuple[int, int, int, int], window: Window, pixels: int, warp_slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
-        missing(emulated.DEVICE)
     monkeypatch.setattr(diagonal_depthwise, "PIXELS", (pixels,))
     monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
     monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
@@ -44,6 +39,4 @@ def test_a_result_is_that_of_numpy(
     case = net.case()
     plan = plan_of(case.model, emulated.TARGET)
     assert "mma/diagonal_depthwise" in templates(plan)
-    (got,) = emulated.run(plan, case.inputs)
-    (expected,) = case.expected
-    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+    emulated.check(plan, case)

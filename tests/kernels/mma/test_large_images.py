@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.kernels.gpu.ways import take_always
-from tests.kernels.largest import check_largest
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
+from tests.support.emulated_matrix_units import check_largest
 from tests.support.planning import plan_of, templates
 from tflgpu.kernels.mma.gemm import patch, rows
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
