@@ -12,9 +12,9 @@ from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import EXACT, check
 from tests.ops.windows import Window
+from tests.support.planning import plan_of
 from tests.support.template_cases import CASES
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.plan import PlannedKernel
 from tflgpu.target import Target
 
@@ -42,7 +42,7 @@ def kernels_of(family: str) -> list[tuple[PlannedKernel, str]]:
     for build in CASES:
         net = Net(seed=1)
         net.output(build(net))
-        _, plan = plan_model(net.case(EXACT).model, FAST, target)
+        plan = plan_of(net.case(EXACT).model, target)
         source = render(plan)
         tiles = {function.name: function.tile() for function in source.functions}
         found += [(kernel, tiles[name]) for kernel, name in zip(plan.kernels, source.names, strict=True)]

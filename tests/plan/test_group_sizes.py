@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import tflgpu
 from tests.support.fixed_cases import fixed_cases
 from tests.support.models import Builder
+from tests.support.planning import graph_of
 from tests.support.targets import CPU
 from tests.support.targets import H200_LAUNCHES as H200
-from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Graph
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import WHOLE_PLAN, Target
 
@@ -33,11 +31,7 @@ def layers(*channels: int) -> Graph:
     x = builder.input((1, SIZE, SIZE, 3))
     for out in channels:
         x = builder.convolution(x, out, 3)
-    return lowered(builder.finish([x]), GPU)
-
-
-def lowered(model: bytes, target: Target) -> Graph:
-    return optimize(plan_model(model, tflgpu.Options(), target)[0].graph)
+    return graph_of(builder.finish([x]))
 
 
 def keys(plan: Plan) -> list[str]:
@@ -82,7 +76,7 @@ def without_repr(value: object) -> Iterator[object]:
 @pytest.mark.parametrize("target", TARGETS, ids=["matrix units", "gpu", "cpu"])
 def test_a_key_names_no_tensors_and_no_operators(target: Target) -> None:
     for name, case in fixed_cases().items():
-        graph = lowered(case.model, target)
+        graph = graph_of(case.model)
         plan, other = make_plan(graph, target), make_plan(renumbered(graph), target)
         assert keys(plan) == keys(other), name
         assert not [v for k in plan.kernels for v in without_repr(k.node.attributes)], name

@@ -9,20 +9,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.ops.case import Net, Tensor
 from tests.ops.reference import softmax
 from tests.ops.windows import Window, max_pool_2d
 from tests.support.fixed_cases import fixed_cases
-from tests.support.planning import plan_of
+from tests.support.planning import graph_of, plan_of
 from tests.support.targets import CPU
 from tests.support.targets import H200_LAUNCHES as H200
-from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Limits, Target
 
@@ -117,8 +114,7 @@ def test_no_candidate_exceeds_the_limits(limits: Limits) -> None:
         return ranked[-1]
 
     for model in models():
-        lowered, _ = plan_model(model, tflgpu.Options(), target)
-        graph = optimize(lowered.graph)
+        graph = graph_of(model)
         for chooser in (last, lambda _, ranked: ranked[len(ranked) // 2]):
             for planned in make_plan(graph, target, chooser).kernels:  # type: ignore[arg-type]
                 assert planned.kernel.local_size <= limits.work_group_size

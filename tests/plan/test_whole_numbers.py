@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,17 +12,18 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.ops.windows import Window, conv_2d, depthwise_conv_2d
 from tests.support.models import Builder
-from tests.support.planning import graph_of
+from tests.support.planning import plan_of
+from tests.support.targets import GPU
 from tflgpu.measure.trace import trace
 from tflgpu.model.file_tables import Quantization
 from tflgpu.options import Options
-from tflgpu.plan import Plan, make_plan
-from tflgpu.target import Target
+from tflgpu.plan import Plan
 
 Doubles = NDArray[np.float64]
 
 SHAPE, CHANNELS = (1, 5, 6, 19), 7
 SAME = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+IN_HALF = replace(GPU, storage="half")
 WINDOW = Window((3, 3), padding="SAME")
 IMAGE, BETWEEN, RESULT = Quantization([0.0173], [3]), Quantization([0.031], [-11]), Quantization([0.0007], [5])
 SCALES = np.float32([0.0031, 0.047, 0.0009, 0.011, 0.0052, 0.00013, 0.029])
@@ -97,19 +99,14 @@ def test_dynamic_range_weights_are_not_rounded(device_name: str) -> None:
     np.testing.assert_allclose(got, exact, atol=1e-5 * np.abs(exact).max())
 
 
-def plan_of(model: bytes, storage: str) -> Plan:
-    target = Target(family="gpu", compute_units=4, storage="half" if storage == "half" else "float")
-    return make_plan(graph_of(model), target)
-
-
 def factors(plan: Plan) -> list[float]:
     return [t.factor for t in plan.graph.tensors.values() if t.factor != 1.0]
 
 
 def test_only_what_convolutions_alone_read_is_stored_without_its_scale() -> None:
-    assert len(factors(plan_of(two_convolutions(), "half"))) == 2
-    assert len(factors(plan_of(two_convolutions(also=True), "half"))) == 1  # of the image
-    assert factors(plan_of(two_convolutions(), "float")) == []
+    assert len(factors(plan_of(two_convolutions(), IN_HALF))) == 2
+    assert len(factors(plan_of(two_convolutions(also=True), IN_HALF))) == 1  # of the image
+    assert factors(plan_of(two_convolutions(), GPU)) == []
 
 
 def test_scales_that_half_cannot_hold_stay_with_their_weights() -> None:
@@ -118,7 +115,7 @@ def test_scales_that_half_cannot_hold_stay_with_their_weights() -> None:
     builder = Builder()
     weights = builder.constant(q, quantization=Quantization(scales, [0] * 4, 0))
     y = builder.add("FULLY_CONNECTED", [builder.input((1, 3)), weights], (1, 4))
-    node = (plan := plan_of(builder.finish([y]), "half")).kernels[-1].node
+    node = (plan := plan_of(builder.finish([y]), IN_HALF)).kernels[-1].node
     numbers, factor = plan.graph.constant(node.inputs[1]), plan.graph.constant(node.inputs[-1])
     assert numbers is not None and factor is not None
     np.testing.assert_array_equal(factor, np.float32([1, 1, np.float32(0.1) * 16, 1]))

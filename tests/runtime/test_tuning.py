@@ -15,15 +15,14 @@ import tflgpu
 from tests.kernels.fused_networks import convolutions
 from tests.quick import on_first_runtime
 from tests.support.models import Builder
+from tests.support.planning import graph_of, plan_of
 from tests.support.targets import H200
 from tflgpu.artifact import serializer
-from tflgpu.compiler import plan_model
 from tflgpu.errors import CacheWarning
 from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.measure import tuner
 from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
 from tflgpu.options import Options
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.target import Target
@@ -61,8 +60,7 @@ def asked(data: bytes, target: Target = H200) -> list[tuple[str, Sequence[TileCo
             found.append((request.signature, ranked))
         return ranked[0]
 
-    lowered, _ = plan_model(data, Options(), target)
-    make_plan(optimize(lowered.graph), target, note)
+    make_plan(graph_of(data), target, note)
     return found
 
 
@@ -95,8 +93,7 @@ def test_a_busy_machine_is_looked_past() -> None:
 
 
 def test_a_plan_takes_what_it_is_given() -> None:
-    lowered, default = plan_model(convolutions(20), Options(), H200)
-    graph = optimize(lowered.graph)
+    graph, default = graph_of(convolutions(20)), plan_of(convolutions(20))
     assert [k.kernel.parameters for k in make_plan(graph, H200).kernels] == [
         k.kernel.parameters for k in default.kernels
     ]

@@ -7,17 +7,14 @@ from typing import Literal
 
 import pytest
 
-import tflgpu
 from tests.kernels.gpu.reductions import reduced
 from tests.kernels.networks import convolution
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tests.support.planning import kinds, plan_of, templates
-from tflgpu.compiler import plan_model
+from tests.support.planning import graph_of, kinds, plan_of, templates
 from tflgpu.kernels.gpu.divided import classifiers
-from tflgpu.passes.pipeline import optimize
 from tflgpu.plan.plan import Plan
 from tflgpu.plan.planning import make_plan
 
@@ -81,9 +78,9 @@ def test_small_groups_have_shares_that_they_can_sum_up(size: int) -> None:
     net = Net(seed=size)
     net.output(softmax(net, logits(net, (1, 2, 2, 1030), 33)))
     case = net.case()
-    lowered, plan = plan_model(case.model, tflgpu.Options(), GPU)
+    plan = plan_of(case.model, GPU)
     assert templates(plan)[-2:] == TWO_KERNELS
-    narrow = make_plan(optimize(lowered.graph), GPU.with_group_sizes({plan.kernels[-2].key: size}))
+    narrow = make_plan(graph_of(case.model), GPU.with_group_sizes({plan.kernels[-2].key: size}))
     assert all(kernel.kernel.local_size <= size for kernel in narrow.kernels if kernel.kernel.shares > 1)
     emulated.check(narrow, case)
 
@@ -91,8 +88,7 @@ def test_small_groups_have_shares_that_they_can_sum_up(size: int) -> None:
 def test_what_every_node_computes_can_be_stored() -> None:
     net = Net(seed=3)
     net.output(softmax(net, logits(net, (1, 7, 7, 96), 101)))
-    lowered, _ = plan_model(net.case().model, tflgpu.Options(), GPU)
-    plan = make_plan(optimize(lowered.graph), GPU, fuse=False)
+    plan = make_plan(graph_of(net.case().model), GPU, fuse=False)
     assert kinds(plan)[-3:] == ["reduce", "convolution", "softmax"]
 
 

@@ -9,10 +9,10 @@ import pyopencl as cl
 
 import tflgpu
 from tests.support.models import Builder
+from tests.support.planning import plan_of
 from tflgpu.codegen.claiming_kernel import render_claiming, tables
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
@@ -48,7 +48,7 @@ class Executors:
     def __init__(self, device_name: str, groups: int, cores: int | None = None, shape: tuple[int, ...] = SHAPE) -> None:
         options = tflgpu.Options(device=device_name, precision="fp32")
         device = choose(device_name)
-        _, plan = plan_model(branches(shape), options, device.target(options))
+        plan = plan_of(branches(shape), device.target(options))
         source = render(plan)
         executable = link(plan, source.names)
         text, claiming = render_claiming(source, executable)

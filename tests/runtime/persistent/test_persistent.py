@@ -22,7 +22,7 @@ from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.compiler import compile_model, plan_model
+from tflgpu.compiler import compile_model
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.runtime.device_memory import DeviceMemory
@@ -73,7 +73,7 @@ def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> N
     builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
     options = tflgpu.Options(device=device_name, kernels="gpu", precision="fp32", executor="persistent")
     device = choose(device_name)
-    _, plan = plan_model(builder.finish([twice, mean]), options, device.target(options))
+    plan = plan_of(builder.finish([twice, mean]), device.target(options))
     assert kinds(plan) == ["map", "softmax", "softmax", "reduce"]
     source = render(plan)
     executable = link(plan, source.names)
