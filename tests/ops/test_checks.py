@@ -58,7 +58,13 @@ def append(b: Builder, name: str) -> int:
     more = [b.constant(i(2, 1))] if code == "SLICE" else []
     shapes = {"gather": (2, 2), "gather_long": (2, 3), "gather_one": (3,), "gather_nd": (2,), "slice": (2, 1)}
     return b.add(
-        code, [x, y, *more], shapes.get(name, other.shape), other.dtype.name, name=name, quantization=grid, **options
+        code,
+        [x, y, *more],
+        shapes.get(name, other.shape),
+        other.dtype.name,
+        name=name,
+        quantization=grid,
+        **(options or {}),
     )
 
 

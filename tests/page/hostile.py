@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 HOSTILE = (
     "</script></style></title></textarea>--><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -16,7 +16,7 @@ HOSTILE = (
 
 def hostile_model(folder: Path) -> Path:
     """A convolution, two kernels after it, and their names; the file's own name is hostile as far as files let it."""
-    builder = ModelBuilder(description=HOSTILE)
+    builder = Builder(description=HOSTILE)
     x = builder.input((1, 2, 2, 4), name=f"{HOSTILE}x")
     weights = builder.constant(np.ones((4, 1, 1, 4), np.float32), name=f"{HOSTILE}w")
     bias = builder.constant(np.zeros(4, np.float32), name=HOSTILE)
