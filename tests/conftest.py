@@ -1,4 +1,6 @@
-"""What all tests share: the quick suite and ``--all``, hypothesis profiles, OpenCL runtimes, and real models."""
+"""What all tests share: the quick suite and ``--all``, the tier without devices, hypothesis profiles, OpenCL runtimes,
+and real models.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import tflgpu
 from tests.quick import RUNTIMES, full_suite, quick_suite
+from tests.tiers import mark_devices, without_devices
 from tflgpu.artifact.cache import faults
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 
@@ -62,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_devices(items)
     everything = full_suite(items)
     quick = quick_suite(everything)
     if is_whole(config):
@@ -70,6 +76,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=sorted({*items} - {*kept}, key=items.index))
         items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test without the marker ``device`` uses none, and nor do its fixtures."""
+    with nullcontext() if item.get_closest_marker("device") else without_devices():
+        return (yield)
 
 
 def missing(what: str) -> NoReturn:
@@ -127,8 +140,5 @@ def shared() -> Path:
 
 @pytest.fixture
 def emulation() -> None:
-    """Where it is missing, tests that need it are skipped, or fail."""
-    from tests.support.emulated_matrix_units import DEVICE  # which imports all that compiles
-
-    if all(d.platform != DEVICE for d in tflgpu.devices()):
-        missing(f"the OpenCL runtime {DEVICE!r}")
+    """Where the runtime that emulates tensor cores is missing, tests that need it are skipped, or fail."""
+    usable(RUNTIMES[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.options import Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
@@ -15,26 +15,23 @@ FRAMES, LENGTH = 3, 16
 PARTS = {"COMPLEX_ABS": np.abs, "REAL": np.real, "IMAG": np.imag}
 
 
-def add_parts(builder: ModelBuilder, numbers: int, shape: tuple[int, ...]) -> list[int]:
+def add_parts(builder: Builder, numbers: int, shape: tuple[int, ...]) -> list[int]:
     """The squares of what the operators of ``PARTS`` give."""
     outputs = []
     for code in PARTS:
-        part, square = builder.tensor(shape), builder.tensor(shape, name=code)
-        builder.op(code, [numbers], [part])
-        builder.op("SQUARE", [part], [square])
+        part = builder.add(code, [numbers], shape)
+        square = builder.add("SQUARE", [part], shape, name=code)
         outputs.append(square)
     return outputs
 
 
 def spectrogram() -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     frames = builder.input((1, FRAMES, 1, LENGTH))
-    windowed = builder.tensor((1, FRAMES, 1, LENGTH))
     window = builder.constant(np.hanning(LENGTH).astype(np.float32))
-    builder.op("MUL", [frames, window], [windowed], {"fused_activation_function": "NONE"})
+    windowed = builder.add("MUL", [frames, window], (1, FRAMES, 1, LENGTH))
     shape = (1, FRAMES, 1, LENGTH // 2 + 1)
-    numbers = builder.tensor(shape, "complex64", name="numbers")
-    builder.op("RFFT2D", [windowed, builder.constant(np.array([1, LENGTH], np.int32))], [numbers])
+    numbers = builder.add("RFFT2D", [windowed, builder.ints([1, LENGTH])], shape, "complex64", name="numbers")
     return builder.finish([*add_parts(builder, numbers, shape), numbers])
 
 
@@ -58,7 +55,7 @@ def test_spectrograms(through_interpreter: bool, device_name: str) -> None:
 
 
 def test_complex_inputs(device_name: str) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     numbers = builder.input((3, 5), "complex64")
     model = tflgpu.compile(
         builder.finish(add_parts(builder, numbers, (3, 5))), Options(precision="fp32", device=device_name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -93,9 +94,15 @@ NAMES = {
 }
 
 
+@cache
+def nodes_of(module: Path) -> tuple[ast.AST, ...]:
+    """The syntax tree of a module, node by node."""
+    return tuple(ast.walk(ast.parse(module.read_text())))
+
+
 def imports(module: Path) -> Iterator[str]:
     """The absolute dotted names that a module imports; of a package of tflgpu its modules, or else the package."""
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes_of(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -139,7 +146,7 @@ def test_modules_form_no_circle() -> None:
 
 def registers(module: Path) -> set[str]:
     """``"lowering"`` and ``"rewrite"``: what decorators of a module register with architectures."""
-    functions = (node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.FunctionDef))
+    functions = (node for node in nodes_of(module) if isinstance(node, ast.FunctionDef))
     called = (d.func if isinstance(d, ast.Call) else d for function in functions for d in function.decorator_list)
     names = {decorator.attr for decorator in called if isinstance(decorator, ast.Attribute)}
     return {"lowering"} & names | ({"rewrite"} if {"rewrite", "fusion"} & names else set())

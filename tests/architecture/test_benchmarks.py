@@ -65,6 +65,7 @@ def test_a_contender_tells_its_error_while_its_process_lives(workers: list[Worke
         worker.ask(0, "error")
 
 
+@pytest.mark.device
 @pytest.mark.full("several processes compile models")
 def test_models_that_fail_are_rows(tmp_path: Path) -> None:
     if not tflgpu.devices():
@@ -158,6 +159,7 @@ def test_outputs_of_the_zoo_depend_on_their_inputs(model: bytes) -> None:
     assert np.abs(found[0] - found[1]).max() > 0.05 * np.abs(found[0]).max()
 
 
+@pytest.mark.device
 @pytest.mark.full("it compiles a model in three precisions")
 def test_precisions_are_compared_with_the_exact_one() -> None:
     devices = tflgpu.devices()
@@ -169,6 +171,7 @@ def test_precisions_are_compared_with_the_exact_one() -> None:
     assert ("fp16_fast" in found["ways"]) == devices[0].limits.half_arithmetic
 
 
+@pytest.mark.device
 @pytest.mark.full("it compiles a model in three precisions")
 def test_a_tolerance_holds_beside_fp16() -> None:
     devices = tflgpu.devices()
@@ -179,6 +182,7 @@ def test_a_tolerance_holds_beside_fp16() -> None:
     assert found["ways"].keys() == {"fp16", "mixed", "fp32"}
 
 
+@pytest.mark.device
 @pytest.mark.full("it compiles a model on two devices")
 def test_devices_are_compared_with_the_first() -> None:
     names = [usable(name) for name in RUNTIMES]
@@ -188,6 +192,7 @@ def test_devices_are_compared_with_the_first() -> None:
     assert isinstance(second["max_error"], float) and second["max_error"] < 1e-5
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("of", [launches, transfers], ids=["launches", "transfers"])
 def test_all_ways_give_the_same_bits(of: ModuleType) -> None:
     """There is a row only if they do."""

@@ -59,6 +59,7 @@ def test_the_wheel_carries_no_tests(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"tflgpu"}
 
 
+@pytest.mark.device
 @pytest.mark.full("it builds a wheel")
 def test_an_installed_wheel_runs_a_model(wheel: Path, tmp_path: Path) -> None:
     """In a new environment that borrows the libraries of this one; its own package comes first."""

@@ -57,16 +57,6 @@ def _undeclared(body: Iterable[nodes.Node]) -> set[str]:
     return jinja2.meta.find_undeclared_variables(template) - set(environment().globals)
 
 
-def _pieces(body: list[nodes.Node]) -> Iterator[list[nodes.Node]]:
-    """Statements, and those of what they import with context: all but the macros that are not called."""
-    yield body
-    imports = (found for statement in body for found in _found(statement, nodes.FromImport))
-    for imported in imports:
-        if imported.with_context:
-            wanted = {name if isinstance(name, str) else name[0] for name in imported.names}
-            yield from _pieces(_called(_parsed(_constant(imported.template)).body, wanted))
-
-
 def _called(body: list[nodes.Node], wanted: set[str]) -> list[nodes.Node]:
     """Statements without the macros that are neither ``wanted`` nor called by others."""
     macros = {node.name: node for node in body if isinstance(node, nodes.Macro)}
@@ -83,10 +73,10 @@ def _found(statement: nodes.Node, kind: type[N]) -> Iterator[N]:
     yield from statement.find_all(kind)
 
 
-def _declared(pieces: Iterable[list[nodes.Node]]) -> set[str]:
+def _declared(body: Iterable[nodes.Node]) -> set[str]:
     """Names that statements declare anywhere, or have a default for."""
     found: set[str] = set()
-    for statement in (statement for piece in pieces for statement in piece):
+    for statement in body:
         found |= {macro.name for macro in _found(statement, nodes.Macro)}
         found |= {name.name for name in _found(statement, nodes.Name) if name.ctx in ("store", "param")}
         for imported in _found(statement, nodes.FromImport):
@@ -96,14 +86,31 @@ def _declared(pieces: Iterable[list[nodes.Node]]) -> set[str]:
     return found
 
 
+@cache
+def _names(template: str, wanted: frozenset[str] | None = None) -> tuple[set[str], set[str]]:
+    """What the statements of a template use and declare, with those that it imports with context.
+
+    wanted: only these of its macros, and those that they call; by default all.
+    """
+    body = _parsed(template).body
+    if wanted is not None:
+        body = _called(body, set(wanted))
+    used, declared = _undeclared(body), _declared(body)
+    for imported in (found for statement in body for found in _found(statement, nodes.FromImport)):
+        if imported.with_context:
+            names = frozenset(name if isinstance(name, str) else name[0] for name in imported.names)
+            more = _names(_constant(imported.template), names)
+            used, declared = used | more[0], declared | more[1]
+    return used, declared
+
+
 def names_of(template: str) -> tuple[set[str], set[str]]:
     """What a template uses, and of that what it has to be given, with the templates that it extends and imports."""
-    chain = [_parsed(template)]
-    while extends := next(chain[-1].find_all(nodes.Extends), None):
-        chain.append(_parsed(_constant(extends.template)))
-    pieces = [piece for part in chain for piece in _pieces(part.body)]
-    used = {name for piece in pieces for name in _undeclared(piece)}
-    return used, used - _declared(pieces)
+    chain = [template]
+    while extends := next(_parsed(chain[-1]).find_all(nodes.Extends), None):
+        chain.append(_constant(extends.template))
+    used, declared = (set[str]().union(*found) for found in zip(*map(_names, chain), strict=True))
+    return used, used - declared
 
 
 @pytest.mark.parametrize("parameters", PARAMETERS, ids=lambda cls: cls.template)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.options import CacheFiles, Options
 
 ROOT = Path(__file__).parents[2]
@@ -20,12 +20,12 @@ WEIGHTS = 4 * WIDTH**2 * LAYERS  # bytes
 
 
 def dense(layers: int, seed: int) -> bytes:
-    builder, rng = ModelBuilder(), np.random.default_rng(seed)
+    builder, rng = Builder(), np.random.default_rng(seed)
     x = builder.input((1, WIDTH), name="x")
     for _ in range(layers):
-        y = builder.tensor((1, WIDTH))
-        builder.op("FULLY_CONNECTED", [x, builder.constant(rng.random((WIDTH, WIDTH), np.float32)), -1], [y])
-        x = y
+        x = builder.add(
+            "FULLY_CONNECTED", [x, builder.constant(rng.random((WIDTH, WIDTH), np.float32)), -1], (1, WIDTH)
+        )
     return builder.finish([x])
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.models import Builder
 from tflgpu.artifact import serializer
 from tflgpu.model.model_source import ModelContent
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CacheFiles, CacheMode, Options
 
 X = np.ones((1, 2, 2, 4), np.float32)
@@ -25,10 +25,9 @@ pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
 def scaled(factor: float, batch: int = -1) -> bytes:
     """y = factor * x, for any batch."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 2, 2, 4), shape_signature=(batch, 2, 2, 4), name="x")
-    y = builder.tensor((1, 2, 2, 4), name="y")
-    builder.op("MUL", [x, builder.constant(np.full(4, factor, np.float32))], [y])
+    y = builder.add("MUL", [x, builder.constant(np.full(4, factor, np.float32))], (1, 2, 2, 4), name="y")
     return builder.finish([y])
 
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.support.targets import CPU
 from tflgpu.artifact.artifact import Artifact, DevicePartition
 from tflgpu.artifact.records import LONG, Blob, decode, encode
 from tflgpu.compiler import compile_model
 from tflgpu.options import Options
-from tflgpu.target import Target
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 
@@ -83,8 +83,7 @@ def test_arrays_come_back_as_views(dtype: str) -> None:
 
 
 def test_an_artifact_comes_back_equal() -> None:
-    target = Target(family="cpu", compute_units=2, storage="float")
-    (artifact,) = compile_model(DIGITS.read_bytes(), Options(), target)
+    (artifact,) = compile_model(DIGITS.read_bytes(), Options(), CPU)
     data, blobs = through_json(artifact)
     restored = decode(Artifact, data, blobs)
     assert restored == artifact

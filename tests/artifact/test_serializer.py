@@ -17,11 +17,11 @@ import pytest
 import tflgpu
 from tests.conftest import usable
 from tests.quick import RUNTIMES, on_first_runtime
+from tests.support.models import Builder
 from tflgpu.api import CompiledModel
 from tflgpu.artifact import serializer
 from tflgpu.errors import CacheMissError, CacheWarning
 from tflgpu.model.model_source import ModelContent
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CacheFiles, CpuPart, Interface, Numerics, Options, Shapes
 from tflgpu.runtime.opencl import program
 
@@ -75,9 +75,9 @@ def start(path: Path, cache: Path, device: str, **options: object) -> dict[str, 
 
 
 def scaled(factor: float) -> bytes:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 2, 2, 4), name="x"), builder.tensor((1, 2, 2, 4), name="y")
-    builder.op("MUL", [x, builder.constant(np.full(4, factor, np.float32))], [y])
+    builder = Builder()
+    x = builder.input((1, 2, 2, 4), name="x")
+    y = builder.add("MUL", [x, builder.constant(np.full(4, factor, np.float32))], (1, 2, 2, 4), name="y")
     return builder.finish([y])
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.batch.models import ROW, check, columns, exponentials
 from tests.frontend.stateful_models import sum_of_inputs
+from tests.support.models import Builder
 from tflgpu import CacheFiles, Interface, Options, Shapes
 from tflgpu.batch import Predictor
-from tflgpu.model.writer import ModelBuilder
 
 
 def options(device_name: str, batch: int | None = None) -> Options:
@@ -97,9 +97,9 @@ def test_columns_that_do_not_fit_are_named(device_name: str) -> None:
 
 
 def test_outputs_without_rows_are_refused(device_name: str) -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1, *ROW), name="x"), builder.tensor(ROW, name="y")
-    builder.op("RESHAPE", [x, builder.constant(np.array(ROW, np.int32))], [y], {"new_shape": ROW})
+    builder = Builder()
+    x = builder.input((1, *ROW), name="x")
+    y = builder.add("RESHAPE", [x, builder.ints(ROW)], ROW, name="y", new_shape=ROW)
     with pytest.raises(ValueError, match=r"no first axis of rows in common: 'x' \[1, 2, 3\], 'y' \[2, 3\]"):
         Predictor(builder.finish([y]), options(device_name))
 

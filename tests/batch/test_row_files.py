@@ -30,6 +30,7 @@ def classes(folder: Path) -> np.ndarray:
     return found
 
 
+@pytest.mark.device
 def test_rows_of_arrays(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = digits
     (tmp_path / "in").mkdir()
@@ -44,6 +45,7 @@ def test_rows_of_arrays(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -
     np.testing.assert_array_equal(classes(tmp_path / "out"), [*labels[11:13], *labels[:10], labels[10]])
 
 
+@pytest.mark.device
 def test_images_are_read_as_run_reads_them(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
     grey = np.rint(digits[0][:5, ..., 0] * 255).astype(np.uint8)
     paths = [tmp_path / f"{number}.png" for number in range(5)]
@@ -53,6 +55,7 @@ def test_images_are_read_as_run_reads_them(tmp_path: Path, digits: tuple[np.ndar
     np.testing.assert_array_equal(classes(tmp_path / "out"), digits[1][:5])
 
 
+@pytest.mark.device
 def test_parquet_keeps_what_is_no_input(tmp_path: Path) -> None:
     given = columns(7)
     names = pa.array(["a", None, "c", "d", None, "f", "g"])
@@ -112,6 +115,7 @@ def test_columns_that_are_no_inputs(column: pa.Array, reason: str) -> None:
         numpy_column("x", pa.chunked_array([column]))
 
 
+@pytest.mark.device
 def test_wrong_inputs_are_named(tmp_path: Path) -> None:
     model, out = DIGITS / "digits.tflite", ("--out", tmp_path / "out")
     np.save(tmp_path / "a.npy", np.zeros((3, 9, 8, 1), np.float32))
@@ -140,6 +144,7 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("out*"))
 
 
+@pytest.mark.device
 def test_the_folder_is_whole_or_not_there(tmp_path: Path) -> None:
     model, good, bad, out = DIGITS / "digits.tflite", tmp_path / "0.png", tmp_path / "1.png", tmp_path / "out"
     Image.new("L", (8, 8)).save(good)

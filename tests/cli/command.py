@@ -10,10 +10,10 @@ import numpy as np
 from flatbuffers import flexbuffers
 from typer.testing import CliRunner, Result
 
+from tests.support.models import Builder
 from tflgpu.cli import app
 from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.evaluate.detector import DETECTOR
-from tflgpu.model.writer import ModelBuilder
 
 DIGITS = examples_folder() / "digits"
 MODEL = DIGITS / "digits.tflite"
@@ -47,12 +47,11 @@ def fail(*arguments: object) -> str:
 
 def unsupported_model(path: Path) -> Path:
     """BITCAST, which has no kernel for the device, before something that has."""
-    builder = ModelBuilder()
-    x, bits = builder.input((1, 4), name="x"), builder.tensor((1, 4), "int32", name="bits")
-    y, z = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), name="z")
-    builder.op("BITCAST", [x], [bits])
-    builder.op("BITCAST", [bits], [y])
-    builder.op("RELU", [y], [z])
+    builder = Builder()
+    x = builder.input((1, 4), name="x")
+    bits = builder.add("BITCAST", [x], (1, 4), "int32", name="bits")
+    y = builder.add("BITCAST", [bits], (1, 4), name="y")
+    z = builder.add("RELU", [y], (1, 4), name="z")
     path.write_bytes(builder.finish([z]))
     return path
 
@@ -67,7 +66,7 @@ def detector_model(path: Path) -> Path:
             options.Float(name, 1)
         options.Float("nms_score_threshold", 0.1)
         options.Float("nms_iou_threshold", 0.5)
-    builder = ModelBuilder()
+    builder = Builder()
     boxes, scores = builder.input((1, 3, 4), name="boxes"), builder.input((1, 3, 3), name="scores")
     anchors = builder.constant(np.array([[y, 0.5, 0.25, 0.5] for y in (0.25, 0.5, 0.75)], np.float32))
     outputs = [builder.tensor((), name=name) for name in ("places", "classes", "sureness", "count")]

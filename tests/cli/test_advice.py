@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 import tflgpu
+from tests.support.models import Builder
 from tflgpu.cli.commands.demo import examples_folder
 from tflgpu.model.file_tables import Quantization
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.report.report import Advice
 
 SIZE = 64
-SAME = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
 
 
 def advice(model: bytes, options: tflgpu.Options | None = None) -> list[Advice]:
@@ -28,34 +25,22 @@ def only(model: bytes, kind: str) -> Advice:
     return found
 
 
-def convolution(builder: ModelBuilder, source: int, channels: tuple[int, int]) -> int:
-    """A 1x1 convolution from and to so many channels, on images of SIZE by SIZE."""
-    result = builder.tensor((1, SIZE, SIZE, channels[1]))
-    weights = builder.constant(np.ones((channels[1], 1, 1, channels[0]), np.float32))
-    bias = builder.constant(np.zeros(channels[1], np.float32))
-    builder.op("CONV_2D", [source, weights, bias], [result], SAME)
-    return result
-
-
 def two_convolutions(first: int, middle: int, last: int) -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, SIZE, SIZE, first), name="x")
-    hidden = convolution(builder, x, (first, middle))
-    return builder.finish([convolution(builder, hidden, (middle, last))])
+    hidden = builder.convolution(x, middle)
+    return builder.finish([builder.convolution(hidden, last)])
 
 
 def chain(codes: Sequence[str]) -> bytes:
     """Unary operators in a row; BITCAST comes twice, to int32 and back."""
-    builder = ModelBuilder()
+    builder = Builder()
     current = builder.input((1, 8), name="x")
     for code in codes:
         integers = code == "BITCAST"
-        result = builder.tensor((1, 8), "int32" if integers else "float32")
-        builder.op(code, [current], [result])
+        result = builder.add(code, [current], (1, 8), "int32" if integers else "float32")
         if integers:
-            back = builder.tensor((1, 8))
-            builder.op(code, [result], [back])
-            result = back
+            result = builder.add(code, [result], (1, 8))
         current = result
     return builder.finish([current])
 
@@ -86,12 +71,11 @@ def test_lanes_are_counted() -> None:
 
 def test_transposes_are_counted() -> None:
     """A channels-first model around one convolution: two kernels of 8 + 8 channels move, one of 8 + 8 computes."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 8, SIZE, SIZE), name="x")
-    last, first = builder.tensor((1, SIZE, SIZE, 8)), builder.tensor((1, 8, SIZE, SIZE))
-    builder.op("TRANSPOSE", [x, builder.constant(np.array([0, 2, 3, 1], np.int32))], [last])
-    result = convolution(builder, last, (8, 8))
-    builder.op("TRANSPOSE", [result, builder.constant(np.array([0, 3, 1, 2], np.int32))], [first])
+    last = builder.add("TRANSPOSE", [x, builder.ints([0, 2, 3, 1])], (1, SIZE, SIZE, 8))
+    result = builder.convolution(last, 8)
+    first = builder.add("TRANSPOSE", [result, builder.ints([0, 3, 1, 2])], (1, 8, SIZE, SIZE))
     found = next(a for a in advice(builder.finish([first])) if a.kind == "movement")
     assert found.operators == (0, 2)
     assert "2 TRANSPOSE (100% of it)" in found.text
@@ -100,14 +84,12 @@ def test_transposes_are_counted() -> None:
 
 def reshaped(shape: tuple[int, ...]) -> bytes:
     """A convolution, a RESHAPE of its 64x64x8 and a function that reads it."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, SIZE, SIZE, 4), name="x")
-    image = convolution(builder, x, (4, 8))
-    flat, result = builder.tensor(shape), builder.tensor((*shape[:-1], 1))
-    builder.op("RESHAPE", [image, builder.constant(np.array(shape, np.int32))], [flat])
-    axis = builder.constant(np.array([len(shape) - 1], np.int32))
-    builder.op("SUM", [flat, axis], [result], {"keep_dims": True})
-    return builder.finish([result])
+    image = builder.convolution(x, 8)
+    flat = builder.add("RESHAPE", [image, builder.ints(shape)], shape)
+    axis = builder.ints([len(shape) - 1])
+    return builder.finish([builder.add("SUM", [flat, axis], (*shape[:-1], 1), keep_dims=True)])
 
 
 def test_reshapes_that_move_data() -> None:
@@ -131,16 +113,14 @@ def test_the_operator_that_splits() -> None:
 
 def test_the_worst_of_several() -> None:
     """Whoever is at the end splits less than who is in the middle."""
-    builder = ModelBuilder()
-    x, y, z = builder.input((1, 8), name="x"), builder.tensor((1, 8)), builder.tensor((1, 8))
-    bits, back, mixed = builder.tensor((1, 8), "int32"), builder.tensor((1, 8)), builder.tensor((1, 8), "int32")
-    other = builder.tensor((1, 8), "int32")
-    builder.op("TANH", [x], [y])
-    builder.op("BITCAST", [y], [bits])
-    builder.op("BITCAST", [bits], [back])
-    builder.op("TANH", [back], [z])
-    builder.op("CAST", [z], [mixed])
-    builder.op("BITWISE_XOR", [mixed, mixed], [other])
+    builder = Builder()
+    x = builder.input((1, 8), name="x")
+    y = builder.add("TANH", [x], (1, 8))
+    bits = builder.add("BITCAST", [y], (1, 8), "int32")
+    back = builder.add("BITCAST", [bits], (1, 8))
+    z = builder.add("TANH", [back], (1, 8))
+    mixed = builder.add("CAST", [z], (1, 8), "int32")
+    other = builder.add("BITWISE_XOR", [mixed, mixed], (1, 8), "int32")
     found = only(builder.finish([other]), "split")
     assert "3 changes between device and CPU in each run, and 96 bytes cross" in found.text
     assert "without 2 BITCAST (operators 1, 2) it would be 1 change and 32 bytes" in found.text
@@ -155,14 +135,12 @@ def test_the_callers_own_choice_splits_too() -> None:
 
 def test_float_inputs_of_integer_models() -> None:
     def model(size: int, *, also_read: bool) -> bytes:
-        builder = ModelBuilder()
+        builder = Builder()
         x = builder.input((1, size, size, 4), name="x")
-        y = builder.tensor((1, size, size, 4), "int8", quantization=Quantization([0.5], [0]))
-        builder.op("QUANTIZE", [x], [y])
+        y = builder.add("QUANTIZE", [x], (1, size, size, 4), "int8", quantization=Quantization([0.5], [0]))
         if not also_read:
             return builder.finish([y])
-        z = builder.tensor((1, size, size, 4))
-        builder.op("TANH", [x], [z])
+        z = builder.add("TANH", [x], (1, size, size, 4))
         return builder.finish([y, z])
 
     found = only(model(SIZE, also_read=False), "float-interface")
@@ -175,11 +153,9 @@ def test_float_inputs_of_integer_models() -> None:
 
 def test_free_axes() -> None:
     def model(signature: Sequence[int]) -> bytes:
-        builder = ModelBuilder()
+        builder = Builder()
         x = builder.input((1, 6, 8), name="x", shape_signature=signature)
-        y = builder.tensor((1, 6, 8))
-        builder.op("TANH", [x], [y])
-        return builder.finish([y])
+        return builder.finish([builder.add("TANH", [x], (1, 6, 8))])
 
     assert not advice(model((1, 6, 8)))
     assert "`Options(shapes=Shapes(batch=N))`" in only(model((-1, 6, 8)), "free-axes").text

@@ -14,8 +14,8 @@ from tests.cli.command import MODEL as DIGITS
 from tests.cli.command import as_json, detector_model
 from tests.cli.documented import check, documented
 from tests.conftest import missing
+from tests.support.models import Builder
 from tflgpu.model.file_tables import Quantization
-from tflgpu.model.writer import ModelBuilder
 
 
 def plain(value: Any) -> Any:
@@ -26,20 +26,16 @@ def plain(value: Any) -> Any:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """Quantized inputs and outputs, a free batch, a signature, and something that only the CPU can run."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(
         (1, 4, 4, 8), "int8", name="x", quantization=Quantization([0.5], [3]), shape_signature=(-1, 4, 4, 8)
     )
-    y = builder.tensor((1, 4, 4, 8), name="y")
-    bits, back = builder.tensor((1, 4, 4, 8), "int32", name="bits"), builder.tensor((1, 4, 4, 8), name="back")
-    z = builder.tensor((1, 4, 4, 8), "int8", name="z", quantization=Quantization([0.25], [-1]))
-    builder.op("DEQUANTIZE", [x], [y])
-    builder.op("BITCAST", [y], [bits])
-    builder.op("BITCAST", [bits], [back])
-    builder.op("QUANTIZE", [back], [z])
+    y = builder.add("DEQUANTIZE", [x], (1, 4, 4, 8), name="y")
+    bits = builder.add("BITCAST", [y], (1, 4, 4, 8), "int32", name="bits")
+    back = builder.add("BITCAST", [bits], (1, 4, 4, 8), name="back")
+    z = builder.add("QUANTIZE", [back], (1, 4, 4, 8), "int8", name="z", quantization=Quantization([0.25], [-1]))
     w = builder.input((1, 8), name="w", shape_signature=(-1, 8))
-    held = builder.tensor((1, 8), "int8", name="held", quantization=Quantization([0.25], [0]))
-    builder.op("QUANTIZE", [w], [held])
+    held = builder.add("QUANTIZE", [w], (1, 8), "int8", name="held", quantization=Quantization([0.25], [0]))
     path = tmp_path / "model.tflite"
     path.write_bytes(builder.finish([z, held], signature="serve"))
     return path

@@ -11,10 +11,10 @@ import pytest
 
 import tflgpu
 from tests.cli.command import invoke
+from tests.support.models import Builder
 from tflgpu.artifact.cache import payload
 from tflgpu.artifact.cache.key import FORMAT_FOLDER, canonical_json, entry_name
 from tflgpu.model.text import printable
-from tflgpu.model.writer import ModelBuilder
 
 # It turns red, writes over the line, closes a tag of rich, begins a line, and reverses what follows.
 HOSTILE = "\x1b[31m[bold]\r[/]\n\u202e"
@@ -25,11 +25,13 @@ STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def hostile_model(path: Path, *middle: str) -> Path:
     """A convolution and one operator, all of whose names are hostile."""
-    builder = ModelBuilder(description=HOSTILE)
-    x, y = builder.input((1, 2, 2, 4), name=f"{HOSTILE}x"), builder.tensor((1, 2, 2, 4), name=f"{HOSTILE}y")
+    builder = Builder(description=HOSTILE)
+    x = builder.input((1, 2, 2, 4), name=f"{HOSTILE}x")
     weights = builder.constant(np.ones((4, 1, 1, 4), np.float32), name=f"{HOSTILE}w")
     bias, z = builder.constant(np.zeros(4, np.float32), name=HOSTILE), builder.tensor((1, 2, 2, 4), name=HOSTILE)
-    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
+    y = builder.add(
+        "CONV_2D", [x, weights, bias], (1, 2, 2, 4), name=f"{HOSTILE}y", padding="SAME", stride_h=1, stride_w=1
+    )
     for code in middle:
         builder.op(code, [y], [z], custom_options=HOSTILE.encode())
     path.write_bytes(builder.finish([z if middle else y]))
@@ -52,6 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     ("command", "shows"),
     [
@@ -86,6 +89,7 @@ def test_no_name_steers_the_terminal(command: str, shows: str, folder: Path) -> 
     assert shows in text
 
 
+@pytest.mark.device
 def test_a_name_is_given_as_in_the_file_or_as_it_is_shown(folder: Path) -> None:
     model = tflgpu.compile(folder / "model\x1b[31m[bold].tflite", tflgpu.Options(cache="off"))
     x = np.ones((1, 2, 2, 4), np.float32)

@@ -29,6 +29,7 @@ def test_inspect_lists_every_operator(no_device: None) -> None:
         assert re.search(rf"^ *{o.index} +{o.code} +{o.version} +device", text, re.MULTILINE)
 
 
+@pytest.mark.device
 def test_inspect_gives_reasons(tmp_path: Path) -> None:
     """Of a model in pieces too, for a device as well as without one."""
     path = unsupported_model(tmp_path / "m.tflite")

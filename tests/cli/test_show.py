@@ -10,11 +10,12 @@ import pytest
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
 from tests.frontend.control_flow.control_models import collatz
+from tests.support.models import Builder
+from tests.support.planning import plan_of
 from tflgpu.codegen.render import render
 from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.passes import PASSES
 from tflgpu.passes.device import DEVICE_PASSES
 
@@ -74,11 +75,11 @@ def test_executable(device: tflgpu.Device) -> None:
 
 
 def test_strings_and_missing_inputs_of_a_model_are_shown(tmp_path: Path, no_device: None) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4), name="[x]")
-    handle, y, z = builder.tensor((1,), "resource"), builder.tensor((1, 3)), builder.tensor((1, 3))
-    builder.op("VAR_HANDLE", [], [handle], {"shared_name": "state"})
-    builder.op("FULLY_CONNECTED", [x, builder.constant(np.ones((3, 4), np.float32)), -1], [y])
+    z = builder.tensor((1, 3))
+    builder.add("VAR_HANDLE", [], (1,), "resource", shared_name="state")
+    y = builder.add("FULLY_CONNECTED", [x, builder.constant(np.ones((3, 4), np.float32)), -1], (1, 3))
     builder.op("Mystery", [y], [z], custom_options=b"\x01\x02")
     path = tmp_path / "model.tflite"
     path.write_bytes(builder.finish([z]))
@@ -142,7 +143,7 @@ def test_show_plan(device: tflgpu.Device) -> None:
 
 
 def test_show_source(device: tflgpu.Device) -> None:
-    _, plan = plan_model(MODEL.read_bytes(), tflgpu.Options(), device.target(tflgpu.Options()))
+    plan = plan_of(MODEL.read_bytes(), device.target(tflgpu.Options()))
     source = render(plan)
     assert succeed("show", MODEL, "--stage", "source").strip() == source.text.strip()
     assert as_json("show", MODEL, "--stage", "source")["launches"] == list(source.names)

@@ -165,6 +165,8 @@ def run(folder: Path, command: str) -> tuple[int, str, list[str]]:
     return result.exit_code, result.stderr, [str(folder / printable(name)) for name in names]
 
 
+@pytest.mark.device
+@pytest.mark.usefixtures("fresh_warnings")  # one of them names the file
 @pytest.mark.quick(when=lambda command: command not in SLOW)
 @pytest.mark.parametrize("command", COMMANDS + SLOW, ids=printable)
 def test_wrong_input_is_one_line_that_names_the_file(command: str, folder: Path) -> None:

@@ -11,7 +11,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from tests.conformance.cases import Array, Case, Kind, index, load
 from tests.conformance.judge import Precision, judge, summed_terms
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 INSIDE, OUTSIDE = 0.99, 1.01
 PARTS = 20  # of all cases: the quick suite has one
@@ -24,11 +24,9 @@ def model_of(
     options: Mapping[str, object] | None = None,
 ) -> bytes:
     """A model of one operator on float tensors, none of them constant. shapes: of its inputs, None where absent."""
-    builder = ModelBuilder()
+    builder = Builder()
     inputs = [-1 if shape is None else builder.input(shape) for shape in shapes]
-    result = builder.tensor(output)
-    builder.op(code, inputs, [result], options)
-    return builder.finish([result])
+    return builder.finish([builder.add(code, inputs, output, **(options or {}))])
 
 
 def case_of(

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tests.conformance.cases import Case
 from tests.conformance.truth import errors
 from tests.support import in_double, litert
-from tflgpu.model.writer import ModelBuilder, Quantization
+from tests.support.models import Builder
+from tflgpu.model.writer import Quantization
 
 IMAGE, RNG = (1, 7, 6, 5), np.random.default_rng(5)
 WEIGHTS, BIAS = RNG.integers(-127, 128, (4, 3, 2, 5), np.int8), RNG.standard_normal(4).astype(np.float32)
@@ -21,13 +22,14 @@ SIZES = {"SAME": (4, 6), "VALID": (3, 4)}
 
 
 def convolution(padding: str, activation: str, *, quantized: bool) -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     floats = WEIGHTS * SCALES[:, None, None, None]
     grid = Quantization(SCALES, [0] * 4, 0) if quantized else None
     weights = builder.constant(WEIGHTS if quantized else floats, quantization=grid)
-    y = builder.tensor((1, *SIZES[padding], 4))
     options = {**WINDOW, "padding": padding, "fused_activation_function": activation}
-    builder.op("CONV_2D", [builder.input(IMAGE), weights, builder.constant(BIAS)], [y], options)
+    y = builder.add(
+        "CONV_2D", [builder.input(IMAGE), weights, builder.constant(BIAS)], (1, *SIZES[padding], 4), **options
+    )
     return builder.finish([y])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +22,9 @@ def _engines() -> None:
 @pytest.fixture
 def doubling(tmp_path: Path) -> Path:
     """A model of four floats, each of which it doubles."""
-    builder = ModelBuilder()
-    x, y = builder.input((1, 4), name="x"), builder.tensor((1, 4), name="y")
-    builder.op("ADD", [x, x], [y])
+    builder = Builder()
+    x = builder.input((1, 4), name="x")
+    y = builder.add("ADD", [x, x], (1, 4), name="y")
     path = tmp_path / "doubling.tflite"
     path.write_bytes(builder.finish([y]))
     return path

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.fallback.submodel import Extract
 from tflgpu.model.reader import read_model
@@ -64,25 +65,25 @@ def test_every_reference_of_the_schema_is_known() -> None:
 
 def identity(size: int) -> ModelBuilder:
     """A subgraph that adds a constant of so many elements."""
-    builder = ModelBuilder()
-    x, y = builder.input((size,)), builder.tensor((size,))
-    builder.op("ADD", [x, builder.constant(np.full(size, size, np.float32))], [y])
+    builder = Builder()
+    x = builder.input((size,))
+    builder.add("ADD", [x, builder.constant(np.full(size, size, np.float32))], (size,))
     return builder
 
 
 def calling(code: str, fields: dict[str, Any], **options: Any) -> Any:
     """A file of four subgraphs, the third of which calls the fourth; the main one has an operator of ``code``."""
-    builder = ModelBuilder()
+    builder = Builder()
     builder.constant(np.ones(500, np.float32))
-    x, y = builder.input((5,)), builder.tensor((5,))
+    x = builder.input((5,))
     for size in (100, 5):
         builder.subgraph(identity(size), [1])
-    inner = ModelBuilder()
-    given, result = inner.input((5,)), inner.tensor((5,))
-    inner.op("CALL", [given], [result], {"subgraph": 2})
+    inner = Builder()
+    given = inner.input((5,))
+    result = inner.add("CALL", [given], (5,), subgraph=2)
     builder.subgraph(inner, [result])
     builder.op("ABS", [x], [x])
-    builder.op(code, [x], [y], options)
+    y = builder.add(code, [x], (5,), **options)
     file = unpacked(builder.finish([y]))
     operator = file.subgraphs[0].operators[1]
     for name, value in fields.items():
@@ -109,12 +110,12 @@ def test_called_subgraphs_come_along_and_no_others(code: str, field: str) -> Non
 
 
 def test_scales_and_zero_points_of_blocks_come_along() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     builder.constant(np.ones(300, np.float32))
     x, weights = builder.input((1, 32)), builder.constant(np.ones((4, 32), np.int8))
     builder.constant(np.ones(200, np.float32))
-    scales, y = builder.constant(np.ones((4, 1), np.float16)), builder.tensor((1, 4))
-    builder.op("FULLY_CONNECTED", [x, weights, -1], [y])
+    scales = builder.constant(np.ones((4, 1), np.float16))
+    y = builder.add("FULLY_CONNECTED", [x, weights, -1], (1, 4))
     file = unpacked(builder.finish([y]))
     details = schema.BlockwiseQuantizationT(scales=scales, zeroPoints=0, blockSize=32)
     file.subgraphs[0].tensors[weights].quantization = schema.QuantizationParametersT(

@@ -6,7 +6,7 @@ import numpy as np
 from flatbuffers import flexbuffers
 from numpy.typing import NDArray
 
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 ANCHORS, CLASSES, FOUND = 20, 3, 6
 
@@ -24,13 +24,12 @@ def detector() -> bytes:
         options.Float("nms_score_threshold", 0.3)
         options.Float("nms_iou_threshold", 0.5)
         options.Bool("use_regular_nms", False)
-    builder = ModelBuilder()
+    builder = Builder()
     boxes, logits = (
         builder.input((1, ANCHORS, 4), name="boxes"),
         builder.input((1, ANCHORS, CLASSES + 1), name="logits"),
     )
-    scores = builder.tensor((1, ANCHORS, CLASSES + 1))
-    builder.op("LOGISTIC", [logits], [scores])
+    scores = builder.add("LOGISTIC", [logits], (1, ANCHORS, CLASSES + 1))
     anchors = builder.constant(np.random.default_rng(1).uniform(0.2, 0.8, (ANCHORS, 4)).astype(np.float32))
     names = ("places", "classes", "scores", "count")
     outputs = [builder.tensor((), name=name) for name in names]

@@ -7,9 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
+from tests.support.models import Builder
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder, Quantization
+from tflgpu.model.writer import Quantization
 from tflgpu.options import Execution, Numerics, Options
 
 Floats = NDArray[np.float32]
@@ -34,15 +35,19 @@ def run(model: bytes, x: Floats, device_name: str, precision: str = "fp32", kern
 
 def chain(*operators: tuple[str, Quantization, dict[str, object]]) -> bytes:
     """Operators one behind the other, the first of a float; an ADD adds its input to itself. The result is a float."""
-    builder = ModelBuilder()
+    builder = Builder()
     value = builder.input(SHAPE)
     for code, quantization, options in operators:
-        result = builder.tensor(SHAPE, "int8", name=code, quantization=quantization)
-        builder.op(code, [value] * (2 if code in ("ADD", "MAXIMUM") else 1), [result], options)
-        value = result
-    output = builder.tensor(SHAPE)
-    builder.op("DEQUANTIZE", [value], [output])
-    return builder.finish([output])
+        value = builder.add(
+            code,
+            [value] * (2 if code in ("ADD", "MAXIMUM") else 1),
+            SHAPE,
+            "int8",
+            name=code,
+            quantization=quantization,
+            **options,
+        )
+    return builder.finish([builder.add("DEQUANTIZE", [value], SHAPE)])
 
 
 def numbers() -> Floats:
@@ -93,20 +98,17 @@ def test_only_results_that_can_be_outside_are_clamped(
 
 def test_what_a_loop_gives_to_its_body_is_clamped() -> None:
     """It is an input of the body's subgraph, but not of the model."""
-    main, condition, body = ModelBuilder(), ModelBuilder(), ModelBuilder()
+    main, condition, body = Builder(), Builder(), Builder()
     count, x = condition.input((), "int32"), condition.input(SHAPE)
-    again = condition.tensor((), "bool")
-    condition.op("LESS", [count, condition.constant(np.int32(2))], [again])
+    again = condition.add("LESS", [count, condition.ints(2)], (), "bool")
     count, x = body.input((), "int32"), body.input(SHAPE)
-    more, result = body.tensor((), "int32"), body.tensor(SHAPE)
-    held = body.tensor(SHAPE, "int8", name="held", quantization=NARROW)
-    body.op("ADD", [count, body.constant(np.int32(1))], [more], ADD)
-    body.op("QUANTIZE", [x], [held])
-    body.op("DEQUANTIZE", [held], [result])
+    more = body.add("ADD", [count, body.ints(1)], (), "int32", **ADD)
+    held = body.add("QUANTIZE", [x], SHAPE, "int8", name="held", quantization=NARROW)
+    result = body.add("DEQUANTIZE", [held], SHAPE)
     x, steps, output = main.input(SHAPE), main.tensor((), "int32"), main.tensor(SHAPE)
     subgraphs = main.subgraph(condition, [again]), main.subgraph(body, [more, result])
     options = dict(zip(("cond_subgraph_index", "body_subgraph_index"), subgraphs, strict=True))
-    main.op("WHILE", [main.constant(np.int32(0)), x], [steps, output], options)
+    main.op("WHILE", [main.ints(0), x], [steps, output], options)
     assert clamped(main.finish([output])) == ["held", "held"]
 
 

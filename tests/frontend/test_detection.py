@@ -8,7 +8,7 @@ import pytest
 import tflgpu
 from tests.frontend.detectors import ANCHORS, FOUND, detector, draw
 from tests.support import litert
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.options import Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
@@ -45,14 +45,13 @@ def test_suppression_has_the_shapes_of_litert(code: str, limit: int | None, devi
 
 def suppression(code: str, limit: int | None) -> bytes:
     """limit: the greatest number of results, None for an input. Behind it is one more layer for the device."""
-    builder = ModelBuilder()
+    builder = Builder()
     boxes, logits = builder.input((ANCHORS, 4), name="boxes"), builder.input((ANCHORS,), name="logits")
-    most = builder.input((), "int32", name="most") if limit is None else builder.constant(np.int32(limit))
+    most = builder.input((), "int32", name="most") if limit is None else builder.ints(limit)
     thresholds = [builder.constant(np.float32(x)) for x in (0.5, 0.2, 0.5)[: 2 + (code[-1] == "5")]]
-    scores, picked = builder.tensor((ANCHORS,)), builder.tensor((), name="picked")
-    builder.op("LOGISTIC", [logits], [scores])
+    scores = builder.add("LOGISTIC", [logits], (ANCHORS,))
     selected, count = builder.tensor((1,), "int32", name="selected"), builder.tensor((), "int32", name="count")
     kept = [builder.tensor((1,), name="kept")] * (code[-1] == "5")
     builder.op(code, [boxes, scores, most, *thresholds], [selected, *kept, count])
-    builder.op("GATHER", [boxes, selected], [picked], {"axis": 0})
+    picked = builder.add("GATHER", [boxes, selected], (), name="picked", axis=0)
     return builder.finish([selected, *kept, count, picked])

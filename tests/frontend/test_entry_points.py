@@ -10,9 +10,9 @@ import pytest
 
 import tflgpu
 from tests.support.litert import kept_interpreter, run, run_again
+from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.file_tables import Quantization
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Execution, Interface, Options
 
 X = np.linspace(-1, 1, 4, dtype=np.float32)[None]
@@ -20,10 +20,10 @@ X = np.linspace(-1, 1, 4, dtype=np.float32)[None]
 
 def stale_signature(side: Literal["inputs", "outputs"]) -> bytes:
     """SIN and COS, between which there is what the signature calls its input x or its output z."""
-    builder = ModelBuilder()
-    x, y, z = builder.input((1, 4), name="x"), builder.tensor((1, 4), name="y"), builder.tensor((1, 4), name="z")
-    builder.op("SIN", [x], [y])
-    builder.op("COS", [y], [z])
+    builder = Builder()
+    x = builder.input((1, 4), name="x")
+    y = builder.add("SIN", [x], (1, 4), name="y")
+    z = builder.add("COS", [y], (1, 4), name="z")
     file = unpacked(builder.finish([z], signature="default"))
     getattr(file.signatureDefs[0], side)[0].tensorIndex = y
     return packed(file)
@@ -55,7 +55,7 @@ def test_an_input_that_a_signature_alone_has_is_an_error_for_that_signature() ->
 
 
 def test_a_model_without_operators_gives_its_inputs_and_constants(shared: Path) -> None:
-    builder, constant = ModelBuilder(), np.arange(3, dtype=np.float32)
+    builder, constant = Builder(), np.arange(3, dtype=np.float32)
     x = builder.input((1, 4), name="x")
     data = builder.finish([builder.constant(constant, name="c"), x])
     assert tflgpu.inspect(data).operators == ()
@@ -71,14 +71,13 @@ def test_a_model_without_operators_gives_its_inputs_and_constants(shared: Path) 
 @pytest.mark.parametrize("scale", [0.0, 4.6e-41])
 def test_an_activation_that_is_always_zero(scale: float) -> None:
     """Quantizers give it a scale by which nothing can be divided."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4))
     grid = Quantization([1.0], [0])
     q, r = (builder.tensor((1, 4), "int8", quantization=grid) for _ in range(2))
-    y = builder.tensor((1, 4))
     builder.op("QUANTIZE", [x], [q])
     builder.op("RELU", [q], [r])
-    builder.op("DEQUANTIZE", [r], [y])
+    y = builder.add("DEQUANTIZE", [r], (1, 4))
     file = unpacked(builder.finish([y]))
     file.subgraphs[0].tensors[r].quantization.scale = [scale]
     for kernels in ("cpu", "gpu"):
@@ -97,11 +96,9 @@ def test_a_denormal_scale(shared: Path) -> None:
 
 
 def _rescaling(given: str, made: str) -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4), given, quantization=Quantization([0.5], [0]))
-    y = builder.tensor((1, 4), made, quantization=Quantization([0.125], [0]))
-    builder.op("QUANTIZE", [x], [y])
-    return builder.finish([y])
+    return builder.finish([builder.add("QUANTIZE", [x], (1, 4), made, quantization=Quantization([0.125], [0]))])
 
 
 @pytest.mark.parametrize(("given", "made"), [("int16", "int32"), ("int32", "int8")])

@@ -9,10 +9,10 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.support.models import Builder
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.model.model import Subgraph
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 
 Interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
 
@@ -25,7 +25,7 @@ def _device() -> None:
 
 def sandwich() -> bytes:
     """Two branches, each device, CPU, device: BITCAST has no kernel for the device."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4, 5, 6), name="x")
     ends = []
     for branch in range(2):
@@ -39,9 +39,7 @@ def sandwich() -> bytes:
         builder.op("BITCAST", [bits], [back])
         builder.op("TANH", [back], [end])
         ends.append(end)
-    total = builder.tensor((1, 4, 5, 6), name="total")
-    builder.op("ADD", ends, [total], {"fused_activation_function": "NONE"})
-    return builder.finish([total])
+    return builder.finish([builder.add("ADD", ends, (1, 4, 5, 6), name="total")])
 
 
 def test_branches_are_cut_once_each_way() -> None:
@@ -74,15 +72,13 @@ def test_fallback_can_be_forbidden() -> None:
 
 def test_constants_are_computed_on_both_sides() -> None:
     """A float16 weight behind DEQUANTIZE that device and CPU both read does not cross."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, y = builder.input((2, 3), name="x"), builder.input((2, 3), "int32", name="y")
     half = builder.constant(np.arange(6, dtype=np.float16).reshape(2, 3))
-    single, total = builder.tensor((2, 3), name="single"), builder.tensor((2, 3), name="total")
-    bits, mixed = builder.tensor((2, 3), "int32", name="bits"), builder.tensor((2, 3), "int32", name="mixed")
-    builder.op("DEQUANTIZE", [half], [single])
-    builder.op("BITCAST", [single], [bits])
-    builder.op("BITWISE_XOR", [bits, y], [mixed])
-    builder.op("ADD", [x, single], [total], {"fused_activation_function": "NONE"})
+    single = builder.add("DEQUANTIZE", [half], (2, 3), name="single")
+    bits = builder.add("BITCAST", [single], (2, 3), "int32", name="bits")
+    mixed = builder.add("BITWISE_XOR", [bits, y], (2, 3), "int32", name="mixed")
+    total = builder.add("ADD", [x, single], (2, 3), name="total")
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(builder.finish([total, mixed]), tflgpu.Options(precision="fp32"))
     outputs = model.run([np.ones((2, 3), np.float32), np.full((2, 3), 5, np.int32)])
@@ -94,11 +90,11 @@ def test_constants_are_computed_on_both_sides() -> None:
 
 def stateful() -> tuple[Subgraph, dict[str, int]]:
     """A variable between a RELU and a TANH; its new value is the old one behind a NEG, plus the RELU's result."""
-    builder = ModelBuilder()
-    x, handle = builder.input((1, 4), name="x"), builder.tensor((1,), "resource", name="handle")
+    builder = Builder()
+    x = builder.input((1, 4), name="x")
     names = ("y", "old", "negative", "new", "end")
     t = {name: builder.tensor((1, 4), name=name) for name in names}
-    builder.op("VAR_HANDLE", [], [handle], {"shared_name": "state"})
+    handle = builder.add("VAR_HANDLE", [], (1,), "resource", name="handle", shared_name="state")
     builder.op("READ_VARIABLE", [handle], [t["old"]])
     builder.op("RELU", [x], [t["y"]])
     builder.op("NEG", [t["old"]], [t["negative"]])

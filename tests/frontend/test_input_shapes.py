@@ -11,7 +11,7 @@ import tflgpu
 from tests.acceptance.real_models import MOBILENET
 from tests.quick import on_first_runtime
 from tests.support import litert
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.options import CpuPart, Options, Shapes
 from tflgpu.runtime.runner import MAX_INSTANCES
 
@@ -20,12 +20,12 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 
 def dynamic(batch_constant: int = -1) -> bytes:
     """softmax(x * scale) as rows of 6, from images of any batch and height; the RESHAPE asks for ``batch_constant``."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4, 6), shape_signature=(-1, -1, 6), name="x")
     scaled, rows, y = (builder.tensor(s, name=n) for s, n in (((1, 4, 6), "s"), ((4, 6), "r"), ((4, 6), "y")))
     builder.op("MUL", [x, builder.constant(np.linspace(1, 2, 6, dtype=np.float32))], [scaled])
     shape = [-1, 6] if batch_constant == -1 else [batch_constant, 6]
-    builder.op("RESHAPE", [scaled, builder.constant(np.array(shape, np.int32))], [rows], {})
+    builder.op("RESHAPE", [scaled, builder.ints(shape)], [rows], {})
     builder.op("SOFTMAX", [rows], [y], {"beta": 1.0})
     return builder.finish([y])
 
@@ -69,11 +69,11 @@ def test_a_batch_is_as_many_single_runs(shapes: Shapes, device_name: str) -> Non
 @pytest.mark.parametrize(("exported", "batch"), [(1, 3), (2, 1)], ids=["other batch", "wrong file"])
 def test_a_transposed_convolution_takes_the_batch_of_its_image(exported: int, batch: int, device_name: str) -> None:
     """The constant of its output shape has the batch that was exported. LiteRT's default path goes by the image too."""
-    builder, rng = ModelBuilder(), np.random.default_rng(0)
-    x, y = builder.input((1, 3, 3, 4), name="x"), builder.tensor((exported, 6, 6, 5), name="y")
-    shape = builder.constant(np.array([exported, 6, 6, 5], np.int32))
+    builder, rng = Builder(), np.random.default_rng(0)
+    x = builder.input((1, 3, 3, 4), name="x")
+    shape = builder.ints([exported, 6, 6, 5])
     weights = builder.constant(rng.standard_normal((5, 3, 3, 4)).astype(np.float32))
-    builder.op("TRANSPOSE_CONV", [shape, weights, x], [y], {"stride_h": 2, "stride_w": 2})
+    y = builder.add("TRANSPOSE_CONV", [shape, weights, x], (exported, 6, 6, 5), name="y", stride_h=2, stride_w=2)
     data = builder.finish([y])
     images = rng.standard_normal((batch, 3, 3, 4)).astype(np.float32)
     options = Options(precision="fp32", device=device_name, shapes=Shapes(batch=batch), fallback="forbid")
@@ -93,10 +93,10 @@ def test_mobilenet_takes_a_batch(device_name: str, shared: Path) -> None:
 
 
 def test_a_batch_that_the_model_does_not_carry_is_refused() -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 4), name="x"), builder.tensor((1, 4), name="y")
-    begin, size = (builder.constant(np.array(v, np.int32)) for v in ([0, 0], [1, 4]))
-    builder.op("SLICE", [x, begin, size], [y])
+    builder = Builder()
+    x = builder.input((1, 4), name="x")
+    begin, size = (builder.ints(v) for v in ([0, 0], [1, 4]))
+    y = builder.add("SLICE", [x, begin, size], (1, 4), name="y")
     with pytest.raises(ValueError, match=r"output 'y' then has shape \[1, 4\]"):
         tflgpu.inspect(builder.finish([y]), Options(shapes=Shapes(batch=2)))
 
@@ -114,11 +114,10 @@ def test_wrong_shapes_say_what_was_expected() -> None:
 
 def test_other_shapes_of_a_model_that_needs_the_cpu(device_name: str) -> None:
     """LiteRT tells which shapes the CPU's operators give, so that the device has its part."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4), name="x", shape_signature=(-1, 4))
-    y, bits = builder.tensor((1, 4), name="y"), builder.tensor((1, 4), "int32", name="bits")
-    builder.op("TANH", [x], [y])
-    builder.op("BITCAST", [y], [bits])
+    y = builder.add("TANH", [x], (1, 4), name="y")
+    bits = builder.add("BITCAST", [y], (1, 4), "int32", name="bits")
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(builder.finish([bits]), Options(precision="fp32", device=device_name))
     shapes = Options(shapes=Shapes(inputs={"x": (3, 4)}))

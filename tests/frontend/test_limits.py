@@ -12,10 +12,11 @@ import pytest
 import tflgpu
 from tests.frontend.unit_windows import CODES, convolution
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
+from tests.support.planning import obstacles_of
 from tflgpu.compiler import compile_model
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import Target
 
 # In a process of its own, because what goes wrong here kills it.
@@ -61,12 +62,11 @@ def test_windows_that_reach_almost_so_far_stay_in_the_image(
 @pytest.mark.parametrize("code", ["GATHER", "SLICE", "STRIDED_SLICE"])
 def test_an_index_of_64_bits_stays_out_of_range(code: str, index: int, expected: int, device_name: str) -> None:
     """Its low 32 bits would be another index. TFLite counts negative ones of STRIDED_SLICE from the end."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, at, y = builder.input((5,)), builder.input((1,), "int64"), builder.tensor((1,))
     if code == "STRIDED_SLICE":
         ones = [builder.constant(np.ones(1, np.int64)) for _ in range(2)]
-        y = builder.tensor(())
-        builder.op(code, [x, at, *ones], [y], {"shrink_axis_mask": 1})
+        y = builder.add(code, [x, at, *ones], (), shrink_axis_mask=1)
     else:
         size = [builder.constant(np.ones(1, np.int64))] if code == "SLICE" else []
         builder.op(code, [x, at, *size], [y])
@@ -77,51 +77,49 @@ def test_an_index_of_64_bits_stays_out_of_range(code: str, index: int, expected:
 
 
 def test_custom_pools_reach_no_further() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x, y, places = builder.input((1, 5, 5, 4)), builder.tensor((1, 1, 1, 4)), builder.tensor((1, 1, 1, 4))
     same, stride, kernel = 1, 2**31 - 1, 3
     options = struct.pack("<6i", same, stride, stride, kernel, kernel, 0)
     builder.op("MaxPoolingWithArgmax2D", [x], [y, places], custom_options=options)
-    reasons = " ".join(lower(read_model(builder.finish([y, places]))).obstacles)
+    reasons = obstacles_of(builder.finish([y, places]))
     assert "stride 2147483647 and dilation 1 reaches over 36507222002 pixels" in reasons
 
 
 def obstacles(code: str, inputs: list[np.ndarray], dtype: str, missing_types: tuple[str, ...] = ()) -> str:
     """Of operator ``code`` with constant inputs and one that is not, the last one."""
-    builder = ModelBuilder()
+    builder = Builder()
     *constants, last = inputs
     indices = [*map(builder.constant, constants), builder.input(last.shape, last.dtype.name)]
-    output = builder.tensor((), dtype)
-    builder.op(code, indices, [output])
-    return " ".join(lower(read_model(builder.finish([output])), missing_types=missing_types).obstacles)
+    output = builder.add(code, indices, (), dtype)
+    return obstacles_of(builder.finish([output]), missing_types=missing_types)
 
 
 def test_no_tensor_is_larger_than_kernels_count() -> None:
     shape = np.array([1 << 16, 1 << 15], np.int32)
     reason = obstacles("FILL", [np.array([10**9], np.int32), np.array(1.0, np.float32)], "float32")
     assert "its result has 1000000000 elements; at most 268435456 are made on the device" in reason
-    builder = ModelBuilder()
-    x, y = builder.input((1, 1)), builder.tensor(())
-    builder.op("BROADCAST_TO", [x, builder.constant(shape)], [y])
-    reason = " ".join(lower(read_model(builder.finish([y]))).obstacles)
+    builder = Builder()
+    x = builder.input((1, 1))
+    y = builder.add("BROADCAST_TO", [x, builder.constant(shape)], ())
+    reason = obstacles_of(builder.finish([y]))
     assert "its result of shape [65536, 32768] has 2147483664 elements in memory" in reason
 
 
 def test_a_range_is_not_made_before_its_size_is_known() -> None:
-    builder = ModelBuilder()
-    y = builder.tensor((), "int32")
-    builder.op("RANGE", [builder.constant(np.array(n, np.int32)) for n in (0, 5 * 10**8, 1)], [y])
-    assert "its result has 500000000 elements" in " ".join(lower(read_model(builder.finish([y]))).obstacles)
+    builder = Builder()
+    y = builder.add("RANGE", [builder.ints(n) for n in (0, 5 * 10**8, 1)], (), "int32")
+    assert "its result has 500000000 elements" in obstacles_of(builder.finish([y]))
 
 
 def test_a_radius_is_as_large_as_the_image_has_channels(device_name: str) -> None:
     x = np.random.default_rng(0).standard_normal((1, 2, 2, 6), np.float32)
 
     def normalized(radius: int) -> np.ndarray:
-        builder = ModelBuilder()
-        given, y = builder.input(x.shape), builder.tensor(x.shape)
+        builder = Builder()
+        given = builder.input(x.shape)
         options = {"radius": radius, "bias": 1.0, "alpha": 1.0, "beta": 0.5}
-        builder.op("LOCAL_RESPONSE_NORMALIZATION", [given], [y], options)
+        y = builder.add("LOCAL_RESPONSE_NORMALIZATION", [given], x.shape, **options)
         (result,) = tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name)).run(x).values()
         return result
 
@@ -135,18 +133,18 @@ def test_a_type_that_the_device_lacks_is_a_reason(dtype: str) -> None:
     assert f"the device does not compute with {dtype}" in obstacles("CAST", [value], dtype, (dtype,))
     if dtype == "int64":  # its sum
         axes, x = np.array([1], np.int32), np.zeros((1, 4), np.int32)
-        builder = ModelBuilder()
-        given, y = builder.input(x.shape, "int32"), builder.tensor((1,), "int32")
-        builder.op("MEAN", [given, builder.constant(axes)], [y])
+        builder = Builder()
+        given = builder.input(x.shape, "int32")
+        y = builder.add("MEAN", [given, builder.constant(axes)], (1,), "int32")
         model = builder.finish([y])
-        assert "does not compute with int64" in " ".join(lower(read_model(model), missing_types=(dtype,)).obstacles)
+        assert "does not compute with int64" in obstacles_of(model, missing_types=(dtype,))
 
 
 def test_a_missing_type_sends_its_operators_to_the_cpu() -> None:
-    builder = ModelBuilder()
-    x, y, z = builder.input((1, 4)), builder.tensor((1, 4), "float64"), builder.tensor((1, 4))
-    builder.op("NEG", [x], [z])
-    builder.op("CAST", [z], [y], {"in_data_type": "FLOAT32", "out_data_type": "FLOAT64"})
+    builder = Builder()
+    x = builder.input((1, 4))
+    z = builder.add("NEG", [x], (1, 4))
+    y = builder.add("CAST", [z], (1, 4), "float64", in_data_type="FLOAT32", out_data_type="FLOAT64")
     target = Target(family="gpu", compute_units=1, storage="half", missing_types=("float64",))
     (artifact,) = compile_model(builder.finish([y]), tflgpu.Options(), target)
     assert [type(part).__name__ for part in artifact.partitions] == ["DevicePartition", "CpuPartition"]
@@ -155,9 +153,9 @@ def test_a_missing_type_sends_its_operators_to_the_cpu() -> None:
 
 def test_no_table_is_made_for_an_image_too_large_to_keep() -> None:
     """Of 2^30 rows it would take 12 GB."""
-    builder = ModelBuilder()
-    x, size, y = builder.input((1, 2, 2, 1)), builder.constant(np.array([2**30, 1], np.int32)), builder.tensor(())
-    builder.op("RESIZE_NEAREST_NEIGHBOR", [x, size], [y])
+    builder = Builder()
+    x, size = builder.input((1, 2, 2, 1)), builder.ints([2**30, 1])
+    y = builder.add("RESIZE_NEAREST_NEIGHBOR", [x, size], ())
     (reason,) = lower(read_model(builder.finish([y]))).obstacles
     assert "its result of shape [1, 1073741824, 1, 1] has 4294967312 elements in memory" in reason
 
@@ -165,17 +163,17 @@ def test_no_table_is_made_for_an_image_too_large_to_keep() -> None:
 @pytest.mark.parametrize("mask", ["new_axis_mask", "ellipsis_mask"])
 def test_masks_have_no_bits_without_an_entry(mask: str) -> None:
     """LiteRT counts them as axes of the result."""
-    builder = ModelBuilder()
-    x, y = builder.input((5,)), builder.tensor((1,))
-    numbers = [builder.constant(np.array([n], np.int32)) for n in (0, 1, 1)]
-    builder.op("STRIDED_SLICE", [x, *numbers], [y], {mask: 2})
+    builder = Builder()
+    x = builder.input((5,))
+    numbers = [builder.ints([n]) for n in (0, 1, 1)]
+    y = builder.add("STRIDED_SLICE", [x, *numbers], (1,), **{mask: 2})
     (reason,) = lower(read_model(builder.finish([y]))).obstacles
     assert "names more than its 1 entries" in reason
 
 
 def test_little_does_not_become_all_memory() -> None:
-    builder = ModelBuilder()
-    x, times, y = builder.input((1, 1)), builder.constant(np.array([2**13, 2**16], np.int32)), builder.tensor(())
-    builder.op("TILE", [x, times], [y])
+    builder = Builder()
+    x, times = builder.input((1, 1)), builder.ints([2**13, 2**16])
+    y = builder.add("TILE", [x, times], ())
     (reason,) = lower(read_model(builder.finish([y]))).obstacles
     assert "its result has 536870912 elements; at most 268435456 are made on the device" in reason

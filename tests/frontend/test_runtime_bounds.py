@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.support.models import Builder
+from tests.support.planning import obstacles_of
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 
 RUNTIME = None
 Bound = list[int] | None
@@ -19,15 +19,14 @@ def obstacles(
     code: str, shape: tuple[int, ...], bounds: list[Bound], result: tuple[int, ...], options: Any = None
 ) -> str:
     """Of operator ``code`` with an input of ``shape`` and integer inputs, of which some are inputs of the model."""
-    builder = ModelBuilder()
+    builder = Builder()
     rank = (len(shape), 2) if code == "PAD" else (len(shape),)
     inputs = [builder.input(shape)]
     for bound in bounds:
         runtime = bound is RUNTIME
-        inputs.append(builder.input(rank, "int32") if runtime else builder.constant(np.array(bound, np.int32)))
-    output = builder.tensor(result)
-    builder.op(code, inputs, [output], options)
-    return " ".join(lower(read_model(builder.finish([output]))).obstacles)
+        inputs.append(builder.input(rank, "int32") if runtime else builder.ints(bound))
+    output = builder.add(code, inputs, result, **(options or {}))
+    return obstacles_of(builder.finish([output]))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +67,8 @@ def test_a_declared_shape_is_not_believed(
 
 def test_one_axis_of_several_is_unknown() -> None:
     """Also where the declared shape would tell which it is."""
-    builder = ModelBuilder()
+    builder = Builder()
     inputs = [builder.input((5, 6)), builder.input((1,), "int32")]
-    output = builder.tensor((5,))
-    builder.op("SUM", inputs, [output])
+    output = builder.add("SUM", inputs, (5,))
     reasons = lower(read_model(builder.finish([output]))).obstacles
     assert "its axes (input 1) are computed at run time" in " ".join(reasons)

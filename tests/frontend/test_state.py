@@ -28,10 +28,10 @@ from tests.ops.rows.recurrent import Lstm
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import on_first_runtime
 from tests.support.litert import run
+from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CpuPart, Execution, Interface, Options
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
@@ -109,12 +109,12 @@ def test_each_model_has_its_own_state(device_name: str) -> None:
 
 def test_half_precision_does_not_lose_small_steps(device_name: str) -> None:
     """At 1000 neighbouring halves are 0.5 apart: a sum that is rounded after each step would stay."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 6))
     first_values(builder, {"sum": np.full((1, 6), 1000, np.float32)})
-    total, shown = binary(builder, "ADD", read(builder, "sum", (1, 6)), x, (1, 6)), builder.tensor((1, 6))
+    total = binary(builder, "ADD", read(builder, "sum", (1, 6)), x, (1, 6))
     assign(builder, "sum", total)
-    builder.op("RELU", [total], [shown])
+    shown = builder.add("RELU", [total], (1, 6))
     model = tflgpu.compile(builder.finish([shown]), Options(device=device_name, precision="fp16"))
     for _ in range(8):
         (result,) = model.run(np.full((1, 6), 0.125, np.float32)).values()
@@ -130,15 +130,14 @@ def test_a_closed_model_has_no_state_to_reset(device_name: str) -> None:
 
 def test_state_on_the_cpu(device_name: str) -> None:
     """An operator that the device lacks takes its variable along to the CPU, where it can be reset as well."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(SHAPE)
     first_values(builder, {"s": normal(*SHAPE)})
     total = binary(builder, "ADD", read(builder, "s"), x)
-    bits, back, end = builder.tensor(SHAPE, "int32"), builder.tensor(SHAPE), builder.tensor(SHAPE)
-    builder.op("BITCAST", [total], [bits])
-    builder.op("BITCAST", [bits], [back])
+    bits = builder.add("BITCAST", [total], SHAPE, "int32")
+    back = builder.add("BITCAST", [bits], SHAPE)
     assign(builder, "s", back)
-    builder.op("TANH", [total], [end])
+    end = builder.add("TANH", [total], SHAPE)
     data = builder.finish([end])
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(data, Options(device=device_name, precision="fp32"))
@@ -220,7 +219,7 @@ def test_a_wake_word_listens(precision: str, device_name: str, shared: Path) -> 
 
 def test_a_variable_tensor_can_be_an_output(device_name: str) -> None:
     """One that an operator changes, and one that no operator touches."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, kept, idle = builder.input(SHAPE), *(builder.tensor(SHAPE, is_variable=True) for _ in range(2))
     builder.op("TANH", [binary(builder, "ADD", kept, x)], [kept])
     model = tflgpu.compile(builder.finish([kept, idle]), Options(device=device_name, precision="fp32"))
@@ -235,7 +234,7 @@ def test_a_variable_tensor_can_be_an_output(device_name: str) -> None:
 
 def test_a_quantized_basic_lstm_is_within_one_quantum(device_name: str) -> None:
     """The ranges that TFLite's 8-bit kernel prescribes: activations of -1 to 1, a state of 16 bits from -16 to 16."""
-    builder, rng, batch, depth, cells = ModelBuilder(), np.random.default_rng(0), 2, 5, 6
+    builder, rng, batch, depth, cells = Builder(), np.random.default_rng(0), 2, 5, 6
     activations, state, gates = Quantization([2**-7], [128]), Quantization([2**-11], [0]), Quantization([2**-12], [0])
     x, hidden = (builder.input((batch, n), "uint8", quantization=activations) for n in (depth, cells))
     matrix = rng.integers(60, 190, (4 * cells, depth + cells)).astype(np.uint8)

@@ -19,7 +19,6 @@ from tests.frontend.stateful_models import (
     handle,
     never_assigned,
     normal,
-    nothing_to_draw,
     read,
     replaced_rows,
     variable_tensor,
@@ -27,25 +26,21 @@ from tests.frontend.stateful_models import (
 )
 from tests.ops.case import Net
 from tests.ops.rows.recurrent import EVERYTHING, Lstm, operator_inputs, weights
-from tests.ops.tolerance import ARITHMETIC
+from tests.support.models import Builder
+from tests.support.planning import obstacles_of, plan_of, templates
+from tests.support.targets import CPU
 from tflgpu.codegen.link import link
-from tflgpu.compiler import plan_model
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, State, Tensor, Value, verify
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.options import Options
 from tflgpu.passes import optimize
-from tflgpu.target import Target
-
-CPU = Target(family="cpu", compute_units=2, storage="float")
 
 
 def states_of(data: bytes) -> list[bool]:
     """For each state whether the kernels write its next value in place."""
-    _, plan = plan_model(data, Options(), CPU)
-    executable = link(plan, [k.kernel.template for k in plan.kernels])
+    plan = plan_of(data, CPU)
+    executable = link(plan, templates(plan))
     return [state.next is None for state in executable.states]
 
 
@@ -60,30 +55,30 @@ def test_states_are_written_in_place_where_nothing_reads_them_later() -> None:
 
 
 def test_a_kernel_that_replaces_rows_in_place_leaves_the_others_alone() -> None:
-    _, plan = plan_model(replaced_rows(), Options(), CPU)
-    assert [k.kernel.template for k in plan.kernels].count("movement/overwrite") == 1
+    plan = plan_of(replaced_rows(), CPU)
+    assert templates(plan).count("movement/overwrite") == 1
 
 
-def obstacles(builder: ModelBuilder, outputs: Sequence[int]) -> tuple[str, ...]:
+def obstacles(builder: Builder, outputs: Sequence[int]) -> tuple[str, ...]:
     return lower(read_model(builder.finish(outputs))).obstacles
 
 
 def test_what_no_call_initializes_cannot_be_read() -> None:
     """LiteRT reads memory that nothing has written."""
-    builder = ModelBuilder()
+    builder = Builder()
     (found,) = obstacles(builder, [read(builder, "s")])
     assert found == "operator 1 READ_VARIABLE: it reads variable 's', which no CALL_ONCE initializes"
 
 
 def test_what_is_assigned_before_it_is_read_needs_no_first_value() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     assign(builder, "s", builder.input(SHAPE))
     lowered = lower(read_model(builder.finish([read(builder, "s")])))
     assert lowered.obstacles == () and lowered.graph.states == ()
 
 
 def test_shapes_and_types_of_variables_stay() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     first_values(builder, {"s": normal(*SHAPE)})
     assign(builder, "s", builder.input((1, 2)))
     read(builder, "s", SHAPE, "int8", quantization=Quantization([0.5], [0]))
@@ -93,7 +88,7 @@ def test_shapes_and_types_of_variables_stay() -> None:
 
 
 def test_first_values_must_be_constants() -> None:
-    builder, first = ModelBuilder(), ModelBuilder()
+    builder, first = Builder(), Builder()
     assign(first, "s", first.input(SHAPE))
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(first)})
     (found,) = obstacles(builder, [])
@@ -101,9 +96,8 @@ def test_first_values_must_be_constants() -> None:
 
 
 def test_obstacles_in_the_first_subgraph_are_named() -> None:
-    builder, first = ModelBuilder(), ModelBuilder()
-    bits = first.tensor(SHAPE, "int32")
-    first.op("BITCAST", [first.constant(normal(*SHAPE))], [bits])
+    builder, first = Builder(), Builder()
+    bits = first.add("BITCAST", [first.constant(normal(*SHAPE))], SHAPE, "int32")
     assign(first, "s", bits)
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(first)})
     (found,) = obstacles(builder, [])
@@ -111,15 +105,14 @@ def test_obstacles_in_the_first_subgraph_are_named() -> None:
 
 
 def test_a_handle_from_elsewhere_is_an_obstacle() -> None:
-    builder = ModelBuilder()
-    y = builder.tensor(SHAPE)
-    builder.op("READ_VARIABLE", [builder.input((), "resource")], [y])
+    builder = Builder()
+    y = builder.add("READ_VARIABLE", [builder.input((), "resource")], SHAPE)
     (found,) = obstacles(builder, [y])
     assert "its handle does not come from a VAR_HANDLE" in found
 
 
 def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": 3})
     with pytest.raises(tflgpu.ModelError, match="operator 0 CALL_ONCE calls subgraph 3 of 1"):
         lower(read_model(builder.finish([])))
@@ -127,13 +120,13 @@ def test_a_call_of_a_subgraph_that_is_not_there_is_an_error() -> None:
 
 def lstm_obstacles(lstm: Lstm, changes: Mapping[int, Array | None]) -> str:
     """What keeps an LSTM of one time off the device after some of its inputs were replaced, or left out."""
-    net = Net(nothing_to_draw, seed=1)
+    net = Net(seed=1)
     x, state = net.input(normal(2, 3)), (net.variable((2, lstm.outputs)), net.variable((2, lstm.cells)))
     inputs = operator_inputs(x, weights(net, lstm, 3), *state)
     for position, value in changes.items():
         inputs[position] = None if value is None else net.constant(value)
     net.output(net.op("LSTM", inputs, np.zeros((2, lstm.outputs)), lstm.options))
-    return "; ".join(lower(read_model(net.case(ARITHMETIC).model)).obstacles)
+    return obstacles_of(net.case().model)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +184,6 @@ def test_states_are_verified(graph: Graph, words: str) -> None:
 
 
 def test_a_handle_cannot_be_an_output() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     with pytest.raises(tflgpu.ModelError, match="is the handle of a variable, which has no value"):
         lower(read_model(builder.finish([handle(builder, "s")])))

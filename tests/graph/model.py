@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.quick import RUNTIMES
+from tests.support.models import Builder
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, Node, remove_dead, verify
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Options
 from tflgpu.passes import Pass
 from tflgpu.plan import make_plan
@@ -28,50 +28,23 @@ IMAGE = (1, 6, 5, 7)
 WINDOW = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
 
 
-class Model:
-    """A model under construction, of which only structure matters: all weights are random."""
-
-    def __init__(self) -> None:
-        self.rng = np.random.default_rng(3)
-        self.builder = ModelBuilder()
-        self.shapes: dict[int, tuple[int, ...]] = {}
-
-    def input(self, *shape: int) -> int:
-        return self._known(self.builder.input(shape), shape)
-
-    def constant(self, *shape: int) -> int:
-        return self._known(self.builder.constant(self.rng.standard_normal(shape).astype(np.float32)), shape)
-
-    def integers(self, values: object) -> int:
-        return self.builder.constant(np.array(values, np.int32))
-
-    def op(self, code: str, inputs: list[int], shape: tuple[int, ...] | None = None, **options: object) -> int:
-        """Of the shape of its first input, if none is given."""
-        shape = self.shapes[inputs[0]] if shape is None else shape
-        output = self._known(self.builder.tensor(shape), shape)
-        self.builder.op(code, inputs, [output], options or None)
-        return output
+class Model(Builder):
+    """A model of which only structure matters, and its graph."""
 
     def conv(self, x: int, kernel: int = 1, out: int = 7) -> int:
-        b, h, w, c = self.shapes[x]
-        inputs = [x, self.constant(out, kernel, kernel, c), self.constant(out)]
-        return self.op("CONV_2D", inputs, (b, h - kernel + 1, w - kernel + 1, out), **WINDOW)
+        return self.convolution(x, out, kernel, padding="VALID")
 
     def pad(self, x: int, margins: list[tuple[int, int]]) -> int:
-        shape = tuple(d + a + b for d, (a, b) in zip(self.shapes[x], margins, strict=True))
-        return self.op("PAD", [x, self.integers(margins)], shape)
+        shape = [d + a + b for d, (a, b) in zip(self.shape(x), margins, strict=True)]
+        return self.add("PAD", [x, self.ints(margins)], shape)
 
     def transpose(self, x: int, order: Sequence[int]) -> int:
-        return self.op("TRANSPOSE", [x, self.integers(order)], tuple(self.shapes[x][axis] for axis in order))
+        return self.add("TRANSPOSE", [x, self.ints(order)], [self.shape(x)[axis] for axis in order])
 
     def graph(self, *outputs: int) -> Graph:
-        lowered = lower(read_model(self.builder.finish(outputs)))
+        lowered = lower(read_model(self.finish(outputs)))
         assert lowered.obstacles == ()
         return lowered.graph
-
-    def _known(self, tensor: int, shape: tuple[int, ...]) -> int:
-        self.shapes[tensor] = shape
-        return tensor
 
 
 def kinds(graph: Graph) -> Counter[str]:

@@ -18,22 +18,22 @@ class Chain(Model):
     """A model whose operators move elements."""
 
     def reshape(self, x: int, *shape: int) -> int:
-        return self.op("RESHAPE", [x], shape, new_shape=list(shape))
+        return self.add("RESHAPE", [x], shape, new_shape=list(shape))
 
     def cut(self, x: int, begin: tuple[int, ...], end: tuple[int, ...], step: tuple[int, ...]) -> int:
         options = {"begin_mask": 0, "end_mask": 0}
         shape = tuple(len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True))
-        return self.op("STRIDED_SLICE", [x, *map(self.integers, (begin, end, step))], shape, **options)
+        return self.add("STRIDED_SLICE", [x, *map(self.ints, (begin, end, step))], shape, **options)
 
     def layer(self, x: int, out: int) -> int:
-        rows, depth = self.shapes[x]
-        return self.op("FULLY_CONNECTED", [x, self.constant(out, depth), self.constant(out)], (rows, out))
+        rows, depth = self.shape(x)
+        return self.add("FULLY_CONNECTED", [x, self.weights(out, depth), self.weights(out)], (rows, out))
 
 
 def random_chain(m: Chain, x: int, rng: np.random.Generator) -> int:
     """Four to eight movements of any kind."""
     for _ in range(rng.integers(4, 9)):
-        shape = m.shapes[x]
+        shape = m.shape(x)
         match rng.integers(3):
             case 0:
                 x = m.reshape(x, *random_shape(prod(shape), rng))
@@ -55,14 +55,15 @@ def random_shape(size: int, rng: np.random.Generator) -> list[int]:
     return shape
 
 
+@pytest.mark.device
 @pytest.mark.quick(when=lambda seed: seed < 2)
 @pytest.mark.parametrize("seed", range(12))
 def test_movements_in_a_row_become_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     m = Chain()
-    x = m.conv(m.input(1, 6, 4, 7), out=8)
+    x = m.conv(m.input((1, 6, 4, 7)), out=8)
     y = random_chain(m, x, rng)
-    graph = m.graph(m.op("EXP", [y]), random_chain(m, y, rng))
+    graph = m.graph(m.add("EXP", [y]), random_chain(m, y, rng))
     merged = apply(merge_movements, graph)
     assert sum(node.kind in ("rearrange", "reshape", "strided") for node in merged.nodes) <= 6
 
@@ -71,7 +72,7 @@ def test_movements_in_a_row_become_one(seed: int) -> None:
 def test_strides_tell_what_moves(seed: int) -> None:
     """By the values in numpy, of many more chains than run on a device."""
     m = Chain()
-    graph = m.graph(random_chain(m, m.input(2, 3, 4, 5), np.random.default_rng(seed)))
+    graph = m.graph(random_chain(m, m.input((2, 3, 4, 5)), np.random.default_rng(seed)))
     x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
     np.testing.assert_array_equal(moved(graph, x), moved(merge_movements(graph), x))
 
@@ -87,79 +88,86 @@ def moved(graph: Graph, x: np.ndarray) -> np.ndarray:
     return values[graph.outputs[0]]
 
 
+@pytest.mark.device
 def test_what_works_on_rows_works_on_those_of_the_matrix_before_it() -> None:
     """Sums of two images of one matrix, whose reshapes would be two copies."""
     m = Chain()
-    x = m.layer(m.input(60, 7), 12)
-    images = [m.reshape(m.op("EXP", [x]), 1, 60, 12), m.reshape(x, 1, 60, 12)]
-    y = m.op("SOFTMAX", [m.op("MUL", [m.op("ADD", images), m.constant(1, 1, 12)])], beta=1.0)
+    x = m.layer(m.input((60, 7)), 12)
+    images = [m.reshape(m.add("EXP", [x]), 1, 60, 12), m.reshape(x, 1, 60, 12)]
+    y = m.add("SOFTMAX", [m.add("MUL", [m.add("ADD", images), m.weights(1, 1, 12)])], beta=1.0)
     graph = m.graph(m.layer(m.reshape(y, 60, 12), 5))
     assert kinds(apply(merge_movements, graph)) == {"fully_connected": 2, "map": 3, "softmax": 1}
 
 
+@pytest.mark.device
 def test_a_number_for_each_row_goes_with_them() -> None:
     m = Chain()
-    x, y = m.layer(m.input(30, 7), 8), m.layer(m.input(30, 3), 1)
-    z = m.op("MUL", [m.reshape(x, 3, 10, 8), m.reshape(y, 3, 10, 1)])
+    x, y = m.layer(m.input((30, 7)), 8), m.layer(m.input((30, 3)), 1)
+    z = m.add("MUL", [m.reshape(x, 3, 10, 8), m.reshape(y, 3, 10, 1)])
     graph = apply(merge_movements, m.graph(m.layer(m.reshape(z, 30, 8), 4)))
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
+@pytest.mark.device
 def test_numbers_without_axes_are_no_rows() -> None:
     m = Chain()
-    total = m.op("SUM", [m.input(3, 5), m.integers([0, 1])], (), keep_dims=False)
-    graph = apply(merge_movements, m.graph(m.op("MUL", [m.input(4), m.op("MUL", [total, total])])))
+    total = m.add("SUM", [m.input((3, 5)), m.ints([0, 1])], (), keep_dims=False)
+    graph = apply(merge_movements, m.graph(m.add("MUL", [m.input((4,)), m.add("MUL", [total, total])])))
     assert kinds(graph)["map"] == 2
 
 
+@pytest.mark.device
 def test_a_convolution_of_pixels_that_are_rows_is_a_layer() -> None:
     m = Chain()
-    x = m.layer(m.input(30, 7), 8)
-    y = m.conv(m.reshape(m.op("EXP", [x]), 1, 5, 6, 8), out=12)
+    x = m.layer(m.input((30, 7)), 8)
+    y = m.conv(m.reshape(m.add("EXP", [x]), 1, 5, 6, 8), out=12)
     graph = apply(merge_movements, m.graph(m.layer(m.reshape(y, 30, 12), 3)))
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
 def test_a_convolution_of_an_image_stays_one() -> None:
     m = Chain()
-    x = m.conv(m.input(1, 5, 6, 7))
+    x = m.conv(m.input((1, 5, 6, 7)))
     graph = m.graph(m.conv(m.transpose(m.reshape(x, 2, 3, 5, 7), (1, 0, 2, 3))))
     assert kinds(merge_movements(graph))["convolution"] == 2
 
 
+@pytest.mark.device
 def test_graph_inputs_and_outputs_are_matrices_in_the_hosts_order() -> None:
     """Nothing converts them; other readers of the input, and of the output, see what they saw."""
     m = Chain()
-    x = m.input(3, 5, 8)
+    x = m.input((3, 5, 8))
     y = m.reshape(m.layer(m.reshape(x, 15, 8), 8), 3, 5, 8)
-    graph = m.graph(m.reshape(m.layer(m.reshape(m.op("ADD", [x, y]), 15, 8), 12), 3, 5, 12))
+    graph = m.graph(m.reshape(m.layer(m.reshape(m.add("ADD", [x, y]), 15, 8), 12), 3, 5, 12))
     merged = apply(merge_movements, graph)
     assert kinds(merged)["reshape"] == 0
     m = Chain()
-    x = m.input(3, 5, 8)
+    x = m.input((3, 5, 8))
     y = m.reshape(m.layer(m.reshape(x, 15, 8), 8), 3, 5, 8)
-    mean = m.op("MEAN", [x, m.integers([1])], (3, 8))
-    apply(merge_movements, m.graph(y, mean, m.op("MEAN", [y, m.integers([1])], (3, 8))))
+    mean = m.add("MEAN", [x, m.ints([1])], (3, 8))
+    apply(merge_movements, m.graph(y, mean, m.add("MEAN", [y, m.ints([1])], (3, 8))))
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("seed", range(6))
 def test_the_whole_pipeline_keeps_results(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     m = Chain()
-    x = m.layer(m.input(24, 7), 20)
-    y = m.op("EXP", [random_chain(m, m.reshape(x, 4, 6, 20), rng)])
+    x = m.layer(m.input((24, 7)), 20)
+    y = m.add("EXP", [random_chain(m, m.reshape(x, 4, 6, 20), rng)])
     z = m.reshape(x, 2, 12, 20)
-    graph = m.graph(random_chain(m, y, rng), m.op("ADD", [z, m.op("ABS", [z])]))
+    graph = m.graph(random_chain(m, y, rng), m.add("ADD", [z, m.add("ABS", [z])]))
     for expected, got in zip(run(graph), run(optimize(graph)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.device
 def test_the_first_rows_of_a_tensor_are_no_reshape_of_it() -> None:
     """They begin where it begins, in its order: lanes behind their channels would be those of the next row."""
     m = Chain()
-    x = m.op("EXP", [m.input(4, 3)])
+    x = m.add("EXP", [m.input((4, 3))])
     y = m.reshape(m.cut(x, (0, 0), (2, 3), (1, 1)), 1, 2, 3, 1)
-    graph = apply(merge_movements, m.graph(m.op("SUB", [y, m.constant(1, 2, 3, 1)])))
+    graph = apply(merge_movements, m.graph(m.add("SUB", [y, m.weights(1, 2, 3, 1)])))
     for node in graph.nodes:
         if node.kind == "reshape":
             assert graph[node.inputs[0]].size == graph[node.output].size
@@ -168,6 +176,6 @@ def test_the_first_rows_of_a_tensor_are_no_reshape_of_it() -> None:
 def test_an_image_resized_to_its_own_size_is_that_image() -> None:
     """Also a constant, which a reshape behind it needs no kernel for."""
     m = Chain()
-    x = m.op("RESIZE_BILINEAR", [m.constant(1, 4, 4, 8), m.integers([4, 4])], (1, 4, 4, 8), half_pixel_centers=True)
-    graph = optimize(m.graph(m.op("MUL", [m.reshape(x, 16, 8), m.input(16, 8)])))
+    x = m.add("RESIZE_BILINEAR", [m.weights(1, 4, 4, 8), m.ints([4, 4])], (1, 4, 4, 8), half_pixel_centers=True)
+    graph = optimize(m.graph(m.add("MUL", [m.reshape(x, 16, 8), m.input((16, 8))])))
     assert kinds(graph) == {"map": 1}

@@ -13,7 +13,7 @@ from tests.graph.model import Model, apply, functions, kinds
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
 from tests.support import litert
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
 from tflgpu.passes.fuse import fuse_elementwise
 from tflgpu.passes.fuse_padding import fuse_padding
 
@@ -30,10 +30,10 @@ CASES = [
 def block(m: Model, shape: tuple[int, ...], channels: int, kernel: int, code: str = "ADD", first: int = 0) -> list[int]:
     """The result of a residual block, and what it adds."""
     margin = kernel // 2
-    x = m.op("RELU", [m.input(*shape)])
+    x = m.add("RELU", [m.input(shape)])
     inside = m.pad(x, [(0, 0), (margin, margin), (margin, margin), (0, 0)]) if margin else x
     terms = [m.conv(inside, kernel, channels), m.pad(x, [(0, 0)] * 3 + [(0, channels - shape[3])])]
-    return [m.op("TANH", [m.op(code, [terms[first], terms[1 - first]])]), x]
+    return [m.add("TANH", [m.add(code, [terms[first], terms[1 - first]])]), x]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -52,10 +52,10 @@ def test_no_padded_copy_is_made(code: str, first: int) -> None:
 )
 def test_other_padding_stays_a_copy(margins: list[tuple[int, int]]) -> None:
     m = Model()
-    x = m.op("RELU", [m.input(1, 6, 5, 7)])
+    x = m.add("RELU", [m.input((1, 6, 5, 7))])
     padded = m.pad(x, margins)
-    b, h, w, _ = m.shapes[padded]
-    graph = m.graph(m.op("ADD", [m.conv(m.input(b, h, w, 3), out=13), padded]))
+    b, h, w, _ = m.shape(padded)
+    graph = m.graph(m.add("ADD", [m.conv(m.input((b, h, w, 3)), out=13), padded]))
     assert kinds(apply(lambda g: fuse_padding(fuse_elementwise(g)), graph))["rearrange"] == 1
 
 
@@ -80,7 +80,7 @@ def test_results_are_right(
     device_name: str,
 ) -> None:
     m = Model()
-    model = m.builder.finish(block(m, *case))
+    model = m.finish(block(m, *case))
     x = np.random.default_rng(5).standard_normal(case[0]).astype(np.float32)
     expected = list(litert.run(model, x).values())
     compiled = tflgpu.compile(
@@ -99,9 +99,9 @@ def test_matrix_units_read_it_as_well(
     case: tuple[tuple[int, ...], int, int], storage: Literal["half", "float"]
 ) -> None:
     m = Model()
-    model = m.builder.finish(block(m, *case))
+    model = m.finish(block(m, *case))
     x = np.random.default_rng(5).standard_normal(case[0]).astype(np.float32)
-    _, plan = plan_model(model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+    plan = plan_of(model, replace(emulated.TARGET, storage=storage))
     for got, wanted in zip(emulated.run(plan, [x]), litert.run(model, x).values(), strict=True):
         atol = (1e-5 if storage == "float" else 1e-2) * np.abs(wanted).max()
         np.testing.assert_allclose(got, wanted, rtol=0, atol=atol)

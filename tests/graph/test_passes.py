@@ -27,18 +27,18 @@ from tflgpu.passes.slice_concatenations import slice_concatenations
 
 def residual_block() -> Graph:
     m = Model()
-    x = m.input(*IMAGE)
-    skip = m.op("RELU", [m.conv(x)])
-    y = m.op("MUL", [m.conv(m.pad(skip, [(0, 0), (1, 1), (1, 1), (0, 0)]), kernel=3), m.constant(7)])
-    return m.graph(m.op("RELU6", [m.op("ADD", [skip, y])]))
+    x = m.input(IMAGE)
+    skip = m.add("RELU", [m.conv(x)])
+    y = m.add("MUL", [m.conv(m.pad(skip, [(0, 0), (1, 1), (1, 1), (0, 0)]), kernel=3), m.weights(7)])
+    return m.graph(m.add("RELU6", [m.add("ADD", [skip, y])]))
 
 
 def swish_and_softmax() -> Graph:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    y = m.op("MUL", [x, m.op("LOGISTIC", [x])])
-    flat = m.op("RESHAPE", [y], (1, 210), new_shape=[1, 210])
-    return m.graph(m.op("SOFTMAX", [flat], beta=1.0), x)
+    x = m.conv(m.input(IMAGE))
+    y = m.add("MUL", [x, m.add("LOGISTIC", [x])])
+    flat = m.add("RESHAPE", [y], (1, 210), new_shape=[1, 210])
+    return m.graph(m.add("SOFTMAX", [flat], beta=1.0), x)
 
 
 @pytest.mark.parametrize("build_graph", [residual_block, swish_and_softmax])
@@ -76,50 +76,50 @@ def test_every_pass_is_tested() -> None:
 
 def test_what_depends_on_constants_alone_is_folded() -> None:
     m = Model()
-    x = m.input(*IMAGE)
-    constant = m.op("EXP", [m.op("MUL", [m.constant(7), m.constant(7)])])
-    graph = apply(fold_constants, m.graph(m.op("ADD", [x, constant])))
+    x = m.input(IMAGE)
+    constant = m.add("EXP", [m.add("MUL", [m.weights(7), m.weights(7)])])
+    graph = apply(fold_constants, m.graph(m.add("ADD", [x, constant])))
     assert len(graph.nodes) == 1
 
 
 def test_folding_leaves_a_constant_output_to_the_device() -> None:
     m = Model()
-    x = m.input(*IMAGE)
-    graph = apply(fold_constants, m.graph(m.op("EXP", [m.constant(7)]), m.op("ABS", [x])))
+    x = m.input(IMAGE)
+    graph = apply(fold_constants, m.graph(m.add("EXP", [m.weights(7)]), m.add("ABS", [x])))
     assert len(graph.nodes) == 2
 
 
 def test_identities_disappear() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    same = m.op("TRANSPOSE", [m.pad(x, [(0, 0)] * 4), m.integers([0, 1, 2, 3])])
-    graph = apply(simplify, m.graph(m.op("ABS", [same])))
+    x = m.conv(m.input(IMAGE))
+    same = m.add("TRANSPOSE", [m.pad(x, [(0, 0)] * 4), m.ints([0, 1, 2, 3])])
+    graph = apply(simplify, m.graph(m.add("ABS", [same])))
     assert kinds(graph) == {"convolution": 1, "map": 1}
 
 
 @pytest.mark.parametrize("options", [{}, {"align_corners": True}, {"half_pixel_centers": True}])
 def test_a_resize_to_the_same_size_disappears(options: dict[str, bool]) -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    same = m.op("RESIZE_BILINEAR", [x, m.integers(IMAGE[1:3])], **options)
-    assert kinds(apply(simplify, m.graph(m.op("ABS", [same])))) == {"convolution": 1, "map": 1}
+    x = m.conv(m.input(IMAGE))
+    same = m.add("RESIZE_BILINEAR", [x, m.ints(IMAGE[1:3])], **options)
+    assert kinds(apply(simplify, m.graph(m.add("ABS", [same])))) == {"convolution": 1, "map": 1}
 
 
 def test_a_reshape_that_moves_no_byte_is_a_view() -> None:
     m = Model()
-    y = m.op("RESHAPE", [m.conv(m.input(1, 1, 1, 8), out=10)], (1, 10), new_shape=[1, 10])
-    assert kinds(apply(simplify, m.graph(m.op("ABS", [y]))))["view"] == 1
+    y = m.add("RESHAPE", [m.conv(m.input((1, 1, 1, 8)), out=10)], (1, 10), new_shape=[1, 10])
+    assert kinds(apply(simplify, m.graph(m.add("ABS", [y]))))["view"] == 1
 
 
 def test_a_reshape_that_moves_bytes_is_none() -> None:
     m = Model()
-    y = m.op("RESHAPE", [m.conv(m.input(*IMAGE))], (1, 210), new_shape=[1, 210])
-    assert kinds(apply(simplify, m.graph(m.op("ABS", [y]))))["view"] == 0
+    y = m.add("RESHAPE", [m.conv(m.input(IMAGE))], (1, 210), new_shape=[1, 210])
+    assert kinds(apply(simplify, m.graph(m.add("ABS", [y]))))["view"] == 0
 
 
 def test_padding_joins_the_convolution() -> None:
     m = Model()
-    x = m.pad(m.conv(m.input(*IMAGE)), [(0, 0), (1, 2), (0, 1), (0, 0)])
+    x = m.pad(m.conv(m.input(IMAGE)), [(0, 0), (1, 2), (0, 1), (0, 0)])
     graph = apply(merge_padding, m.graph(m.conv(x, kernel=3)))
     assert kinds(graph) == {"convolution": 2}
     attributes = graph.nodes[-1].attributes
@@ -131,8 +131,8 @@ def test_padding_joins_the_convolution() -> None:
 @pytest.mark.parametrize("code", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
 def test_padding_stays_out_of_pooling(code: str) -> None:
     m = Model()
-    x = m.pad(m.input(*IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
-    y = m.op(code, [x], (1, 6, 5, 7), filter_width=3, filter_height=3, **WINDOW)
+    x = m.pad(m.input(IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    y = m.add(code, [x], (1, 6, 5, 7), filter_width=3, filter_height=3, **WINDOW)
     assert kinds(apply(merge_padding, m.graph(y))) == {"rearrange": 1, "pool": 1}
 
 
@@ -148,24 +148,24 @@ def test_padding_stays_out_of_pooling(code: str) -> None:
 )
 def test_padding_joins_the_maximum_that_it_cannot_change(code: str, activation: str, pixels: int, merged: bool) -> None:
     m = Model()
-    x = m.pad(m.op(activation, [m.input(*IMAGE)]), [(0, 0), (pixels, 1), (pixels, 1), (0, 0)])
+    x = m.pad(m.add(activation, [m.input(IMAGE)]), [(0, 0), (pixels, 1), (pixels, 1), (0, 0)])
     shape = (1, IMAGE[1] + pixels - 1, IMAGE[2] + pixels - 1, IMAGE[3])
-    y = m.op(code, [x], shape, filter_width=3, filter_height=3, **WINDOW)
+    y = m.add(code, [x], shape, filter_width=3, filter_height=3, **WINDOW)
     graph = apply(merge_padding, m.graph(y))
     assert kinds(graph) == {"map": 1, "pool": 1} | ({} if merged else {"rearrange": 1})
 
 
 def test_padding_of_channels_stays() -> None:
     m = Model()
-    graph = apply(merge_padding, m.graph(m.conv(m.pad(m.input(*IMAGE), [(0, 0), (1, 1), (0, 0), (0, 2)]))))
+    graph = apply(merge_padding, m.graph(m.conv(m.pad(m.input(IMAGE), [(0, 0), (1, 1), (0, 0), (0, 2)]))))
     assert kinds(graph) == {"rearrange": 1, "convolution": 1}
 
 
 def test_padding_joins_each_of_its_readers_that_can_pad() -> None:
     m = Model()
-    x = m.pad(m.input(*IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    x = m.pad(m.input(IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
     assert kinds(apply(merge_padding, m.graph(m.conv(x), m.conv(x, kernel=3)))) == {"convolution": 2}
-    graph = apply(merge_padding, m.graph(m.conv(x), m.op("ABS", [x])))
+    graph = apply(merge_padding, m.graph(m.conv(x), m.add("ABS", [x])))
     assert kinds(graph) == {"rearrange": 1, "convolution": 1, "map": 1}
     convolution = next(n for n in graph.nodes if n.kind == "convolution")
     assert convolution.inputs[0] in graph.inputs
@@ -177,77 +177,77 @@ def test_padding_joins_each_of_its_readers_that_can_pad() -> None:
 @pytest.mark.parametrize("shape", [(7,), (1,), (1, 1, 1, 7)])
 def test_channel_constants_fold_into_weights(code: str, constant_first: bool, shape: tuple[int, ...]) -> None:
     m = Model()
-    x, constant = m.conv(m.input(*IMAGE)), m.constant(*shape)
-    y = m.op(code, [constant, x] if constant_first else [x, constant], IMAGE)
+    x, constant = m.conv(m.input(IMAGE)), m.weights(*shape)
+    y = m.add(code, [constant, x] if constant_first else [x, constant], IMAGE)
     graph = apply(fold_affine, m.graph(y))
     assert [functions(n) for n in graph.nodes] == [[]]
 
 
 def test_a_constant_of_every_pixel_does_not_fold_into_weights() -> None:
     m = Model()
-    graph = apply(fold_affine, m.graph(m.op("MUL", [m.conv(m.input(*IMAGE)), m.constant(*IMAGE)])))
+    graph = apply(fold_affine, m.graph(m.add("MUL", [m.conv(m.input(IMAGE)), m.weights(*IMAGE)])))
     assert kinds(graph) == {"convolution": 1, "map": 1}
 
 
 def test_a_result_that_others_read_does_not_fold_into_weights() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    graph = apply(fold_affine, m.graph(m.op("MUL", [x, m.constant(7)]), x))
+    x = m.conv(m.input(IMAGE))
+    graph = apply(fold_affine, m.graph(m.add("MUL", [x, m.weights(7)]), x))
     assert kinds(graph) == {"convolution": 1, "map": 1}
 
 
 def test_swish_becomes_part_of_its_producer() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    graph = m.graph(m.op("MUL", [x, m.op("LOGISTIC", [x])]))
+    x = m.conv(m.input(IMAGE))
+    graph = m.graph(m.add("MUL", [x, m.add("LOGISTIC", [x])]))
     (node,) = apply(lambda g: fuse_elementwise(inline_shared_source(g)), graph).nodes
     assert (node.kind, functions(node)) == ("convolution", ["logistic", "mul"])
 
 
 def test_a_residual_sum_joins_the_convolution_behind_it() -> None:
     m = Model()
-    skip = m.conv(m.input(*IMAGE))
-    last = m.conv(m.op("RELU", [skip]))
-    graph = apply(fuse_elementwise, m.graph(m.op("ADD", [skip, last])))
+    skip = m.conv(m.input(IMAGE))
+    last = m.conv(m.add("RELU", [skip]))
+    graph = apply(fuse_elementwise, m.graph(m.add("ADD", [skip, last])))
     fused = [(n.kind, functions(n)) for n in graph.nodes]
     assert fused == [("convolution", []), ("map", ["relu"]), ("convolution", ["add"])]
 
 
 def test_a_chain_joins_step_by_step() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    y = m.op("SUB", [m.input(7), m.op("ABS", [x])], IMAGE)
-    (node,) = apply(fuse_elementwise, m.graph(m.op("EXP", [y]))).nodes
+    x = m.conv(m.input(IMAGE))
+    y = m.add("SUB", [m.input((7,)), m.add("ABS", [x])], IMAGE)
+    (node,) = apply(fuse_elementwise, m.graph(m.add("EXP", [y]))).nodes
     assert (node.kind, functions(node)) == ("convolution", ["abs", "sub", "exp"])
 
 
 @pytest.mark.parametrize("code", ["SUB", "DIV", "MUL"])
 def test_the_same_tensor_twice_is_read_right(code: str) -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    assert_same_results(graph := m.graph(m.op(code, [x, x])), optimize(graph))
+    x = m.conv(m.input(IMAGE))
+    assert_same_results(graph := m.graph(m.add(code, [x, x])), optimize(graph))
 
 
 def test_an_output_is_never_fused_away() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    graph = apply(fuse_elementwise, m.graph(m.op("ABS", [x]), x))
+    x = m.conv(m.input(IMAGE))
+    graph = apply(fuse_elementwise, m.graph(m.add("ABS", [x]), x))
     assert kinds(graph) == {"convolution": 1, "map": 1}
 
 
 def test_a_broadcast_operand_is_no_producer_to_join() -> None:
     m = Model()
-    x = m.input(*IMAGE)
-    row = m.conv(m.input(1, 1, 5, 3))
-    graph = apply(fuse_elementwise, m.graph(m.op("ADD", [x, row])))
+    x = m.input(IMAGE)
+    row = m.conv(m.input((1, 1, 5, 3)))
+    graph = apply(fuse_elementwise, m.graph(m.add("ADD", [x, row])))
     assert kinds(graph) == {"convolution": 1, "map": 1}
 
 
 def test_weights_that_are_no_constants_are_packed_once() -> None:
     """What the packed weights give is the op table's affair."""
     m = Model()
-    x, weights = m.input(*IMAGE), m.input(5, 3, 3, 7)
-    graph = pack_weights(m.graph(m.op("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW)))
+    x, weights = m.input(IMAGE), m.input((5, 3, 3, 7))
+    graph = pack_weights(m.graph(m.add("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW)))
     verify(graph)
     assert kinds(graph) == {"gather": 1, "convolution": 1}
     assert graph[graph.nodes[-1].inputs[1]].shape == (3 * 3 * 8, 16)
@@ -256,8 +256,8 @@ def test_weights_that_are_no_constants_are_packed_once() -> None:
 
 def test_constant_weights_and_depthwise_ones_stay() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    y = m.op("DEPTHWISE_CONV_2D", [x, m.input(1, 3, 3, 7)], (1, 4, 3, 7), depth_multiplier=1, **WINDOW)
+    x = m.conv(m.input(IMAGE))
+    y = m.add("DEPTHWISE_CONV_2D", [x, m.input((1, 3, 3, 7))], (1, 4, 3, 7), depth_multiplier=1, **WINDOW)
     graph = m.graph(y)
     assert kinds(pack_weights(graph)) == kinds(graph)
 
@@ -268,20 +268,20 @@ def precise(graph: Graph) -> set[tuple[int, ...]]:
 
 def test_weights_that_are_inputs_stay_in_float_and_so_do_their_sums() -> None:
     m = Model()
-    x = m.conv(m.input(*IMAGE))
-    weights = m.transpose(m.input(3, 3, 7, 5), (3, 0, 1, 2))
-    y = m.conv(m.op("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW))
+    x = m.conv(m.input(IMAGE))
+    weights = m.transpose(m.input((3, 3, 7, 5)), (3, 0, 1, 2))
+    y = m.conv(m.add("CONV_2D", [x, weights], (1, 4, 3, 5), **WINDOW))
     assert precise(m.graph(y)) == {(3, 3, 7, 5), (5, 3, 3, 7), (1, 4, 3, 5)}
 
 
 def test_weights_that_a_network_computes_are_stored_like_the_rest_of_it() -> None:
     m = Model()
-    weights = m.op("ABS", [m.input(5, 3, 3, 7)])
-    assert precise(m.graph(m.op("CONV_2D", [m.input(*IMAGE), weights], (1, 4, 3, 5), **WINDOW))) == set()
+    weights = m.add("ABS", [m.input((5, 3, 3, 7))])
+    assert precise(m.graph(m.add("CONV_2D", [m.input(IMAGE), weights], (1, 4, 3, 5), **WINDOW))) == set()
 
 
 def test_an_input_that_is_more_than_weights_is_stored_like_others() -> None:
     m = Model()
-    weights = m.input(5, 3, 3, 7)
-    y = m.op("CONV_2D", [m.input(*IMAGE), weights], (1, 4, 3, 5), **WINDOW)
-    assert precise(m.graph(y, m.op("ABS", [weights]))) == set()
+    weights = m.input((5, 3, 3, 7))
+    y = m.add("CONV_2D", [m.input(IMAGE), weights], (1, 4, 3, 5), **WINDOW)
+    assert precise(m.graph(y, m.add("ABS", [weights]))) == set()

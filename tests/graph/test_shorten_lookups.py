@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frontend.dynamic_models import Builder
 from tests.graph.model import apply, kinds
+from tests.support.models import Builder
 from tflgpu.frontend.lower import lower
 from tflgpu.graph.ir import Graph, remove_dead
 from tflgpu.model.reader import read_model
@@ -18,10 +18,10 @@ def update(*, nested: bool, kept: bool) -> Graph:
     builder = Builder()
     x, row, i = builder.input((4, 3, 5)), builder.input((1, 2, 5)), builder.input((1,), "int32")
     if nested:
-        pair = builder.add("CONCATENATION", [builder.ints(7), i], (2,), {"axis": 0}, "int32")
-        starts = builder.add("CONCATENATION", [pair, builder.ints(0)], (3,), {"axis": 0}, "int32")
+        pair = builder.add("CONCATENATION", [builder.ints([7]), i], (2,), "int32", axis=0)
+        starts = builder.add("CONCATENATION", [pair, builder.ints([0])], (3,), "int32", axis=0)
     else:
-        starts = builder.add("CONCATENATION", [i, i, builder.ints(0)], (3,), {"axis": 0}, "int32")
+        starts = builder.add("CONCATENATION", [i, i, builder.ints([0])], (3,), "int32", axis=0)
     new = builder.add("DYNAMIC_UPDATE_SLICE", [x, row, starts], (4, 3, 5))
     return remove_dead(lower(read_model(builder.finish([new, starts] if kept else [new]))).graph)
 

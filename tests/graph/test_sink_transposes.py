@@ -27,43 +27,43 @@ def assert_channels_last(graph: Graph, expected: dict[str, int]) -> None:
 
 def test_transposes_meet_past_elementwise_functions() -> None:
     m = Model()
-    x = m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST)
-    y = m.op("MUL", [x, m.op("LOGISTIC", [x])])
-    y = m.op("ADD", [m.op("MUL", [y, m.constant(7, 1, 1)]), m.op("ABS", [m.constant(1)])])
+    x = m.transpose(m.conv(m.input(IMAGE)), CHANNELS_FIRST)
+    y = m.add("MUL", [x, m.add("LOGISTIC", [x])])
+    y = m.add("ADD", [m.add("MUL", [y, m.weights(7, 1, 1)]), m.add("ABS", [m.weights(1)])])
     assert_channels_last(m.graph(m.conv(m.transpose(y, CHANNELS_LAST))), {"convolution": 2, "map": 4})
 
 
 def test_transposes_meet_past_padding_and_slices() -> None:
     m = Model()
-    x = m.pad(m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST), [(0, 0), (0, 1), (2, 0), (1, 3)])
-    begin, end, strides = m.integers([0, 1, 0, 4]), m.integers([1, 8, 8, 0]), m.integers([1, 2, 1, -1])
-    y = m.op("STRIDED_SLICE", [x, begin, end, strides], (1, 4, 8, 4))
+    x = m.pad(m.transpose(m.conv(m.input(IMAGE)), CHANNELS_FIRST), [(0, 0), (0, 1), (2, 0), (1, 3)])
+    begin, end, strides = m.ints([0, 1, 0, 4]), m.ints([1, 8, 8, 0]), m.ints([1, 2, 1, -1])
+    y = m.add("STRIDED_SLICE", [x, begin, end, strides], (1, 4, 8, 4))
     graph = m.graph(m.conv(m.transpose(y, CHANNELS_LAST)))
     assert_channels_last(graph, {"convolution": 2, "rearrange": 2})
 
 
 def test_transposes_meet_past_concatenations_and_reductions() -> None:
     m = Model()
-    x, y = (m.transpose(m.conv(m.input(*IMAGE), out=out), CHANNELS_FIRST) for out in (3, 6))
-    both = m.op("CONCATENATION", [x, y], (1, 9, 6, 5), axis=1)
-    mean = m.op("MEAN", [both, m.integers([3])], (1, 9, 6, 1), keep_dims=True)
+    x, y = (m.transpose(m.conv(m.input(IMAGE), out=out), CHANNELS_FIRST) for out in (3, 6))
+    both = m.add("CONCATENATION", [x, y], (1, 9, 6, 5), axis=1)
+    mean = m.add("MEAN", [both, m.ints([3])], (1, 9, 6, 1), keep_dims=True)
     graph = m.graph(m.conv(m.transpose(mean, CHANNELS_LAST)))
     assert_channels_last(graph, {"convolution": 3, "concatenate": 1, "reduce": 1})
 
 
 def test_a_transpose_that_meets_no_other_is_done_once() -> None:
     m = Model()
-    x = m.transpose(m.transpose(m.input(*IMAGE), (3, 0, 2, 1)), (1, 0, 2, 3))
-    graph = apply(sink_transposes, m.graph(m.op("ABS", [x])))
+    x = m.transpose(m.transpose(m.input(IMAGE), (3, 0, 2, 1)), (1, 0, 2, 3))
+    graph = apply(sink_transposes, m.graph(m.add("ABS", [x])))
     assert kinds(graph) == {"rearrange": 1, "map": 1}
     assert graph.nodes[-1].kind == "rearrange"
 
 
 def test_a_transposed_output_is_written() -> None:
     m = Model()
-    x = m.transpose(m.conv(m.input(*IMAGE)), CHANNELS_FIRST)
+    x = m.transpose(m.conv(m.input(IMAGE)), CHANNELS_FIRST)
     back = m.transpose(x, CHANNELS_LAST)
-    graph = apply(sink_transposes, m.graph(x, m.op("ABS", [back]), m.op("NEG", [m.op("EXP", [x])])))
+    graph = apply(sink_transposes, m.graph(x, m.add("ABS", [back]), m.add("NEG", [m.add("EXP", [x])])))
     assert kinds(graph) == {"convolution": 1, "map": 3, "rearrange": 2}
     graph = apply(sink_transposes, m.graph(back, m.transpose(back, CHANNELS_FIRST)))
     assert kinds(graph) == {"convolution": 1, "rearrange": 1, "reshape": 1}
@@ -72,26 +72,26 @@ def test_a_transposed_output_is_written() -> None:
 def moving_network(seed: int) -> Graph:
     """Elementwise functions, padding, slices and concatenations among transposes at random."""
     m, rng = Model(), np.random.default_rng(seed)
-    tensors = [m.transpose(m.op("ABS", [m.input(1, 2, 3, 4)]), rng.permutation(4).tolist()) for _ in range(2)]
+    tensors = [m.transpose(m.add("ABS", [m.input((1, 2, 3, 4))]), rng.permutation(4).tolist()) for _ in range(2)]
     for _ in range(12):
         x = tensors[rng.integers(len(tensors))]
-        shape = m.shapes[x]
-        same = [t for t in tensors if m.shapes[t] == shape]
+        shape = m.shape(x)
+        same = [t for t in tensors if m.shape(t) == shape]
         match rng.integers(6):
             case 0 | 1:
                 x = m.transpose(x, rng.permutation(4).tolist())
             case 2:
-                x = m.op("SUB", [x, same[rng.integers(len(same))]])
+                x = m.add("SUB", [x, same[rng.integers(len(same))]])
             case 3:
                 kept = tuple(d if rng.integers(2) else 1 for d in shape)[rng.integers(4) :]
-                x = m.op("MUL", [m.constant(*kept), x], shape)
+                x = m.add("MUL", [m.weights(*kept), x], shape)
             case 4:
                 x = m.pad(x, [(int(a), int(b)) for a, b in rng.integers(2, size=(4, 2))])
             case 5:
                 axis, other = int(rng.integers(4)), same[rng.integers(len(same))]
                 joint = tuple(2 * d if i == axis else d for i, d in enumerate(shape))
-                x = m.op("CONCATENATION", [x, other], joint, axis=axis)
-        if np.prod(m.shapes[x]) < 10_000:
+                x = m.add("CONCATENATION", [x, other], joint, axis=axis)
+        if np.prod(m.shape(x)) < 10_000:
             tensors.append(x)
     return m.graph(*dict.fromkeys(tensors[-3:]))
 
@@ -122,22 +122,24 @@ def test_sinking_transposes_changes_no_element() -> None:
 
 
 def plain_operand(m: Model, x: int) -> int:
-    return m.op("ADD", [m.transpose(x, (0, 2, 1, 3)), m.input(1, 5, 6, 7)])
+    return m.add("ADD", [m.transpose(x, (0, 2, 1, 3)), m.input((1, 5, 6, 7))])
 
 
 def other_axes(m: Model, x: int) -> int:
     """Softmax is over the last axis, whichever that is."""
-    return m.transpose(m.op("SOFTMAX", [m.transpose(x, CHANNELS_FIRST)], beta=1.0), CHANNELS_LAST)
+    return m.transpose(m.add("SOFTMAX", [m.transpose(x, CHANNELS_FIRST)], beta=1.0), CHANNELS_LAST)
 
 
 def two_readers(m: Model, x: int) -> int:
     """Each would need a transpose of its own."""
     y = m.transpose(x, CHANNELS_FIRST)
-    return m.op("SUB", [m.op("SOFTMAX", [m.op("ABS", [y])], beta=1.0), m.op("SOFTMAX", [m.op("EXP", [y])], beta=1.0)])
+    return m.add(
+        "SUB", [m.add("SOFTMAX", [m.add("ABS", [y])], beta=1.0), m.add("SOFTMAX", [m.add("EXP", [y])], beta=1.0)]
+    )
 
 
 @pytest.mark.parametrize("build_graph", [plain_operand, other_axes, two_readers])
 def test_transposes_stay_where_they_are_needed(build_graph: Callable[[Model, int], int]) -> None:
     m = Model()
-    graph = m.graph(build_graph(m, m.conv(m.input(*IMAGE))))
+    graph = m.graph(build_graph(m, m.conv(m.input(IMAGE))))
     assert sink_transposes(graph) is graph

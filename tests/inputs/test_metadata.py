@@ -75,6 +75,7 @@ def test_damage_is_a_model_error(detector: bytes) -> None:
         read_metadata(detector[: start + 6] + b"." + detector[start + 7 :])
 
 
+@pytest.mark.device
 def test_run_names_classes_by_packed_labels(shared: Path, tmp_path: Path) -> None:
     """A model whose packed files were lost runs nevertheless."""
     if not tflgpu.devices():

@@ -11,11 +11,11 @@ from PIL import Image
 import tflgpu
 from tests.cli.command import MODEL
 from tests.support import litert
+from tests.support.models import Builder
 from tflgpu.inputs import InputReader
 from tflgpu.inputs.preprocessing import Preprocessing, normalization_of
 from tflgpu.model.metadata.declarations import Normalization
 from tflgpu.model.tensor_info import Quantization, TensorInfo
-from tflgpu.model.writer import ModelBuilder
 
 PIXELS = np.random.default_rng(0).integers(256, size=(37, 53, 3), dtype=np.uint8)
 
@@ -28,9 +28,9 @@ def info(size: tuple[int, int], dtype: str = "float32", channels: int = 3) -> Te
 @pytest.mark.parametrize("size", [(5, 7), (37, 53), (64, 60)])
 def test_sampling_is_that_of_litert(size: tuple[int, int]) -> None:
     pytest.importorskip("ai_edge_litert")
-    builder = ModelBuilder()
-    x, y = builder.input((1, *PIXELS.shape), name="x"), builder.tensor((1, *size, 3), name="y")
-    builder.op("RESIZE_BILINEAR", [x, builder.constant(np.array(size, np.int32))], [y], {})
+    builder = Builder()
+    x = builder.input((1, *PIXELS.shape), name="x")
+    y = builder.add("RESIZE_BILINEAR", [x, builder.ints(size)], (1, *size, 3), name="y")
     (expected,) = litert.run(builder.finish([y]), PIXELS[None].astype(np.float32)).values()
     got = Preprocessing(Normalization((0,), (1,)), antialias=False).apply(PIXELS, info(size))
     np.testing.assert_allclose(got, expected[0], rtol=1e-5, atol=1e-3)

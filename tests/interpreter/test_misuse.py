@@ -184,11 +184,13 @@ def either() -> tuple[Any, Any]:
     return tflgpu.Interpreter(DIGITS), litert.Interpreter(DIGITS)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", UNALLOCATED)
 def test_before_tensors_are_allocated(name: str) -> None:
     agree(UNALLOCATED[name], *either())
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", ALLOCATED)
 def test_after_tensors_are_allocated(name: str) -> None:
     both = either()
@@ -197,6 +199,7 @@ def test_after_tensors_are_allocated(name: str) -> None:
     agree(ALLOCATED[name], *both)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", ["empty", "model_invoking_error", "random_bytes", "tfl3_header_bad_offsets"])
 def test_what_is_no_model(shared: Path, name: str) -> None:
     def prepare(module: ModuleType) -> None:
@@ -212,6 +215,7 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
         tflgpu.Interpreter(__file__)
 
 
+@pytest.mark.device
 def test_what_only_tflgpu_refuses() -> None:
     interpreter = tflgpu.Interpreter(DIGITS)
     interpreter.allocate_tensors()

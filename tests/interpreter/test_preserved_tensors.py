@@ -13,8 +13,8 @@ from ai_edge_litert.interpreter import Interpreter as LiteRT
 from ai_edge_litert.interpreter import OpResolverType
 
 import tflgpu
+from tests.support.models import Builder
 from tflgpu.fallback.schema_objects import packed, unpacked
-from tflgpu.model.writer import ModelBuilder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]
@@ -52,13 +52,12 @@ def test_every_tensor_has_the_value_that_litert_computes(shared: Path, name: str
 
 
 def test_tensors_without_names_of_their_own_are_preserved() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4))
     y, z = (builder.tensor((1, 4), name="same") for _ in range(2))
-    total = builder.tensor((1, 4), name="")
     builder.op("ABS", [x], [y])
     builder.op("NEG", [y], [z])
-    builder.op("ADD", [y, z], [total])
+    total = builder.add("ADD", [y, z], (1, 4), name="")
     ours, theirs = with_every_tensor(builder.finish([total]))
     for interpreter in (ours, theirs):
         interpreter.allocate_tensors()
@@ -105,13 +104,12 @@ def test_what_is_not_preserved_says_how_to_get_it() -> None:
 
 def two_signatures() -> bytes:
     """The main subgraph negates x; a second one, of two operators, gives |x + 1|."""
-    builder, other = ModelBuilder(), ModelBuilder()
-    x, y = builder.input((1, 4), name="x"), builder.tensor((1, 4), name="y")
-    builder.op("NEG", [x], [y])
+    builder, other = Builder(), Builder()
+    x = builder.input((1, 4), name="x")
+    y = builder.add("NEG", [x], (1, 4), name="y")
     given, one = other.input((1, 4), name="x"), other.constant(np.ones(1, np.float32))
-    total, result = other.tensor((1, 4)), other.tensor((1, 4), name="y")
-    other.op("ADD", [given, one], [total])
-    other.op("ABS", [total], [result])
+    total = other.add("ADD", [given, one], (1, 4))
+    result = other.add("ABS", [total], (1, 4), name="y")
     builder.subgraph(other, [result])
     model = unpacked(builder.finish([y], signature="negate"))
     second = unpacked(builder.finish([y], signature="shift")).signatureDefs[0]
@@ -142,12 +140,10 @@ def test_subgraphs_have_tensors_of_their_own(kind: Callable[..., Any]) -> None:
 
 def blocks() -> bytes:
     """A matrix of 4 x 4, whose upper right and lower left blocks of 2 x 2 are stored."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, weights = builder.input((1, 4)), builder.constant(np.zeros((2, 4), np.float32))
-    y = builder.tensor((1, 4))
-    dense = builder.tensor((4, 4))
-    builder.op("DENSIFY", [weights], [dense])
-    builder.op("FULLY_CONNECTED", [x, dense, -1], [y])
+    dense = builder.add("DENSIFY", [weights], (4, 4))
+    y = builder.add("FULLY_CONNECTED", [x, dense, -1], (1, 4))
     model = unpacked(builder.finish([y]))
     graph = model.subgraphs[0]
     graph.tensors[weights].shape = [4, 4]

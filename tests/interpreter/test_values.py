@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import Interpreter as LiteRT
 import tflgpu
 from tests.frontend.stateful_models import delay
 from tests.quick import on_first_runtime
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"
 EITHER = [pytest.param(LiteRT, id="litert"), pytest.param(tflgpu.Interpreter, id="tflgpu")]
@@ -21,11 +21,9 @@ FP32 = tflgpu.Options(precision="fp32")
 
 
 def sum_of_any_length() -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     x, y = (builder.input((1, 4), shape_signature=(-1, 4)) for _ in range(2))
-    total = builder.tensor((1, 4))
-    builder.op("ADD", [x, y], [total])
-    return builder.finish([total])
+    return builder.finish([builder.add("ADD", [x, y], (1, 4))])
 
 
 def same(ours: Any, theirs: Any) -> bool:

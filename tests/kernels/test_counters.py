@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import tflgpu
 from tests.ops import reference
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.quick import RUNTIMES
 from tests.support.counters import Counts, counted
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.session import open_session
 from tflgpu.target import Limits, Target
@@ -52,7 +50,7 @@ MOBILENET_V1 = (
 def count(model: bytes, inputs: Sequence[NDArray[np.float32]], registers: int = 256) -> list[tuple[str, Counts]]:
     """The shape of each kernel's output, and its counts, on a GPU of 8 compute units."""
     target = Target(family="gpu", compute_units=8, storage="float", limits=Limits(registers=registers))
-    _, plan = plan_model(model, tflgpu.Options(), target)
+    plan = plan_of(model, target)
     shapes = ["x".join(map(str, k.destination.storage.geometry.shape)) for k in plan.kernels]
     return list(zip(shapes, counted(plan, inputs, open_session(choose(RUNTIMES[0]))), strict=True))
 
@@ -71,7 +69,7 @@ def test_kernels_of_mobilenet_load_and_multiply_no_more(shared: Path) -> None:
 @pytest.mark.parametrize(("registers", "most"), [(256, 0.33), (64, 0.4)])
 def test_products_load_as_little_as_a_convolution(registers: int, most: float) -> None:
     """A tile of 6 x 2 vec4s loads 14 of them for 48 products, 4 x 4 load 20 for 64, 4 x 2 12 for 32; and a bias."""
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     x, weights = net.input(net.normal((480, 64))), net.constant(net.normal((128, 64)))
     layer = net.op("FULLY_CONNECTED", [x, weights], reference.fully_connected(x.value, weights.value, np.zeros(1)), {})
     for adj_x, adj_y in ((False, False), (False, True), (True, True)):
@@ -80,7 +78,7 @@ def test_products_load_as_little_as_a_convolution(registers: int, most: float) -
         value = np.zeros((2, 240, 128))  # what comes out is another test's affair
         net.output(net.op("BATCH_MATMUL", [left, right], value, {"adj_x": adj_x, "adj_y": adj_y}))
     net.output(layer)
-    case = net.case(ARITHMETIC)
+    case = net.case()
     products = [c for _, c in count(case.model, case.inputs, registers) if c.products]
     assert [c.template for c in products] == ["gpu/matrix_product"] * 4
     assert max(c.loads / c.products for c in products) <= most

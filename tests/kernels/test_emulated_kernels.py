@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.gpu.ways import take_always
-from tests.kernels.largest import Storage, check_largest
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tflgpu.compiler import plan_model
+from tests.support.emulated_matrix_units import Storage, check_largest
+from tests.support.planning import plan_of, templates
+from tests.support.targets import waiting
 from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.mma import depthwise_pointwise, pointwise_depthwise
 from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
-from tflgpu.target import CostModel
 
 
 def in_storages(cases: Sequence[object], in_float: Sequence[object]) -> list[tuple[object, Storage]]:
@@ -75,14 +74,13 @@ def test_emulated_kernels_give_the_right_result(
     take_always(monkeypatch)  # no way
     for name, value in zip(("ROWS", "COLUMN_BLOCKS", "SPLIT_K"), case.pair, strict=True):
         monkeypatch.setattr(pointwise_depthwise, name, (value,))
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     net.output(network(net, case))
-    model = net.case(ARITHMETIC)
+    model = net.case()
     results = []
     for saved, count, waves in ((1e9, 4, 1000), (-1e9, 5, 0)):  # cycles between two kernels; what few waves are
-        monkeypatch.setattr(CostModel, "next_kernel", lambda *_, saved=saved: saved)
         monkeypatch.setattr(packed_weights, "FEW_WAVES", waves)
-        _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+        plan = plan_of(model.model, waiting(replace(emulated.TARGET, storage=storage), saved))
         assert len(plan.kernels) == count
         fused = [k for k in plan.kernels if k.kernel.template == "mma/pointwise_depthwise"]
         assert len(fused) == 5 - count
@@ -95,10 +93,10 @@ def test_emulated_kernels_give_the_right_result(
 @pytest.mark.full("Intel's compiler takes ten seconds for it")
 @pytest.mark.usefixtures("emulation")
 def test_emulated_persistent_kernel_gives_the_right_result() -> None:
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     net.output(network(net, DIVISIONS[1]))
-    model = net.case(ARITHMETIC)
-    _, plan = plan_model(model.model, tflgpu.Options(), emulated.TARGET)
+    model = net.case()
+    plan = plan_of(model.model, emulated.TARGET)
     check_largest(emulated.run_persistent(plan, model.inputs)[0], model.expected[0], "half")
 
 
@@ -137,19 +135,17 @@ def test_emulated_pairs_give_the_right_result(case: Pairs, storage: Storage, mon
     for name, value in zip(names, case.tile, strict=True):
         monkeypatch.setattr(depthwise_pointwise, name, (value,))
     monkeypatch.setattr(pointwise_depthwise, "ROWS", ())  # the first two would be a pair as well
-    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     image = convolution(net, net.input(net.normal(case.shape)), case.shape[3], Window((1, 1)), "NONE")
     x = convolution(net, depthwise(net, image, case.window, "RELU6"), case.channels, Window((1, 1)), "RELU")
     net.output(net.op("ABS", [x], np.abs(x.value)))  # an output itself would be stored in float
-    model = net.case(ARITHMETIC)
-    _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+    model = net.case()
+    plan = plan_of(model.model, waiting(replace(emulated.TARGET, storage=storage), 1e9))
     kernels = {k.kernel.template: k.kernel for k in plan.kernels}
     parameters, is_half = vars(kernels["mma/depthwise_pointwise"].parameters), storage == "half"
     assert parameters["slices"] == case.slices[0 if is_half else 1]
     assert parameters["columns"] == (case.columns if is_half else 1)
-    for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
-        check_largest(got, expected, storage)
+    emulated.check(plan, model)
 
 
 @dataclass(frozen=True)
@@ -182,15 +178,15 @@ def test_emulated_kernels_of_few_channels(case: FewChannels, storage: Storage, m
     monkeypatch.setattr(packed_weights, "WARP_TILES", (case.tile[:2],))
     monkeypatch.setattr(packed_weights, "SPLIT_K", (case.tile[2],))
     monkeypatch.setattr(packed_weights, "FEW_WAVES", 0 if case.double_buffered else 1000)
-    net = Net(pytest.fail, seed=2)
+    net = Net(seed=2)
     image = net.normal(case.shape)
     image[0, 0, 0] = np.nan
     x = convolution(net, net.input(image), case.between, case.window, "NONE")
     y = convolution(net, x, 20, case.window, "NONE")
     net.output(y)
     target = replace(emulated.TARGET, storage=storage)
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    assert [k.kernel.template for k in plan.kernels] == ["mma/gemm/few_channels"] * 2
+    plan = plan_of(net.case().model, target)
+    assert templates(plan) == ["mma/gemm/few_channels"] * 2
     (got,) = emulated.run(plan, [image])
     assert np.isfinite(y.value).any() and np.isnan(y.value).any()
     check_largest(got, y.value, storage)
@@ -200,14 +196,14 @@ def test_emulated_kernels_of_few_channels(case: FewChannels, storage: Storage, m
 @pytest.mark.parametrize("depth", [3, 20])
 def test_a_pointwise_convolution_with_padding(depth: int) -> None:
     """A window of one tap that may be outside the image: where it is, the result is the bias."""
-    net = Net(pytest.fail, seed=4)
+    net = Net(seed=4)
     image = net.normal((1, 4, 5, depth))
     x = net.input(image)
     x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
     border = ((0, 0), (1, 2), (0, 1), (0, 0))
     x = net.op("PAD", [x, net.integers(border)], np.pad(x.value, border))
     net.output(y := convolution(net, x, 20, Window((1, 1), (2, 1)), "NONE"))
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), emulated.TARGET)
+    plan = plan_of(net.case().model, emulated.TARGET)
     loader = "mma/gemm/direct" if depth > 4 else "mma/gemm/few_channels"
     assert len(plan.kernels) == 2 and plan.kernels[1].kernel.template == loader
     check(emulated.run(plan, [image])[0], y.value, replace(ARITHMETIC, fp16=2e-3), "fp16")
@@ -261,11 +257,10 @@ def test_emulated_multistage_kernels(case: Multistage, monkeypatch: pytest.Monke
     monkeypatch.setattr(k_tiles, "STAGES", {case.k_steps: case.stages})
     for other in (packed_weights, patch):
         monkeypatch.setattr(other, "candidates", lambda *_: [])
-    monkeypatch.setattr(CostModel, "next_kernel", lambda *_: -1e9)
-    net = Net(pytest.fail, seed=5)  # it draws nothing
+    net = Net(seed=5)
     joined_convolution(net, case.shape, case.channels, case.window)
-    model = net.case(ARITHMETIC)
-    _, plan = plan_model(model.model, tflgpu.Options(), replace(emulated.TARGET, executor="launch", compute_units=1))
+    model = net.case()
+    plan = plan_of(model.model, waiting(replace(emulated.TARGET, executor="launch", compute_units=1), -1e9))
     (convolved,) = (k for k in plan.kernels if k.node.kind == "convolution")
     kernel = convolved.kernel
     assert kernel.template == "mma/gemm/k_tiles" and vars(kernel.parameters)["stages"] == case.stages

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.conftest import missing
 from tests.support import emulated_matrix_units as emulated
-from tflgpu.frontend.lower import lower
+from tests.support.models import Builder
+from tests.support.planning import graph_of
 from tflgpu.kernels.mma.operands import Operands
-from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 
 Floats = NDArray[np.float32]
@@ -31,13 +29,13 @@ def emulation() -> None:
 
 def pointwise(pixels: int, weights: Floats, precise: bool) -> Plan:
     """ABS, whose result is precise or not, and a precise pointwise convolution of that with weights [out, in]."""
-    builder, (channels, depth) = ModelBuilder(), weights.shape
+    builder, (channels, depth) = Builder(), weights.shape
     shape = (1, 1, pixels, depth)
-    x, image, y = builder.input(shape), builder.tensor(shape, name="image"), builder.tensor((*shape[:3], channels))
+    x = builder.input(shape)
     constants = builder.constant(weights[:, None, None]), builder.constant(np.zeros(channels, np.float32))
-    builder.op("ABS", [x], [image])
-    builder.op("CONV_2D", [image, *constants], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
-    graph = optimize(lower(read_model(builder.finish([y]))).graph)
+    image = builder.add("ABS", [x], shape, name="image")
+    y = builder.add("CONV_2D", [image, *constants], (*shape[:3], channels), padding="SAME", stride_h=1, stride_w=1)
+    graph = graph_of(builder.finish([y]))
     kept = [t for t in graph.tensors.values() if t.id in graph.outputs or (precise and t.name == "image")]
     return make_plan(graph.with_nodes(graph.nodes, [replace(t, precise=True) for t in kept]), emulated.TARGET)
 

@@ -8,22 +8,16 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.fused_networks import product
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
-from tests.support.targets import H200
+from tests.support.planning import plan_of, templates
+from tests.support.running import run_checked
+from tests.support.targets import CPU, H200
 from tests.support.template_cases import image_and_gates
-from tflgpu.compiler import plan_model
-from tflgpu.target import CostModel, Target
-
-
-def templates(net: Net, target: Target) -> list[str]:
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    return [k.kernel.template for k in plan.kernels]
+from tflgpu.target import CostModel
 
 
 @pytest.mark.quick(when=lambda hidden, device_name: hidden in (3, 125) and on_first_runtime(device_name))
@@ -41,29 +35,21 @@ def test_the_kernel_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
-    net = Net(pytest.fail, seed=hidden)
+    net = Net(seed=hidden)
     x, gates = image_and_gates(net, shape, hidden)
     y = product(net, x, gates)
     y = net.op("ADD", [y, x], y.value + x.value)
     other = net.input(net.normal(tuple(shape)))
     net.output(net.op("SUB", [other, y], other.value - y.value, activation="RELU6"))
-    case = net.case(ARITHMETIC)
-    options = tflgpu.Options(
-        device=device_name,
-        execution=tflgpu.Execution(kernels="gpu", executor=executor),
-        precision=precision,
-        cache="off",
-    )
-    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-        assert "excite" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    with limited(device_name, Simulation()):
+        options = {"device": device_name, "kernels": "gpu", "executor": executor, "precision": precision}
+        assert "excite" in run_checked(net.case(), **options)
 
 
 def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not the lanes past the last hidden channel."""
     monkeypatch.setattr(CostModel, "next_kernel", lambda *_: 1e9)
-    net = Net(pytest.fail, seed=0)
+    net = Net(seed=0)
     values = np.abs(net.factors((1, 5, 7, 8)))
     values[0, 2, 3, 5] = np.inf
     x = net.input(values)
@@ -76,27 +62,21 @@ def test_an_infinity_reaches_what_it_is_multiplied_with(device_name: str, monkey
         gates = net.op("CONV_2D", [gates, weights, bias], value, options, activation="NONE")
     gates = net.op("RELU6", [gates], np.minimum(gates.value, 6))
     net.output(product(net, x, gates))
-    case = net.case(ARITHMETIC)
-    options = tflgpu.Options(
-        device=device_name, execution=tflgpu.Execution(kernels="gpu"), precision="fp32", cache="off"
-    )
-    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-        assert "excite" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    with limited(device_name, Simulation()):
+        assert "excite" in run_checked(net.case(), device=device_name, kernels="gpu")
 
 
 def test_it_pays_while_the_hidden_layer_is_small() -> None:
     for channels, hidden, joined in ((96, 24, True), (480, 120, True), (960, 240, False), (16, 1200, False)):
-        net = Net(pytest.fail, seed=0)
+        net = Net(seed=0)
         net.output(product(net, *image_and_gates(net, (1, 14, 14, channels), hidden)))
-        assert ("gpu/excite" in templates(net, H200)) == joined
+        assert ("gpu/excite" in templates(plan_of(net.case().model, H200))) == joined
 
 
 def test_cpus_compute_each_layer_once() -> None:
-    net = Net(pytest.fail, seed=0)
+    net = Net(seed=0)
     net.output(product(net, *image_and_gates(net, (1, 14, 14, 96), 24)))
-    assert "gpu/excite" not in templates(net, Target(family="cpu", compute_units=8, storage="float"))
+    assert "gpu/excite" not in templates(plan_of(net.case().model, CPU))
 
 
 def gates_are_read_again(net: Net) -> Tensor:
@@ -128,6 +108,6 @@ def gates_past_the_last_channel(net: Net) -> Tensor:
     "build", [gates_are_read_again, gates_of_another_shape, image_of_one_axis, gates_past_the_last_channel]
 )
 def test_others_stay_as_they_are(build: Callable[[Net], Tensor]) -> None:
-    net = Net(pytest.fail, seed=0)
+    net = Net(seed=0)
     net.output(build(net))
-    assert "gpu/excite" not in templates(net, H200)
+    assert "gpu/excite" not in templates(plan_of(net.case().model, H200))

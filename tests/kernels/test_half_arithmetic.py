@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 import tflgpu
 from tests.ops import reference, windows
 from tests.ops.case import Net, Tensor
 from tests.ops.tolerance import EXACT, check
 from tests.ops.windows import Window
+from tests.support.planning import plan_of
 from tests.support.template_cases import CASES
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.plan import PlannedKernel
 from tflgpu.target import Target
 
@@ -41,9 +40,9 @@ def kernels_of(family: str) -> list[tuple[PlannedKernel, str]]:
     target = Target(family="cpu" if family == "cpu" else "gpu", compute_units=1, storage="half", arithmetic="half")
     found = []
     for build in CASES:
-        net = Net(st.just, seed=1)  # these cases draw nothing
+        net = Net(seed=1)
         net.output(build(net))
-        _, plan = plan_model(net.case(EXACT).model, FAST, target)
+        plan = plan_of(net.case(EXACT).model, target)
         source = render(plan)
         tiles = {function.name: function.tile() for function in source.functions}
         found += [(kernel, tiles[name]) for kernel, name in zip(plan.kernels, source.names, strict=True)]
@@ -127,7 +126,7 @@ def product(net: Net, adjoint: bool) -> Tensor:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sums_longer_than_a_half_can_hold(family: str, half_device: tflgpu.Device) -> None:
     """Every operator that adds up products of weights adds at most 16 of them in half; all is exact here."""
-    net = Net(st.just, seed=1, computed=True)
+    net = Net(seed=1, computed=True)
     sums = {
         "pointwise": pointwise_convolution(net),
         "one pixel": convolution_of_one_pixel(net),
@@ -155,6 +154,7 @@ def test_sums_longer_than_a_half_can_hold(family: str, half_device: tflgpu.Devic
         check(got, expected, EXACT, "fp32", name)
 
 
+@pytest.mark.device
 def test_a_device_without_the_arithmetic_is_named() -> None:
     device = tflgpu.devices()[0]
     without = replace(device, limits=replace(device.limits, half_arithmetic=False))
@@ -165,7 +165,7 @@ def test_a_device_without_the_arithmetic_is_named() -> None:
 
 
 def test_what_a_model_is_compiled_for(half_device: tflgpu.Device) -> None:
-    net = Net(st.just, seed=1)
+    net = Net(seed=1)
     net.output(net.op("NEG", [net.input(np.ones(4, np.float32))], -np.ones(4)))
     model = net.case(EXACT).model
     assert tflgpu.compile(model, replace(FAST, device=half_device.index)).precision == "fp16_fast"

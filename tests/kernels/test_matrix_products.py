@@ -13,11 +13,10 @@ from tests.kernels.networks import convolution
 from tests.kernels.products import Product
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of, templates
 from tflgpu.kernels.request import Request
 from tflgpu.target import Limits, Target
 
@@ -80,16 +79,15 @@ def test_products_are_right_however_they_are_divided(
     case: Product | Layer, device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Request, "choose", lambda *_: case.tile)
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     net.output(case.network(net))
-    model = net.case(ARITHMETIC)
+    model = net.case()
     precision: Literal["fp16", "fp32"] = "fp16" if case.depth % 2 else "fp32"
     options = tflgpu.Options(
         device=device_name, execution=tflgpu.Execution(kernels="gpu"), precision=precision, cache="off"
     )
     with limited(device_name, Simulation()):  # whose local memory is real
-        (got,) = tflgpu.compile(model.model, options).run(model.inputs).values()
-    check(got, model.expected[0], model.tolerance, precision, model.describe)
+        model.check(tflgpu.compile(model.model, options).run(model.inputs).values(), precision)
 
 
 @pytest.mark.parametrize("adjoint", [(False, False), (True, True)], ids=str)
@@ -98,11 +96,11 @@ def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], dev
     left, right = np.ones((2, 5, 6), np.float32), np.ones((2, 6, 7), np.float32)
     left[0, 4, 5] = right[1, 5, 6] = np.inf
     value = (left[..., None] * right[:, None]).sum(2)
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     sides = [net.input(np.swapaxes(s, 1, 2).copy() if a else s) for s, a in zip((left, right), adjoint, strict=True)]
     options = dict(zip(("adj_x", "adj_y"), adjoint, strict=True))
     net.output(net.op("BATCH_MATMUL", sides, value, options))
-    model = net.case(ARITHMETIC)
+    model = net.case()
     compiled = tflgpu.compile(
         model.model, tflgpu.Options(device=device_name, execution=tflgpu.Execution(kernels="gpu"), cache="off")
     )
@@ -113,20 +111,20 @@ def test_an_infinity_stays_in_its_row_and_column(adjoint: tuple[bool, bool], dev
 def test_a_batched_layer_is_a_product_and_a_single_row_is_not() -> None:
     """On a GPU without matrix units; the depth of one row has to occupy the device."""
     for rows, template in ((1, "gpu/vector_product"), (3350, "gpu/matrix_product")):
-        net = Net(pytest.fail, seed=1)
+        net = Net(seed=1)
         net.output(Layer(rows, 80, 128, ()).network(net))
         target = Target(family="gpu", compute_units=16, storage="float")
-        _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-        assert [k.kernel.template for k in plan.kernels] == [template]
+        plan = plan_of(net.case().model, target)
+        assert templates(plan) == [template]
 
 
 def test_few_rows_of_an_adjoint_left_side_are_whole_vec4s_or_shared() -> None:
     """Other rows are read element by element: two of 103, of sums of 3007, took 101 us on an H200."""
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(Product((8,), (8,), 103, 3007, 22, (True, True), (0, 0, 0)).network(net))
     target = Target(family="gpu", compute_units=132, storage="float", executor="launch")
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    assert [k.kernel.template for k in plan.kernels][-1] == "gpu/vector_product"
+    plan = plan_of(net.case().model, target)
+    assert templates(plan)[-1] == "gpu/vector_product"
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 1000), (128, 3072)])
@@ -134,10 +132,10 @@ def test_an_adjoint_left_side_is_divided_like_any_other(rows: int, columns: int)
     """Among about as many work-groups: of multiples of four rows alone there would be 16 instead of 63."""
     tiles = []
     for adjoint in (False, True):
-        net = Net(pytest.fail, seed=1)
+        net = Net(seed=1)
         net.output(Product((), (), rows, 768, columns, (adjoint, False), (0, 0, 0)).network(net))
         target = Target(family="gpu", compute_units=132, storage="float")
-        _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+        plan = plan_of(net.case().model, target)
         tiles += [k.kernel.tiles for k in plan.kernels if k.kernel.template == "gpu/matrix_product"]
     assert tiles[1] >= 0.7 * tiles[0]
 
@@ -146,9 +144,9 @@ def test_an_adjoint_left_side_is_divided_like_any_other(rows: int, columns: int)
 def test_accumulators_leave_half_of_the_registers(registers: int, most: list[int]) -> None:
     """Otherwise the compiler keeps them in memory. Runtime weights come in blocks of four slices, whatever fits."""
     target = Target(family="gpu", compute_units=4, storage="float", limits=Limits(registers=registers))
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(Layer(3350, 80, 128, ()).network(net))
     net.output(convolution(net, net.input(net.normal((1, 64, 64, 32))), 64, Window((1, 1)), "NONE"))
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
+    plan = plan_of(net.case().model, target)
     tiles = [vars(k.kernel.parameters) for k in plan.kernels if hasattr(k.kernel.parameters, "slices_out")]
     assert [p.get("rows", p.get("pixels")) * p["slices_out"] for p in tiles] == most

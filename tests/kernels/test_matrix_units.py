@@ -9,28 +9,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import tflgpu
 from tests.kernels.fused_networks import convolutions
-from tests.kernels.networks import convolution, options
+from tests.kernels.networks import convolution
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
+from tests.support.models import Builder
+from tests.support.planning import graph_of, plan_of, templates
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
-from tflgpu.frontend.lower import lower
 from tflgpu.graph.layout import LANES, pack
 from tflgpu.kernels.mma.gemm import k_tiles
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16, SIDE, pack_fragments
 from tflgpu.kernels.mma.operands import Operands
-from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.passes import optimize
 from tflgpu.plan import make_plan
-from tflgpu.target import Target
 
 Floats = NDArray[np.float64]
-SAME = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
 
 
 def mma(a: Floats, b: Floats) -> Floats:
@@ -78,30 +71,23 @@ def test_vec4s_are_operands_and_sums(out: int, depth: int) -> None:
     assert not got[:, out:].any()
 
 
-def templates(target: Target) -> list[str]:
-    _, plan = plan_model(convolutions(20), tflgpu.Options(), target)
-    return [k.kernel.template for k in plan.kernels]
-
-
 @pytest.mark.parametrize("storage", ["half", "float"])
 def test_matrix_units_take_both_precisions(storage: Literal["half", "float"]) -> None:
     target = replace(H200, storage=storage)
-    assert templates(target) == ["mma/gemm/few_channels", "mma/gemm/direct"]
-    assert templates(replace(target, matrix_unit=None)) == ["gpu/convolution"] * 2
+    assert templates(plan_of(convolutions(20), target)) == ["mma/gemm/few_channels", "mma/gemm/direct"]
+    assert templates(plan_of(convolutions(20), replace(target, matrix_unit=None))) == ["gpu/convolution"] * 2
 
 
 @pytest.mark.parametrize("kept", ["output", "image"])
 @pytest.mark.parametrize("exact", [True, False])
 def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> None:
     """So are weights beside it that half does not hold."""
-    builder, random = ModelBuilder(), np.random.default_rng(0)
+    builder, random = Builder(), np.random.default_rng(0)
     x = builder.input((1, 9, 9, 16))
     for name in ("image", "output", "last"):
-        weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32).astype(np.float32)
-        y = builder.tensor((1, 9, 9, 16), name=name)
-        builder.op("CONV_2D", [x, builder.constant(weights), builder.constant(np.zeros(16, np.float32))], [y], SAME)
-        x = y
-    graph = optimize(lower(read_model(builder.finish([x]))).graph)
+        weights = random.normal(size=(16, 1, 1, 16)).astype(np.float16 if exact else np.float32)
+        x = builder.convolution(x, 16, weights=weights, name=name)
+    graph = graph_of(builder.finish([x]))
     marked = [replace(t, precise=True) for t in graph.tensors.values() if t.name == kept]
     plan = make_plan(graph.with_nodes(graph.nodes, marked), H200)
     (kernel,) = (k for k in plan.kernels if plan.graph[k.node.output].name == "output")
@@ -112,16 +98,16 @@ def test_what_is_kept_is_in_float_on_matrix_units(kept: str, exact: bool) -> Non
 
 
 def test_a_float_image_is_rounded_only_if_the_result_is() -> None:
-    net = Net(pytest.fail, seed=0)
+    net = Net(seed=0)
     image = net.input(net.normal((1, 6, 6, 3)))
     y = convolution(net, image, 8, Window((3, 3)), "NONE")
     net.output(convolution(net, y, 8, Window((1, 1)), "NONE"))
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
+    plan = plan_of(net.case().model, H200)
     (first, _) = (k.kernel for k in plan.kernels)
     assert vars(first.parameters)["operands"] == Operands("half", "half")
-    net = Net(pytest.fail, seed=0)
+    net = Net(seed=0)
     net.output(convolution(net, net.input(net.normal((1, 6, 6, 3))), 8, Window((3, 3)), "NONE"))
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
+    plan = plan_of(net.case().model, H200)
     (kernel,) = (k.kernel for k in plan.kernels)
     assert vars(kernel.parameters)["operands"] == Operands("float", "half")
 
@@ -140,16 +126,14 @@ def test_floats_are_left_to_work_items_where_these_are_faster(
     shape: tuple[int, int, int, int], channels: int, template: str
 ) -> None:
     """Few rows, or one channel of many pixels."""
-    builder, side = ModelBuilder(), min(shape[1], 3)
-    x, y = builder.input(shape), builder.tensor((*shape[:3], channels))
-    weights = builder.constant(np.full((channels, side, side, shape[3]), 0.1, np.float32))
-    builder.op("CONV_2D", [x, weights, builder.constant(np.zeros(channels, np.float32))], [y], SAME)
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, storage="float"))
+    builder = Builder()
+    y = builder.convolution(builder.input(shape), channels, min(shape[1], 3))
+    plan = plan_of(builder.finish([y]), replace(H200, storage="float"))
     assert plan.kernels[-1].kernel.template == template
 
 
 def test_every_tile_and_split_covers_the_output() -> None:
-    _, plan = plan_model(convolutions(20), tflgpu.Options(), H200)
+    plan = plan_of(convolutions(20), H200)
     kernel = plan.kernels[1].kernel
     rows, columns, split_k, k_steps, per_split = (
         vars(kernel.parameters)[name]
@@ -188,14 +172,10 @@ def test_large_images_go_through_local_memory(
     executor: Literal["launch", "persistent"], pixels: int, channels: int, template: str
 ) -> None:
     """If the kernel is a launch of its own, with tiles for all compute units."""
-    builder, random = ModelBuilder(), np.random.default_rng(0)
-    shape = (4, pixels, pixels, channels)
-    x, y, z = builder.input(shape), builder.tensor(shape), builder.tensor(shape)
-    weights = builder.constant(random.normal(size=(channels, 3, 3, channels)).astype(np.float32))
-    bias = builder.constant(np.zeros(channels, np.float32))
-    builder.op("MUL", [x, x], [y], {"fused_activation_function": "NONE"})
-    builder.op("CONV_2D", [y, weights, bias], [z], options(Window((3, 3), padding="SAME")))
-    _, plan = plan_model(builder.finish([z]), tflgpu.Options(), replace(H200, executor=executor))
+    builder = Builder()
+    x = builder.input((4, pixels, pixels, channels))
+    z = builder.convolution(builder.add("MUL", [x, x]), channels, 3)
+    plan = plan_of(builder.finish([z]), replace(H200, executor=executor))
     kernel = plan.kernels[-1].kernel
     assert kernel.template == template
     assert kernel.workspace * 16 <= k_tiles.LOCAL_BYTES

@@ -6,17 +6,16 @@ import re
 from typing import Literal
 
 import numpy as np
-from hypothesis import strategies as st
 
 import tflgpu
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net
 from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
+from tests.support.planning import plan_of
 from tflgpu.codegen.functions import Pointer, read_body
 from tflgpu.codegen.render import render
 from tflgpu.codegen.shared_functions import share
-from tflgpu.compiler import plan_model
 from tflgpu.plan import Plan
 from tflgpu.target import Target
 
@@ -59,7 +58,7 @@ def test_what_is_no_int_or_has_to_be_a_constant_is_the_same_in_all_that_share() 
     assert [shared(*pair) for pair in pairs] == [("", [])] * len(pairs)
 
 
-def plan_of(net: Net, family: Literal["cpu", "gpu"]) -> Plan:
+def layers(net: Net, family: Literal["cpu", "gpu"]) -> Plan:
     """Convolutions of one kind in several sizes, with columns left over, and windows past the border."""
     x = net.input(net.normal((1, 11, 13, 8)))
     narrow = convolution(net, depthwise(net, x, Window((3, 3), padding="SAME"), "RELU6"), 40, Window((1, 1)), "RELU")
@@ -67,13 +66,13 @@ def plan_of(net: Net, family: Literal["cpu", "gpu"]) -> Plan:
     for output in (wide, *(convolution(net, source, 20, Window((3, 3)), "NONE") for source in (x, narrow))):
         net.output(output)
     target = Target(family=family, compute_units=2, storage="float")
-    return plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1]
+    return plan_of(net.case().model, target)
 
 
 def test_layers_of_several_sizes_share_functions(device_name: str) -> None:
-    net = Net(st.just, seed=1)
-    assert "void shared_" in render(plan_of(net, "cpu")).text
-    case = net.case(ARITHMETIC)
+    net = Net(seed=1)
+    assert "void shared_" in render(layers(net, "cpu")).text
+    case = net.case()
     outputs = tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")).run(case.inputs)
     for got, expected in zip(outputs.values(), case.expected, strict=True):
         check(np.asarray(got), expected, ARITHMETIC, "fp32", case.describe)
@@ -81,16 +80,16 @@ def test_layers_of_several_sizes_share_functions(device_name: str) -> None:
 
 def test_shared_functions_are_no_part_of_a_macro_before_them() -> None:
     """Which stands behind all others where products are halves."""
-    net = Net(st.just, seed=1)
+    net = Net(seed=1)
     x = net.input(net.normal((1, 256)))
     for outputs in (512, 1024, 512, 256):
         weights = net.constant(net.normal((outputs, x.shape[1])))
         x = net.op("FULLY_CONNECTED", [x, weights, None], x.value @ weights.value.T, activation="RELU")
     net.output(x)
     target = Target(family="cpu", compute_units=2, storage="half", arithmetic="half")
-    text = render(plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1]).text
+    text = render(plan_of(net.case().model, target)).text
     assert re.findall("^.*void shared_", text, re.MULTILINE) == ["static __attribute__((noinline)) void shared_"]
 
 
 def test_gpus_know_every_size() -> None:
-    assert "shared_" not in render(plan_of(Net(st.just, seed=1), "gpu")).text
+    assert "shared_" not in render(layers(Net(seed=1), "gpu")).text

@@ -5,27 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tflgpu.frontend.lower import lower
+from tests.support.models import Builder
+from tests.support.planning import plan_of, templates
 from tflgpu.model.file_tables import Quantization
-from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.passes import optimize
-from tflgpu.plan import Plan, make_plan
+from tflgpu.plan import Plan
 from tflgpu.target import Target
 
 HALF = Target(family="gpu", compute_units=1, storage="half")
 SHAPE = (1, 3, 5, 6)  # not the same bytes in the host's order and on the device
 
 
-def plan_of(builder: ModelBuilder, output: int) -> Plan:
-    return make_plan(optimize(lower(read_model(builder.finish([output]))).graph), HALF)
+def halves(builder: Builder, output: int) -> Plan:
+    return plan_of(builder.finish([output]), HALF)
 
 
-def softmax(builder: ModelBuilder, x: int, dtype: str = "float32", quantization: Quantization | None = None) -> int:
+def softmax(builder: Builder, x: int, dtype: str = "float32", quantization: Quantization | None = None) -> int:
     """A node that nothing fuses into, so that its input and output are stored."""
-    y = builder.tensor(SHAPE, dtype, quantization=quantization)
-    builder.op("SOFTMAX", [x], [y], {"beta": 1.0})
-    return y
+    return builder.add("SOFTMAX", [x], SHAPE, dtype, quantization=quantization, beta=1.0)
 
 
 def inner_types(plan: Plan) -> set[str]:
@@ -35,35 +31,34 @@ def inner_types(plan: Plan) -> set[str]:
 
 
 def test_what_lies_between_kernels_is_half() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x = softmax(builder, softmax(builder, builder.input(SHAPE)))
-    plan = plan_of(builder, softmax(builder, x))
+    plan = halves(builder, softmax(builder, x))
     assert "half" in inner_types(plan)
 
 
 def test_copies_of_inputs_are_as_precise_as_the_host_gave_them() -> None:
-    builder = ModelBuilder()
-    plan = plan_of(builder, softmax(builder, builder.input(SHAPE)))
-    assert [k.kernel.template for k in plan.kernels] == ["movement/map", "portable/softmax"]
+    builder = Builder()
+    plan = halves(builder, softmax(builder, builder.input(SHAPE)))
+    assert templates(plan) == ["movement/map", "portable/softmax"]
     assert inner_types(plan) == {"float"}
 
 
 def test_a_place_is_chosen_among_unrounded_numbers() -> None:
     """2048.5 and 2049 are one number in half, and the place of the greatest would be the first of the two."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = softmax(builder, softmax(builder, builder.input(SHAPE)))
-    place = builder.tensor(SHAPE[:-1], "int32")
-    builder.op("ARG_MAX", [x, builder.constant(np.array([3], np.int32))], [place], {"output_type": "INT32"})
-    plan = plan_of(builder, place)
+    place = builder.add("ARG_MAX", [x, builder.ints([3])], SHAPE[:-1], "int32", output_type="INT32")
+    plan = halves(builder, place)
     (node,) = (k.node for k in plan.kernels if k.kernel.template == "portable/arg_extreme")
     assert plan.storage[node.inputs[0]].type == "float"
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("int8", "half"), ("int16", "float")])
 def test_16_bit_numbers_outgrow_half(dtype: str, expected: str) -> None:
-    builder, grid = ModelBuilder(), Quantization([1 / 128], [0])
+    builder, grid = Builder(), Quantization([1 / 128], [0])
     x = softmax(builder, builder.input(SHAPE, dtype, quantization=grid), dtype, grid)
-    plan = plan_of(builder, softmax(builder, softmax(builder, x, dtype, grid), dtype, grid))
+    plan = halves(builder, softmax(builder, softmax(builder, x, dtype, grid), dtype, grid))
     assert inner_types(plan) == {expected}
 
 
@@ -72,12 +67,11 @@ def test_16_bit_numbers_outgrow_half(dtype: str, expected: str) -> None:
 )
 def test_weights_are_as_precise_as_what_they_meet(dtype: str, scale: float, expected: str) -> None:
     """Those that half precision holds as they are lose nothing there."""
-    builder, grid = ModelBuilder(), Quantization([1 / 128], [0])
+    builder, grid = Builder(), Quantization([1 / 128], [0])
     x = builder.input((1, 8), dtype, quantization=grid)
     weights = builder.constant(np.ones((12, 8), np.int8), quantization=Quantization([scale], [0]))
-    y = builder.tensor((1, 12), dtype, quantization=grid)
-    builder.op("FULLY_CONNECTED", [x, weights], [y])
-    (arguments,) = (k.arguments for k in plan_of(builder, y).kernels if k.node.kind == "fully_connected")
+    y = builder.add("FULLY_CONNECTED", [x, weights], (1, 12), dtype, quantization=grid)
+    (arguments,) = (k.arguments for k in halves(builder, y).kernels if k.node.kind == "fully_connected")
     assert next(a.type for a in arguments if a.data is not None and a.data.size >= 96) == expected
 
 
@@ -86,9 +80,9 @@ def test_weights_are_as_precise_as_what_they_meet(dtype: str, scale: float, expe
     [("float64", "double"), ("float16", "half"), ("uint16", "ushort"), ("uint32", "uint"), ("int64", "long")],
 )
 def test_elements_of_graph_inputs(dtype: str, expected: str) -> None:
-    builder = ModelBuilder()
-    x, y = builder.input(SHAPE, dtype), builder.tensor(SHAPE, dtype)
-    builder.op("REVERSE_V2", [x, builder.constant(np.array([1], np.int32))], [y])
-    plan = plan_of(builder, y)
+    builder = Builder()
+    x = builder.input(SHAPE, dtype)
+    y = builder.add("REVERSE_V2", [x, builder.ints([1])], SHAPE, dtype)
+    plan = halves(builder, y)
     (source,) = plan.graph.inputs
     assert plan.storage[source].type == expected

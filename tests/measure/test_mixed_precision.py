@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.cli.command import fail
 from tests.support import litert
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.options import options_of
 
 SHAPE = (1, 9, 9, 8)
@@ -22,15 +22,17 @@ CONVOLUTION = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
 
 def model(scale: float) -> bytes:
     """Three pointwise convolutions. The sums of the second are ``scale`` times larger; the third takes that back."""
-    builder, random = ModelBuilder(), np.random.default_rng(0)
+    builder, random = Builder(), np.random.default_rng(0)
     x = builder.input(SHAPE)
     for factor, name in ((1.0, "first"), (scale, "second"), (1 / scale, "third")):
         weights = (factor * random.normal(size=(8, 1, 1, 8))).astype(np.float32)
-        y = builder.tensor(SHAPE, name=name)
-        builder.op(
-            "CONV_2D", [x, builder.constant(weights), builder.constant(np.zeros(8, np.float32))], [y], CONVOLUTION
+        x = builder.add(
+            "CONV_2D",
+            [x, builder.constant(weights), builder.constant(np.zeros(8, np.float32))],
+            SHAPE,
+            name=name,
+            **CONVOLUTION,
         )
-        x = y
     return builder.finish([x])
 
 

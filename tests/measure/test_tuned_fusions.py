@@ -12,13 +12,13 @@ import pytest
 
 import tflgpu
 from tests.kernels.fused_networks import PairNet, product
-from tests.ops.case import Case
-from tests.ops.case import Net as CaseNet
-from tests.ops.tolerance import ARITHMETIC, check
+from tests.ops.case import Case, Net
+from tests.ops.tolerance import check
 from tests.support.limited_devices import Simulation, limited
-from tests.support.targets import H200
+from tests.support.planning import kinds, plan_of
+from tests.support.targets import H200, waiting
 from tests.support.template_cases import image_and_gates
-from tflgpu.compiler import compile_model, plan_model
+from tflgpu.compiler import compile_model
 from tflgpu.measure.tuner import DeviceTuner
 from tflgpu.plan import Plan
 from tflgpu.report.report import FusionReport
@@ -68,9 +68,9 @@ def test_the_faster_of_one_kernel_and_two_is_taken(
 ) -> None:
     """Two take 10 seconds each and one between them. Where one takes as long, the cost model's choice stays."""
     net = PairNet()
-    data = net.builder.finish([net.depthwise(net.pointwise())])
-    target = replace(H200, cost_model=replace(H200.cost_model, interval_latency=1e6 if proposed else -1e6))
-    assert (PAIR in kinds(plan_model(data, tflgpu.Options(), target)[1])) == proposed
+    data = net.finish([net.depthwise(net.pointwise())])
+    target = waiting(H200, 1e6 if proposed else -1e6)
+    assert (PAIR in kinds(plan_of(data, target))) == proposed
     plans = timed(**{PAIR: seconds})
     (artifact,) = compile_model(data, tflgpu.Options(), target, tuner=DeviceTuner(None, "fast"))  # type: ignore[arg-type]
     assert [PAIR in kinds(plan) for plan in plans[:2]] == [proposed, not proposed], "both are measured"
@@ -84,16 +84,12 @@ def test_groups_are_decided_one_by_one(timed: Callable[..., list[Plan]]) -> None
     """Equal ones together: the pair of the first three is undone, another one stays."""
     net = PairNet()
     outputs = [net.depthwise(net.pointwise()) for _ in range(3)]
-    data = net.builder.finish([*outputs, net.convolution(net.depthwise(net.image, channels=16), 16, 16)])
+    data = net.finish([*outputs, net.convolution(net.depthwise(net.image), 16)])
     timed(**{PAIR: 30.0, "depthwise_pointwise": 5.0})
-    target = replace(H200, cost_model=replace(H200.cost_model, interval_latency=1e6))
+    target = waiting(H200, 1e6)
     (artifact,) = compile_model(data, tflgpu.Options(), target, tuner=DeviceTuner(None, "fast"))  # type: ignore[arg-type]
     assert artifact.report.fusions == tuple(FusionReport((i, i + 1), False) for i in (1, 3, 5))
     assert artifact.report.operators[7].kernel == artifact.report.operators[8].kernel
-
-
-def kinds(plan: Plan) -> list[str]:
-    return [k.node.kind for k in plan.kernels]
 
 
 @pytest.mark.parametrize("is_one", [True, False], ids=["one kernel", "three"])
@@ -128,7 +124,7 @@ def test_what_was_found_is_right_and_kept(
 
 
 def excitation(seed: int) -> Case:
-    net = CaseNet(pytest.fail, seed=seed)
+    net = Net(seed=seed)
     x, gates = image_and_gates(net, (1, 5, 7, 12), 3)
     net.output(product(net, x, gates))
-    return net.case(ARITHMETIC)
+    return net.case()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from hypothesis.vendor.pretty import RepresentationPrinter
 from numpy.typing import NDArray
 
 from tests.ops.reference import ACTIVATIONS, relu6
-from tests.ops.tolerance import ARITHMETIC, Tolerance
+from tests.ops.tolerance import ARITHMETIC, Tolerance, check
 from tflgpu.model.file_tables import Quantization
 from tflgpu.model.writer import ModelBuilder
 
@@ -33,6 +33,11 @@ class Case:
     holds_input: bool = False
     """Whether the model holds the input that was asked for as a constant."""
 
+    def check(self, outputs: Iterable[NDArray[Any]], precision: str = "fp32") -> None:
+        """That the model gave these outputs is right."""
+        for got, expected in zip(outputs, self.expected, strict=True):
+            check(got, expected, self.tolerance, precision, self.describe)
+
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
         """What hypothesis prints of a failing case, instead of its bytes and arrays."""
         printer.text(self.describe)
@@ -50,17 +55,23 @@ class Tensor:
         return self.value.shape
 
 
+def draws_nothing(*_: object) -> NoReturn:
+    raise AssertionError("this network is fixed")
+
+
 class Net:
     """A model under construction.
 
-    ``draw`` takes shapes and attributes from hypothesis; ``rng`` makes the numbers from one drawn seed:
-    drawing every element is slow, and shrinking them tells nothing.
+    ``draw`` takes shapes and attributes from hypothesis, by default none; ``rng`` makes the numbers from one drawn
+    seed: drawing every element is slow, and shrinking them tells nothing.
     held: the number of an input that the model holds as a constant, if it has so many.
     computed: whether floats pass an operator before the network gets them. Kernels read an input of the model as it is
     given, but what another kernel computed as the model's precision stores it.
     """
 
-    def __init__(self, draw: st.DrawFn, seed: int, held: int | None = None, computed: bool = False) -> None:
+    def __init__(
+        self, seed: int, held: int | None = None, computed: bool = False, draw: st.DrawFn = draws_nothing
+    ) -> None:
         self.draw = draw
         self.rng = np.random.default_rng(seed)
         self.litert_differs = ""
@@ -183,7 +194,7 @@ class Net:
         """Make ``tensor`` one more output of the model; they come in the order of the calls."""
         self._outputs.append(tensor)
 
-    def case(self, tolerance: Tolerance) -> Case:
+    def case(self, tolerance: Tolerance = ARITHMETIC) -> Case:
         return Case(
             model=self._builder.finish([tensor.index for tensor in self._outputs]),
             inputs=[value for value in self._inputs if value is not None],
@@ -235,7 +246,7 @@ class Row:
 
 @st.composite
 def _case(draw: st.DrawFn, row: Row, fused: bool, held: int | None, computed: bool) -> Case:
-    net = Net(draw, draw(st.integers(0, 2**32 - 1)), held, computed)
+    net = Net(draw(st.integers(0, 2**32 - 1)), held, computed, draw)
     tensor = row.build(net)
     if fused:
         if tensor.value.dtype.kind != "f":

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.ops.axes import FAMILIES
 from tests.support import litert
-from tflgpu.model.writer import ModelBuilder, Quantization
+from tests.support.models import Builder
+from tflgpu.model.writer import Quantization
 from tflgpu.options import CacheFiles, CpuPart, Execution, Numerics, Options
 
 Array = NDArray[Any]
@@ -50,20 +51,26 @@ CASES: dict[str, tuple[str, dict[str, object] | None, Array, Array, tuple[Array,
 }
 
 
-def append(b: ModelBuilder, name: str) -> int:
+def append(b: Builder, name: str) -> int:
     code, options, other, checked, _ = CASES[name]
     grid = GRID if name == "div_quantized" else None
     x, y = (b.input(a.shape, a.dtype.name, quantization=grid) for a in (other, checked))
     more = [b.constant(i(2, 1))] if code == "SLICE" else []
     shapes = {"gather": (2, 2), "gather_long": (2, 3), "gather_one": (3,), "gather_nd": (2,), "slice": (2, 1)}
-    result = b.tensor(shapes.get(name, other.shape), other.dtype.name, name=name, quantization=grid)
-    b.op(code, [x, y, *more], [result], options)
-    return result
+    return b.add(
+        code,
+        [x, y, *more],
+        shapes.get(name, other.shape),
+        other.dtype.name,
+        name=name,
+        quantization=grid,
+        **(options or {}),
+    )
 
 
 def model() -> bytes:
     """All cases, and an EMBEDDING_LOOKUP, which takes its inputs in the other order."""
-    b = ModelBuilder()
+    b = Builder()
     outputs = [append(b, name) for name in CASES]
     ids, table = b.input((2,), "int32"), b.input(TABLE.shape)
     outputs.append(b.tensor((2, 3), name="embedding"))
@@ -104,7 +111,7 @@ def test_what_litert_refuses_is_an_error_that_names_the_operator(kernels: Any, e
 def test_every_fault_is_named_and_outputs_on_the_device_are_none_of_them(device_name: str) -> None:
     import pyopencl.array
 
-    b = ModelBuilder()
+    b = Builder()
     outputs = [append(b, name) for name in ("gather", "pow")]
     checked = tflgpu.compile(b.finish(outputs), Options(device=device_name, numerics=Numerics(checks=True)))
     places = {info.name: pyopencl.array.zeros(checked.queue, info.shape, info.dtype) for info in checked.outputs}
@@ -117,7 +124,7 @@ def test_every_fault_is_named_and_outputs_on_the_device_are_none_of_them(device_
 
 
 def test_a_constant_divisor_is_checked(device_name: str) -> None:
-    b = ModelBuilder()
+    b = Builder()
     outputs = [b.tensor((2,), "int32") for _ in range(2)]
     x = b.input((2,), "int32")
     for divisor, output in zip((i(1, 0), i(1, 2)), outputs, strict=True):
@@ -130,7 +137,7 @@ def test_a_constant_divisor_is_checked(device_name: str) -> None:
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 def test_parts_of_a_model_are_checked(device_name: str, tmp_path: Path) -> None:
     """And a compiled model in the cache is of one kind or the other."""
-    b = ModelBuilder()
+    b = Builder()
     outputs = [append(b, name) for name in ("gather", "gather_long")]
     data, wrong = b.finish(outputs), [TABLE, i(0, 2), TABLE, i(0, -1, dtype="int64")]
     unchecked, checked = (

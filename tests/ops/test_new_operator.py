@@ -46,6 +46,7 @@ def changed(checkout: Path) -> list[str]:
     )
 
 
+@pytest.mark.device
 @pytest.mark.full("it starts mypy and pytest")
 def test_three_files_that_say_what_is_to_be_done(checkout: Path) -> None:
     """One operator of TensorFlow's kind and a custom one, whose family has rows of another name."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from tests.ops.case import Row
 from tests.ops.table import ROWS
 from tests.ops.tolerance import SUMS_IN_HALF, check
 from tests.quick import on_first_runtime
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 
 def is_quick(row: Row, fused: bool, device_name: str) -> bool:
@@ -78,8 +77,7 @@ def test_op_that_adds_up_in_half(
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
 @pytest.mark.parametrize("code", ["SUM", "MEAN"])
 def test_sums_of_few_bits_without_a_scale_are_left_to_litert(code: str, dtype: str) -> None:
-    b = ModelBuilder()
-    output = b.tensor((2,), dtype)
-    b.op(code, [b.input((2, 3), dtype), b.constant(np.array([1], np.int32))], [output], {"keep_dims": False})
+    b = Builder()
+    output = b.add(code, [b.input((2, 3), dtype), b.ints([1])], (2,), dtype, keep_dims=False)
     with pytest.raises(tflgpu.UnsupportedError, match=rf"{code}: input 0 has element type {dtype}; float32 or int32"):
         tflgpu.compile(b.finish([output]), tflgpu.Options(fallback="forbid"))

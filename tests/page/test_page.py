@@ -7,13 +7,12 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, fail, succeed, unsupported_model
 from tests.page.hostile import HOSTILE, hostile_model
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 # Elements that would load or run something; the page has its own style, and two scripts, of which one is data.
 ACTIVE = {"iframe", "img", "image", "object", "embed", "foreignobject", "base", "form", "audio", "video", "animate"}
@@ -102,9 +101,9 @@ def test_operators_on_the_cpu_have_their_reasons(tmp_path: Path) -> None:
 
 
 def test_a_model_without_kernels_has_a_page(tmp_path: Path) -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 4), name="x"), builder.tensor((4,), name="y")
-    builder.op("RESHAPE", [x, builder.constant(np.array([4], np.int32))], [y])
+    builder = Builder()
+    x = builder.input((1, 4), name="x")
+    y = builder.add("RESHAPE", [x, builder.ints([4])], (4,), name="y")
     model = tmp_path / "model.tflite"
     model.write_bytes(builder.finish([y]))
     page = written(model, tmp_path)

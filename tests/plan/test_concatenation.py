@@ -9,50 +9,48 @@ import pytest
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.compiler import plan_model
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
+from tests.support.planning import plan_of, templates
+from tests.support.targets import GPU
 from tflgpu.plan import Plan
 from tflgpu.plan.barrier_intervals import barrier_intervals
-from tflgpu.target import Target
 
 CONCATENATE = "movement/concatenate"
-GPU = Target(family="gpu", compute_units=4, storage="float")
 Floats = NDArray[np.float32]
 
 
-class Model:
+class Model(Builder):
     """Functions of one input ``x``, with the results that numpy gives for them."""
 
     def __init__(self, *shape: int) -> None:
-        self.builder = ModelBuilder()
-        self.x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-        self.values = {self.builder.input(shape): self.x}
-        self.input = next(iter(self.values))
+        super().__init__()
+        self.x = self.random.normal(size=shape).astype(np.float32)
+        self.image = self.input(shape)
+        self.values = {self.image: self.x}
 
-    def op(self, code: str, function: Callable[..., Floats], *inputs: int, **options: object) -> int:
+    def apply(self, code: str, function: Callable[..., Floats], *inputs: int, **options: object) -> int:
         value = function(*(self.values[t] for t in inputs))
-        output = self.builder.tensor(value.shape)
-        self.builder.op(code, list(inputs), [output], options or None)
+        output = self.add(code, inputs, value.shape, **options)
         self.values[output] = value
         return output
 
     def exp(self, x: int) -> int:
-        return self.op("EXP", np.exp, x)
+        return self.apply("EXP", np.exp, x)
 
     def indices(self, *values: list[int]) -> list[int]:
-        tensors = [self.builder.constant(np.array(v, np.int32)) for v in values]
+        tensors = [self.ints(v) for v in values]
         self.values |= {t: self.x for t in tensors}  # no function reads them
         return tensors
 
     def softmax(self, x: int) -> int:
         """A kernel that no other one takes in."""
-        return self.op("SOFTMAX", lambda v: np.exp(v) / np.exp(v).sum(-1, keepdims=True), x, beta=1.0)
+        return self.apply("SOFTMAX", lambda v: np.exp(v) / np.exp(v).sum(-1, keepdims=True), x, beta=1.0)
 
     def concatenate(self, *parts: int, axis: int = -1) -> int:
-        return self.op("CONCATENATION", lambda *v: np.concatenate(v, axis), *parts, axis=axis)
+        return self.apply("CONCATENATION", lambda *v: np.concatenate(v, axis), *parts, axis=axis)
 
     def check(self, device: str, output: int) -> Plan:
-        model = self.builder.finish([output])
+        model = self.finish([output])
         for family, executor in ("cpu", "launch"), ("gpu", "persistent"):
             options = tflgpu.Options(
                 device=device,
@@ -63,17 +61,12 @@ class Model:
             with tflgpu.compile(model, options) as compiled:
                 (got,) = compiled.run([self.x]).values()
             np.testing.assert_allclose(got, self.values[output], rtol=1e-5, atol=1e-6)
-        _, plan = plan_model(model, tflgpu.Options(precision="fp32"), GPU)
-        return plan
-
-
-def templates(plan: Plan) -> list[str]:
-    return [k.kernel.template for k in plan.kernels]
+        return plan_of(model, GPU)
 
 
 def test_channels_of_an_image_are_computed_in_place(device_name: str) -> None:
     m = Model(1, 3, 5, 8)
-    plan = m.check(device_name, m.softmax(m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)))))
+    plan = m.check(device_name, m.softmax(m.concatenate(m.softmax(m.image), m.softmax(m.exp(m.image)))))
     assert CONCATENATE not in templates(plan)
     *parts, reader = (k.node for k in plan.kernels)
     begins = [plan.offsets[p.output] for p in parts if plan.roots[p.output] == reader.inputs[0]]
@@ -85,7 +78,7 @@ def test_channels_of_an_image_are_computed_in_place(device_name: str) -> None:
 def test_parts_of_parts(device_name: str) -> None:
     """As in a DenseNet, whose every layer reads what all before it gave."""
     m = Model(1, 4, 3, 4)
-    x = m.softmax(m.input)
+    x = m.softmax(m.image)
     for _ in range(3):
         x = m.concatenate(x, m.softmax(m.exp(x)))
     plan = m.check(device_name, m.softmax(x))
@@ -95,49 +88,49 @@ def test_parts_of_parts(device_name: str) -> None:
 
 def test_images_of_a_batch_are_computed_in_place(device_name: str) -> None:
     m = Model(2, 3, 5, 7)
-    both = m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)), axis=0)
+    both = m.concatenate(m.softmax(m.image), m.softmax(m.exp(m.image)), axis=0)
     assert CONCATENATE not in templates(m.check(device_name, m.softmax(both)))
 
 
 def test_the_last_part_may_end_within_a_slice(device_name: str) -> None:
     m = Model(1, 3, 5, 6)
-    few = m.op("SLICE", lambda v, *_: v[..., :4], m.input, *m.indices([0, 0, 0, 0], [1, 3, 5, 4]))
-    plan = m.check(device_name, m.softmax(m.concatenate(m.softmax(few), m.softmax(m.input))))
+    few = m.apply("SLICE", lambda v, *_: v[..., :4], m.image, *m.indices([0, 0, 0, 0], [1, 3, 5, 4]))
+    plan = m.check(device_name, m.softmax(m.concatenate(m.softmax(few), m.softmax(m.image))))
     assert CONCATENATE not in templates(plan)
 
 
 def test_a_part_that_others_read_stays_as_it_is(device_name: str) -> None:
     """The kernel of EXP could store its result over the part, were it alone there."""
     m = Model(1, 3, 5, 8)
-    first, second = m.softmax(m.input), m.softmax(m.exp(m.input))
+    first, second = m.softmax(m.image), m.softmax(m.exp(m.image))
     whole = m.softmax(m.concatenate(first, second))
-    other = m.op("MUL", np.multiply, m.exp(second), first)
+    other = m.apply("MUL", np.multiply, m.exp(second), first)
     plan = m.check(device_name, m.concatenate(whole, other))
     assert templates(plan).count(CONCATENATE) == 1  # of the output
 
 
 def inside_a_slice(m: Model) -> int:
-    few = m.op("SLICE", lambda v, *_: v[..., :3], m.input, *m.indices([0, 0, 0, 0], [1, 3, 5, 3]))
-    return m.concatenate(m.softmax(few), m.softmax(m.input))
+    few = m.apply("SLICE", lambda v, *_: v[..., :3], m.image, *m.indices([0, 0, 0, 0], [1, 3, 5, 3]))
+    return m.concatenate(m.softmax(few), m.softmax(m.image))
 
 
 def rows(m: Model) -> int:
-    return m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)), axis=1)
+    return m.concatenate(m.softmax(m.image), m.softmax(m.exp(m.image)), axis=1)
 
 
 def constant_part(m: Model) -> int:
-    constant = m.builder.constant(m.x)
+    constant = m.constant(m.x)
     m.values[constant] = m.x
-    return m.concatenate(m.softmax(m.input), constant)
+    return m.concatenate(m.softmax(m.image), constant)
 
 
 def same_part_twice(m: Model) -> int:
-    x = m.softmax(m.input)
+    x = m.softmax(m.image)
     return m.concatenate(x, x)
 
 
 def part_of_two(m: Model) -> int:
-    x, y, z = m.softmax(m.input), m.softmax(m.exp(m.input)), m.softmax(m.op("NEG", np.negative, m.input))
+    x, y, z = m.softmax(m.image), m.softmax(m.exp(m.image)), m.softmax(m.apply("NEG", np.negative, m.image))
     return m.concatenate(m.softmax(m.concatenate(x, y)), m.softmax(m.concatenate(y, z)))
 
 
@@ -149,5 +142,5 @@ def test_others_are_copied(build: Callable[[Model], int], device_name: str) -> N
 
 def test_channels_of_several_images_are_copied(device_name: str) -> None:
     m = Model(2, 3, 5, 8)
-    both = m.concatenate(m.softmax(m.input), m.softmax(m.exp(m.input)))
+    both = m.concatenate(m.softmax(m.image), m.softmax(m.exp(m.image)))
     assert templates(m.check(device_name, m.softmax(both))).count(CONCATENATE) == 1

@@ -8,39 +8,30 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import tflgpu
 from tests.support.fixed_cases import fixed_cases
+from tests.support.models import Builder
+from tests.support.planning import graph_of
+from tests.support.targets import CPU
 from tests.support.targets import H200_LAUNCHES as H200
-from tflgpu.compiler import plan_model
 from tflgpu.graph.ir import Graph
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import WHOLE_PLAN, Target
 
 ROOT = Path(__file__).parents[2]
 GPU = replace(H200, ptx=False, matrix_unit=None)
-TARGETS = [H200, GPU, Target(family="cpu", compute_units=2, storage="float")]
+TARGETS = [H200, GPU, CPU]
 SIZE = 12
 
 
 def layers(*channels: int) -> Graph:
     """Convolutions of an image of three channels to so many each."""
-    builder, random = ModelBuilder(), np.random.default_rng(sum(channels))
-    x, depth = builder.input((1, SIZE, SIZE, 3)), 3
+    builder = Builder(seed=sum(channels))
+    x = builder.input((1, SIZE, SIZE, 3))
     for out in channels:
-        weights = builder.constant(random.normal(size=(out, 3, 3, depth)).astype(np.float32))
-        y = builder.tensor((1, SIZE, SIZE, out))
-        builder.op("CONV_2D", [x, weights], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
-        x, depth = y, out
-    return lowered(builder.finish([x]), GPU)
-
-
-def lowered(model: bytes, target: Target) -> Graph:
-    return optimize(plan_model(model, tflgpu.Options(), target)[0].graph)
+        x = builder.convolution(x, out, 3)
+    return graph_of(builder.finish([x]))
 
 
 def keys(plan: Plan) -> list[str]:
@@ -85,7 +76,7 @@ def without_repr(value: object) -> Iterator[object]:
 @pytest.mark.parametrize("target", TARGETS, ids=["matrix units", "gpu", "cpu"])
 def test_a_key_names_no_tensors_and_no_operators(target: Target) -> None:
     for name, case in fixed_cases().items():
-        graph = lowered(case.model, target)
+        graph = graph_of(case.model)
         plan, other = make_plan(graph, target), make_plan(renumbered(graph), target)
         assert keys(plan) == keys(other), name
         assert not [v for k in plan.kernels for v in without_repr(k.node.attributes)], name

@@ -9,19 +9,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.ops.case import Net, Tensor
 from tests.ops.reference import softmax
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window, max_pool_2d
-from tests.support.fixed_cases import draws_nothing, fixed_cases
+from tests.support.fixed_cases import fixed_cases
+from tests.support.planning import graph_of, plan_of
+from tests.support.targets import CPU
 from tests.support.targets import H200_LAUNCHES as H200
-from tflgpu.compiler import plan_model
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.target import Limits, Target
 
@@ -46,11 +44,11 @@ def models() -> Iterator[bytes]:
 
 def plans(target: Target) -> Iterator[Plan]:
     for model in models():
-        yield plan_model(model, tflgpu.Options(), target)[1]
+        yield plan_of(model, target)
 
 
 def test_tiles_of_cpus_keep_to_the_turns_of_loops() -> None:
-    unlimited = Target(family="cpu", compute_units=2, storage="float")
+    unlimited = CPU
     target = replace(unlimited, limits=Limits(loop_turns=1000))
     for items, cost in product((1, 100, 1_000_000), (1, 100, 5000)):
         pieces = items_per_tile(items, target, cost)
@@ -73,24 +71,24 @@ def a_softmax(net: Net) -> tuple[Tensor, int]:
 
 @pytest.mark.parametrize("build", [a_pool, a_softmax])
 def test_loops_of_loops_keep_to_the_turns(build: Callable[[Net], tuple[Tensor, int]]) -> None:
-    net = Net(draws_nothing, seed=1)
+    net = Net(seed=1)
     output, turns = build(net)
     net.output(output)
     target = Target(family="cpu", compute_units=1, storage="float", limits=Limits(loop_turns=2000))
-    (planned,) = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels
+    (planned,) = plan_of(net.case().model, target).kernels
     assert turns / planned.kernel.tiles <= 2000
 
 
 def test_convolutions_of_cpus_keep_to_the_turns_of_loops() -> None:
-    net = Net(draws_nothing, seed=1)
+    net = Net(seed=1)
     weights = net.constant(net.normal((16, 1, 1, 64)))
     image = net.input(net.normal((1, 100, 100, 64)))
     output = np.tensordot(image.value, weights.value[:, 0, 0], ([3], [1]))
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
     net.output(net.op("CONV_2D", [image, weights, None], output, options, activation="NONE"))
-    model = net.case(ARITHMETIC).model
+    model = net.case().model
     target = Target(family="cpu", compute_units=1, storage="float", limits=Limits(loop_turns=200))
-    tiles = max(planned.kernel.tiles for planned in plan_model(model, tflgpu.Options(), target)[1].kernels)
+    tiles = max(planned.kernel.tiles for planned in plan_of(model, target).kernels)
     blocks = 100 * 100 / 12  # of at most 12 pixels, with at least a turn for each vec4 that is read
     assert blocks / tiles * 64 / LANES <= 200
 
@@ -116,8 +114,7 @@ def test_no_candidate_exceeds_the_limits(limits: Limits) -> None:
         return ranked[-1]
 
     for model in models():
-        lowered, _ = plan_model(model, tflgpu.Options(), target)
-        graph = optimize(lowered.graph)
+        graph = graph_of(model)
         for chooser in (last, lambda _, ranked: ranked[len(ranked) // 2]):
             for planned in make_plan(graph, target, chooser).kernels:  # type: ignore[arg-type]
                 assert planned.kernel.local_size <= limits.work_group_size

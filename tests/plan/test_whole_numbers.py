@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,20 +11,19 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.ops.windows import Window, conv_2d, depthwise_conv_2d
-from tflgpu.frontend.lower import lower
+from tests.support.models import Builder
+from tests.support.planning import plan_of
+from tests.support.targets import GPU
 from tflgpu.measure.trace import trace
 from tflgpu.model.file_tables import Quantization
-from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import Execution, Options
-from tflgpu.passes import optimize
-from tflgpu.plan import Plan, make_plan
-from tflgpu.target import Target
+from tflgpu.plan import Plan
 
 Doubles = NDArray[np.float64]
 
 SHAPE, CHANNELS = (1, 5, 6, 19), 7
 SAME = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+IN_HALF = replace(GPU, storage="half")
 WINDOW = Window((3, 3), padding="SAME")
 IMAGE, BETWEEN, RESULT = Quantization([0.0173], [3]), Quantization([0.031], [-11]), Quantization([0.0007], [5])
 SCALES = np.float32([0.0031, 0.047, 0.0009, 0.011, 0.0052, 0.00013, 0.029])
@@ -46,15 +46,22 @@ def rounded(x: Doubles, quantization: Quantization) -> Doubles:
 
 def two_convolutions(also: bool = False) -> bytes:
     """A convolution and a depthwise one behind it. also: the values between them are a result, too."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(SHAPE, "int8", quantization=IMAGE)
     weights = builder.constant(WEIGHTS, quantization=Quantization(SCALES, [0] * CHANNELS, 0))
     bias = builder.constant(BIAS, quantization=Quantization(SCALES * np.float32(IMAGE.scale[0]), [0] * CHANNELS, 0))
-    y = builder.tensor((*SHAPE[:3], CHANNELS), "int8", name="between", quantization=BETWEEN)
-    builder.op("CONV_2D", [x, weights, bias], [y], SAME)
+    y = builder.add(
+        "CONV_2D", [x, weights, bias], (*SHAPE[:3], CHANNELS), "int8", name="between", quantization=BETWEEN, **SAME
+    )
     taps = builder.constant(TAPS, quantization=Quantization(SCALES, [0] * CHANNELS, 3))
-    z = builder.tensor((*SHAPE[:3], CHANNELS), "int8", quantization=RESULT)
-    builder.op("DEPTHWISE_CONV_2D", [y, taps], [z], {**SAME, "depth_multiplier": 1})
+    z = builder.add(
+        "DEPTHWISE_CONV_2D",
+        [y, taps],
+        (*SHAPE[:3], CHANNELS),
+        "int8",
+        quantization=RESULT,
+        **({**SAME, "depth_multiplier": 1}),
+    )
     return builder.finish([z, y] if also else [z])
 
 
@@ -81,20 +88,15 @@ def test_half_precision_gives_the_integers_of_double(kernels: str, device_name: 
 
 
 def test_dynamic_range_weights_are_not_rounded(device_name: str) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((4, 300))
     q = RNG.integers(-127, 128, (5, 300), np.int8)
-    weights, y = builder.constant(q, quantization=Quantization([0.0371], [0])), builder.tensor((4, 5))
-    builder.op("FULLY_CONNECTED", [x, weights], [y], None)
+    weights = builder.constant(q, quantization=Quantization([0.0371], [0]))
+    y = builder.add("FULLY_CONNECTED", [x, weights], (4, 5))
     given = RNG.standard_normal((4, 300)).astype(np.float32)
     (got,) = tflgpu.compile(builder.finish([y]), Options(precision="fp16", device=device_name)).run(given).values()
     exact = given.astype(np.float64) @ (q * scale(Quantization([0.0371], [0]))).T
     np.testing.assert_allclose(got, exact, atol=1e-5 * np.abs(exact).max())
-
-
-def plan_of(model: bytes, storage: str) -> Plan:
-    target = Target(family="gpu", compute_units=4, storage="half" if storage == "half" else "float")
-    return make_plan(optimize(lower(read_model(model)).graph), target)
 
 
 def factors(plan: Plan) -> list[float]:
@@ -102,19 +104,18 @@ def factors(plan: Plan) -> list[float]:
 
 
 def test_only_what_convolutions_alone_read_is_stored_without_its_scale() -> None:
-    assert len(factors(plan_of(two_convolutions(), "half"))) == 2
-    assert len(factors(plan_of(two_convolutions(also=True), "half"))) == 1  # of the image
-    assert factors(plan_of(two_convolutions(), "float")) == []
+    assert len(factors(plan_of(two_convolutions(), IN_HALF))) == 2
+    assert len(factors(plan_of(two_convolutions(also=True), IN_HALF))) == 1  # of the image
+    assert factors(plan_of(two_convolutions(), GPU)) == []
 
 
 def test_scales_that_half_cannot_hold_stay_with_their_weights() -> None:
     scales = np.float32([1e-30, 0.0, 0.1, 1e30])
     q = np.arange(-6, 6, dtype=np.int8).reshape(4, 3)
-    builder = ModelBuilder()
+    builder = Builder()
     weights = builder.constant(q, quantization=Quantization(scales, [0] * 4, 0))
-    y = builder.tensor((1, 4))
-    builder.op("FULLY_CONNECTED", [builder.input((1, 3)), weights], [y], None)
-    node = (plan := plan_of(builder.finish([y]), "half")).kernels[-1].node
+    y = builder.add("FULLY_CONNECTED", [builder.input((1, 3)), weights], (1, 4))
+    node = (plan := plan_of(builder.finish([y]), IN_HALF)).kernels[-1].node
     numbers, factor = plan.graph.constant(node.inputs[1]), plan.graph.constant(node.inputs[-1])
     assert numbers is not None and factor is not None
     np.testing.assert_array_equal(factor, np.float32([1, 1, np.float32(0.1) * 16, 1]))
@@ -132,10 +133,9 @@ def test_requantizing_is_as_exact_as_integers(kernels: str, device_name: str) ->
     """Among all numbers of 16 bits are products so near to a half that one float cannot tell on which side they are."""
     q = np.arange(-32768, 32768, dtype=np.int16)
     source, target = np.float32(3.0517578e-05), np.float32(3.1072604e-05)
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(q.shape, "int16", quantization=Quantization([source], [0]))
-    y = builder.tensor(q.shape, "int16", quantization=Quantization([target], [0]))
-    builder.op("QUANTIZE", [x], [y])
+    y = builder.add("QUANTIZE", [x], q.shape, "int16", quantization=Quantization([target], [0]))
     (got,) = (
         tflgpu.compile(builder.finish([y]), Options(device=device_name, execution=Execution(kernels=kernels)))
         .run(q)

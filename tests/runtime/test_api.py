@@ -13,7 +13,7 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.runtime.opencl.devices import choose
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
@@ -91,9 +91,9 @@ def test_a_closed_model_refuses_to_run(model: tflgpu.CompiledModel, images: np.n
 @pytest.mark.parametrize("executor", ["auto", "launch", "persistent"])
 def test_a_closed_model_frees_the_device_at_once(executor: str, device_name: str) -> None:
     """Not when Python looks for cycles of objects again: until then there may be no room for another model."""
-    builder = ModelBuilder()
-    x, y = np.ones((1, 4), np.float32), builder.tensor((1, 4))
-    builder.op("ABS", [builder.input(x.shape)], [y])
+    builder = Builder()
+    x = np.ones((1, 4), np.float32)
+    y = builder.add("ABS", [builder.input(x.shape)], (1, 4))
     model = tflgpu.compile(
         builder.finish([y]), tflgpu.Options(device=device_name, execution=tflgpu.Execution(executor=executor))
     )

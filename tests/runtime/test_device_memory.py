@@ -19,7 +19,7 @@ from tests.runtime.device_arrays import (
     three_of_each,
 )
 from tests.support.arrays import assert_equal
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.runtime.executors.executor import Executor
 
 
@@ -162,10 +162,9 @@ def test_with_operators_on_the_cpu_arrays_go_through_the_host(device_name: str) 
 
 
 def test_free_axes_go_by_the_arrays_shape(device_name: str) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4), shape_signature=(-1, 4), name="x")
-    y = builder.tensor((1, 4), name="y")
-    builder.op("ABS", [x], [y])
+    y = builder.add("ABS", [x], (1, 4), name="y")
     model = tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name, precision="fp32"))
     value = -np.arange(12, dtype=np.float32).reshape(3, 4)
     target = cl_array.zeros(model.queue, (3, 4), np.float32)
@@ -177,20 +176,17 @@ def test_free_axes_go_by_the_arrays_shape(device_name: str) -> None:
 
 def test_variables_live_on(device_name: str) -> None:
     """An output that is a variable's next value is copied out of it, and the variable keeps it."""
-    builder, initial = ModelBuilder(), ModelBuilder()
+    builder, initial = Builder(), Builder()
     shape = (1, 4, 4, 4)
 
-    def handle(of: ModelBuilder) -> int:
-        index = of.tensor((), "resource")
-        of.op("VAR_HANDLE", [], [index], {"container": "", "shared_name": "sum"})
-        return index
+    def handle(of: Builder) -> int:
+        return of.add("VAR_HANDLE", [], (), "resource", container="", shared_name="sum")
 
     x = builder.input(shape, name="x")
     initial.op("ASSIGN_VARIABLE", [handle(initial), initial.constant(np.zeros(shape, np.float32))], [])
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(initial)})
-    old, new = builder.tensor(shape), builder.tensor(shape, name="y")
-    builder.op("READ_VARIABLE", [handle(builder)], [old])
-    builder.op("ADD", [old, x], [new], {"fused_activation_function": "NONE"})
+    old = builder.add("READ_VARIABLE", [handle(builder)], shape)
+    new = builder.add("ADD", [old, x], shape, name="y")
     builder.op("ASSIGN_VARIABLE", [handle(builder), new], [])
     for choice in ("launch", "persistent"):
         options = tflgpu.Options(

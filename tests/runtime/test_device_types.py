@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.support.arrays import assert_equal
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 Array = NDArray[Any]
 
 
 def test_integers_of_64_bits_live_on_the_device(device_name: str) -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 4), "int64", name="x"), builder.tensor((1, 4), "int64")
-    builder.op("NEG", [x], [y])
+    builder = Builder()
+    x = builder.input((1, 4), "int64", name="x")
+    y = builder.add("NEG", [x], (1, 4), "int64")
     model = tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name))
     given = np.array([[2**31 + 1, -(2**40), 2**63 - 1, 7]])
     (got,) = model.run(cl_array.to_device(model.queue, given)).values()
@@ -28,7 +28,7 @@ def test_integers_of_64_bits_live_on_the_device(device_name: str) -> None:
 
 def negations(dtypes: tuple[str, ...], sizes: tuple[int, ...]) -> bytes:
     """-x of rows of several types, which lie in one buffer on the device."""
-    builder = ModelBuilder()
+    builder = Builder()
     inputs = [builder.input((n,), t, name=f"x{i}") for i, (t, n) in enumerate(zip(dtypes, sizes, strict=True))]
     outputs = [builder.tensor((n,), t, name=f"y{i}") for i, (t, n) in enumerate(zip(dtypes, sizes, strict=True))]
     for x, y in zip(inputs, outputs, strict=True):

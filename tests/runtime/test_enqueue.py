@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.support.arrays import assert_equal
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.runtime.executors.in_flight import AT_MOST
 from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 from tflgpu.runtime.runner import AHEAD
@@ -38,13 +38,12 @@ CONFIGURATIONS = {
 
 def network() -> bytes:
     """y = softmax(x), z = exp(y) summed over the image: an image and a row with lanes that are padding."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(SHAPE, name="x")
-    y, powers, z = builder.tensor(SHAPE, name="y"), builder.tensor(SHAPE), builder.tensor((1, 3), name="z")
-    axes = builder.constant(np.array([1, 2], np.int32))
-    builder.op("SOFTMAX", [x], [y], {"beta": 1.0})
-    builder.op("EXP", [y], [powers])
-    builder.op("SUM", [powers, axes], [z], {"keep_dims": False})
+    axes = builder.ints([1, 2])
+    y = builder.add("SOFTMAX", [x], SHAPE, name="y", beta=1.0)
+    powers = builder.add("EXP", [y], SHAPE)
+    z = builder.add("SUM", [powers, axes], (1, 3), name="z", keep_dims=False)
     return builder.finish([y, z])
 
 
@@ -174,20 +173,17 @@ def test_models_on_one_queue_pass_arrays_on_without_a_wait(device_name: str) -> 
 
 def test_variables_change_in_the_order_of_the_calls(device_name: str) -> None:
     """sum = sum / 2 + x, which depends on the order."""
-    builder, initial, shape = ModelBuilder(), ModelBuilder(), (1, 4)
+    builder, initial, shape = Builder(), Builder(), (1, 4)
 
-    def handle(of: ModelBuilder) -> int:
-        index = of.tensor((), "resource")
-        of.op("VAR_HANDLE", [], [index], {"container": "", "shared_name": "sum"})
-        return index
+    def handle(of: Builder) -> int:
+        return of.add("VAR_HANDLE", [], (), "resource", container="", shared_name="sum")
 
     x, half = builder.input(shape, name="x"), builder.constant(np.full(1, 0.5, np.float32))
     initial.op("ASSIGN_VARIABLE", [handle(initial), initial.constant(np.zeros(shape, np.float32))], [])
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(initial)})
-    old, halved, new = builder.tensor(shape), builder.tensor(shape), builder.tensor(shape, name="y")
-    builder.op("READ_VARIABLE", [handle(builder)], [old])
-    builder.op("MUL", [old, half], [halved], {"fused_activation_function": "NONE"})
-    builder.op("ADD", [halved, x], [new], {"fused_activation_function": "NONE"})
+    old = builder.add("READ_VARIABLE", [handle(builder)], shape)
+    halved = builder.add("MUL", [old, half], shape)
+    new = builder.add("ADD", [halved, x], shape, name="y")
     builder.op("ASSIGN_VARIABLE", [handle(builder), new], [])
     for choice in ("launch", "persistent"):
         options = tflgpu.Options(

@@ -11,9 +11,10 @@ import pytest
 
 import tflgpu
 from tests.support import targets
-from tflgpu.compiler import compile_model, plan_model
+from tests.support.models import Builder
+from tests.support.planning import plan_of
+from tflgpu.compiler import compile_model
 from tflgpu.errors import DeviceError
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CacheFiles, Execution, Options
 from tflgpu.plan import executor_heuristics
 from tflgpu.report.stopwatch import Stopwatch
@@ -29,12 +30,11 @@ H200 = replace(targets.H200, executor="auto")
 
 def network(size: int) -> bytes:
     """Two kernels over ``size`` x ``size`` pixels of 4 channels."""
-    builder = ModelBuilder()
+    builder = Builder()
     shape = (1, size, size, 4)
-    x, curve, result = builder.input(shape, name="x"), builder.tensor(shape), builder.tensor(shape, name="y")
-    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
-    builder.op("SOFTMAX", [curve], [result], {"beta": 1.0})
-    return builder.finish([result])
+    x = builder.input(shape, name="x")
+    curve = builder.add("SOFTMAX", [x], shape, beta=1.0)
+    return builder.finish([builder.add("SOFTMAX", [curve], shape, name="y", beta=1.0)])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_rivals_are_what_their_executors_alone_would_be() -> None:
 
 def test_waves_are_counted_on_the_devices_compute_units() -> None:
     for units, expected in ((1, "launch"), (20, None), (1000, "persistent")):
-        _, plan = plan_model(network(160), Options(), replace(H200, compute_units=units))
+        plan = plan_of(network(160), replace(H200, compute_units=units))
         assert executor_heuristics.clear_choice([plan]) == expected
 
 

@@ -15,7 +15,7 @@ import pyopencl as cl
 import pytest
 
 import tflgpu
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 from tflgpu.runtime.opencl import clock, devices, program, session
 from tflgpu.runtime.opencl.quirks import (
     INTEL,
@@ -81,10 +81,8 @@ def test_a_pocl_that_cannot_compile_comes_after_all_that_work(monkeypatch: pytes
 
 
 def network() -> bytes:
-    builder = ModelBuilder()
-    output = builder.tensor((1, 8))
-    builder.op("ABS", [builder.input((1, 8))], [output])
-    return builder.finish([output])
+    builder = Builder()
+    return builder.finish([builder.add("ABS", [builder.input((1, 8))], (1, 8))])
 
 
 def llvmpipe(driver: str = "22.3.6") -> Any:

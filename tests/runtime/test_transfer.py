@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.planning import plan_of
 from tflgpu.artifact.executable import Array
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.build import build
@@ -44,7 +44,7 @@ def two_outputs() -> bytes:
 def executor(device_name: str) -> PinnedExecutor:
     options = tflgpu.Options(device=device_name, precision="fp32")
     device = choose(device_name)
-    _, plan = plan_model(two_outputs(), options, device.target(options))
+    plan = plan_of(two_outputs(), device.target(options))
     source, session = render(plan), open_session(device)
     return PinnedExecutor(link(plan, source.names), build(source.text, session)[0], session)
 

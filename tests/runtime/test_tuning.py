@@ -14,16 +14,15 @@ import pytest
 import tflgpu
 from tests.kernels.fused_networks import convolutions
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
+from tests.support.planning import graph_of, plan_of
 from tests.support.targets import H200
 from tflgpu.artifact import serializer
-from tflgpu.compiler import plan_model
 from tflgpu.errors import CacheWarning
 from tflgpu.kernels.request import Request, TileConfig
 from tflgpu.measure import tuner
 from tflgpu.measure.tuner import FEW, WORTHWHILE, DeviceTuner, best_choices, in_turns
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CacheFiles, Execution, Options
-from tflgpu.passes import optimize
 from tflgpu.plan import Plan, make_plan
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.target import Target
@@ -35,20 +34,12 @@ SIZE = 12
 
 def network(*channels: int, seed: int = 0) -> bytes:
     """A 3x3 convolution of an image, then pointwise ones to so many channels, with a depthwise one before the last."""
-    builder, random = ModelBuilder(), np.random.default_rng(seed)
-    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-    x, depth = builder.input((1, SIZE, SIZE, 3), name="x"), 3
+    builder = Builder(seed)
+    x = builder.input((1, SIZE, SIZE, 3), name="x")
     for i, out in enumerate(channels):
         if i and i == len(channels) - 1:
-            weights = builder.constant(random.normal(size=(1, 3, 3, depth)).astype(np.float32))
-            y = builder.tensor((1, SIZE, SIZE, depth))
-            builder.op("DEPTHWISE_CONV_2D", [x, weights], [y], options | {"depth_multiplier": 1})
-            x = y
-        side = 1 if i else 3
-        weights = builder.constant((random.normal(size=(out, side, side, depth)) / depth).astype(np.float32))
-        y = builder.tensor((1, SIZE, SIZE, out))
-        builder.op("CONV_2D", [x, weights], [y], options)
-        x, depth = y, out
+            x = builder.depthwise(x)
+        x = builder.convolution(x, out, 1 if i else 3)
     return builder.finish([x])
 
 
@@ -69,8 +60,7 @@ def asked(data: bytes, target: Target = H200) -> list[tuple[str, Sequence[TileCo
             found.append((request.signature, ranked))
         return ranked[0]
 
-    lowered, _ = plan_model(data, Options(), target)
-    make_plan(optimize(lowered.graph), target, note)
+    make_plan(graph_of(data), target, note)
     return found
 
 
@@ -103,8 +93,7 @@ def test_a_busy_machine_is_looked_past() -> None:
 
 
 def test_a_plan_takes_what_it_is_given() -> None:
-    lowered, default = plan_model(convolutions(20), Options(), H200)
-    graph = optimize(lowered.graph)
+    graph, default = graph_of(convolutions(20)), plan_of(convolutions(20))
     assert [k.kernel.parameters for k in make_plan(graph, H200).kernels] == [
         k.kernel.parameters for k in default.kernels
     ]

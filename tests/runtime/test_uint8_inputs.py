@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 SHAPE = (1, 6, 5, 3)
 
 
 def two_inputs() -> bytes:
     """exp(x), and z = x + y of two images of 3 channels."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, y = builder.input(SHAPE, name="x"), builder.input(SHAPE, name="y")
-    curve, total = builder.tensor(SHAPE, name="exp"), builder.tensor(SHAPE, name="z")
-    builder.op("EXP", [x], [curve])
-    builder.op("ADD", [x, y], [total], {"fused_activation_function": "NONE"})
+    curve = builder.add("EXP", [x], SHAPE, name="exp")
+    total = builder.add("ADD", [x, y], SHAPE, name="z")
     return builder.finish([curve, total])
 
 
@@ -51,11 +50,11 @@ def test_bytes_are_normalized_on_the_device(mean: float, std: float, executor: s
 def test_frames_into_a_convolution(channels: int, precision: str, tolerance: float, device_name: str) -> None:
     random = np.random.default_rng(2)
     weights = random.normal(size=(8, 1, 1, channels)).astype(np.float32)
-    builder = ModelBuilder()
-    x, y = builder.input((*SHAPE[:3], channels), name="x"), builder.tensor((*SHAPE[:3], 8))
+    builder = Builder()
+    x = builder.input((*SHAPE[:3], channels), name="x")
     options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "dilation_h_factor": 1, "dilation_w_factor": 1}
     operands = [x, builder.constant(weights), builder.constant(np.zeros(8, np.float32))]
-    builder.op("CONV_2D", operands, [y], options | {"fused_activation_function": "NONE"})
+    y = builder.add("CONV_2D", operands, (*SHAPE[:3], 8), **options)
     model = tflgpu.compile(
         builder.finish([y]),
         tflgpu.Options(
@@ -94,8 +93,8 @@ def test_what_does_not_fit_is_refused(device_name: str) -> None:
                 interface=tflgpu.Interface(uint8_inputs={"x": (0, 1)}),
             ),
         )
-    builder = ModelBuilder()
-    x, y = builder.input((1, 4), "int32", name="x"), builder.tensor((1, 4), "int32")
-    builder.op("ABS", [x], [y])
+    builder = Builder()
+    x = builder.input((1, 4), "int32", name="x")
+    y = builder.add("ABS", [x], (1, 4), "int32")
     with pytest.raises(ValueError, match="names 'x', which is int32, not float32"):
         tflgpu.inspect(builder.finish([y]), tflgpu.Options(interface=tflgpu.Interface(uint8_inputs={"x": (0, 1)})))

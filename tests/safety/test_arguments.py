@@ -130,6 +130,7 @@ def model() -> tflgpu.CompiledModel:
     return tflgpu.compile(MODEL, OFF)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     ("call", "telling"),
     [

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.models import Builder
+from tests.support.targets import CPU
 from tflgpu.compiler import compile_model
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
-from tflgpu.target import Target
-
-TARGET = Target(family="cpu", compute_units=4, storage="float")
 
 
 def with_input(dtype: str, *, read: bool) -> bytes:
     """A model with one more input of a type, which an operator reads or nothing does."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, s = builder.input((2, 2), name="x"), builder.input((4,), dtype, name="s")
-    y = builder.tensor((2, 2), name="y")
-    builder.op("NEG", [x], [y])
+    y = builder.add("NEG", [x], (2, 2), name="y")
     if read:
-        reshaped = builder.tensor((2, 2), dtype)
-        builder.op("RESHAPE", [s, builder.constant(np.array([2, 2], np.int32))], [reshaped], {"new_shape": [2, 2]})
+        builder.add("RESHAPE", [s, builder.ints([2, 2])], (2, 2), dtype, new_shape=[2, 2])
     return builder.finish([y])
 
 
@@ -32,7 +27,7 @@ def with_input(dtype: str, *, read: bool) -> bytes:
 def test_inputs_that_no_array_can_hold_are_refused(dtype: str, read: bool) -> None:
     model = with_input(dtype, read=read)
     with pytest.raises(tflgpu.UnsupportedError, match=f"input 's' has element type {dtype}, which numpy"):
-        compile_model(model, tflgpu.Options(), TARGET)
+        compile_model(model, tflgpu.Options(), CPU)
     assert [info.dtype for info in tflgpu.inspect(model).model.inputs] == ["float32", dtype]
     details = tflgpu.Interpreter(model_content=model).get_input_details()
     assert [d["name"] for d in details] == ["x", "s"]

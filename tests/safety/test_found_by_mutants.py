@@ -9,6 +9,7 @@ import pytest
 
 import tflgpu
 from tests.support import litert
+from tests.support.models import Builder
 from tflgpu.errors import ModelError, UnsupportedError
 from tflgpu.fallback.schema_objects import packed, unpacked
 from tflgpu.model.tensor_info import Quantization
@@ -18,41 +19,38 @@ from tflgpu.options import Options
 Make = Callable[[ModelBuilder], int]  # the model's output
 
 
-def strides_of_a_run(builder: ModelBuilder) -> int:
+def strides_of_a_run(builder: Builder) -> int:
     x, strides = builder.input((4,)), builder.input((1,), "int32")
-    begin, end = (builder.constant(np.array([n], np.int32)) for n in (0, 4))
-    y = builder.tensor((4,))
-    builder.op("STRIDED_SLICE", [x, begin, end, strides], [y], {})
-    return y
+    begin, end = (builder.ints([n]) for n in (0, 4))
+    return builder.add("STRIDED_SLICE", [x, begin, end, strides], (4,))
 
 
-def large_window(builder: ModelBuilder) -> int:
-    x, y = builder.input((1, 5, 9, 4)), builder.tensor((1, 1, 9, 4))
+def large_window(builder: Builder) -> int:
+    x = builder.input((1, 5, 9, 4))
     sizes = {"filter_height": 8, "filter_width": 1, "stride_h": 2, "stride_w": 1}
-    builder.op("MAX_POOL_2D", [x], [y], {"padding": 1, **sizes})
-    return y
+    return builder.add("MAX_POOL_2D", [x], (1, 1, 9, 4), padding=1, **sizes)
 
 
-def large_dilated_window(builder: ModelBuilder) -> int:
-    x, y = builder.input((1, 5, 9, 4)), builder.tensor((1, 1, 9, 4))
+def large_dilated_window(builder: Builder) -> int:
+    x = builder.input((1, 5, 9, 4))
     weights = builder.constant(np.ones((1, 2, 1, 4), np.float32))
     sizes = {"stride_h": 2, "stride_w": 1, "dilation_h_factor": 5, "dilation_w_factor": 1, "depth_multiplier": 1}
-    builder.op(
-        "DEPTHWISE_CONV_2D", [x, weights, builder.constant(np.ones(4, np.float32))], [y], {"padding": 1, **sizes}
+    return builder.add(
+        "DEPTHWISE_CONV_2D",
+        [x, weights, builder.constant(np.ones(4, np.float32))],
+        (1, 1, 9, 4),
+        padding=1,
+        **sizes,
     )
-    return y
 
 
-def mixed_types(builder: ModelBuilder) -> int:
-    x, b, y = builder.input((1, 4)), builder.input((1, 4), "bool"), builder.tensor((1, 8))
-    builder.op("CONCATENATION", [x, b], [y], {"axis": 1})
-    return y
+def mixed_types(builder: Builder) -> int:
+    x, b = builder.input((1, 4)), builder.input((1, 4), "bool")
+    return builder.add("CONCATENATION", [x, b], (1, 8), axis=1)
 
 
-def endless_range(builder: ModelBuilder) -> int:
-    y = builder.tensor((4,))
-    builder.op("RANGE", [builder.constant(np.float32(n)) for n in (np.nan, 4, 1)], [y])
-    return y
+def endless_range(builder: Builder) -> int:
+    return builder.add("RANGE", [builder.constant(np.float32(n)) for n in (np.nan, 4, 1)], (4,))
 
 
 @pytest.mark.parametrize(
@@ -66,16 +64,16 @@ def endless_range(builder: ModelBuilder) -> int:
     ],
 )
 def test_neither_the_device_nor_litert_gets_it(make: Make, what: str) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     data = builder.finish([make(builder)])
     with pytest.raises(UnsupportedError, match=what):
         tflgpu.compile(data)
 
 
 def test_a_permutation_is_a_list() -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((4,)), builder.tensor((4,))
-    builder.op("TRANSPOSE", [x, builder.constant(np.array(0, np.int32))], [y])
+    builder = Builder()
+    x = builder.input((4,))
+    y = builder.add("TRANSPOSE", [x, builder.ints(0)], (4,))
     with pytest.raises(UnsupportedError, match="its permutation has shape"):
         tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))
 
@@ -83,9 +81,9 @@ def test_a_permutation_is_a_list() -> None:
 @pytest.mark.parametrize("code", ["SOFTMAX", "MEAN"])
 def test_a_kernel_that_takes_integers_for_floats_is_not_called(code: str) -> None:
     """LiteRT's reads beyond the integers."""
-    builder = ModelBuilder()
-    x, y = builder.input((1, 8), "int16"), builder.tensor((1, 8))
-    builder.op(code, [x] if code == "SOFTMAX" else [x, builder.constant(np.array([1], np.int32))], [y], {})
+    builder = Builder()
+    x = builder.input((1, 8), "int16")
+    y = builder.add(code, [x] if code == "SOFTMAX" else [x, builder.ints([1])], (1, 8))
     with pytest.raises(ModelError, match=f"operator 0 {code} makes float32 of int16"):
         tflgpu.compile(builder.finish([y]))
 
@@ -93,23 +91,22 @@ def test_a_kernel_that_takes_integers_for_floats_is_not_called(code: str) -> Non
 @pytest.mark.parametrize(("read", "assigned"), [(9, 3), (3, 1)], ids=["reads more", "assigns less"])
 def test_nothing_behind_a_variable_is_read(read: int, assigned: int) -> None:
     """LiteRT copies as many bytes as the file has for what is read."""
-    builder, once = ModelBuilder(), ModelBuilder()
-    handle = once.tensor((), "resource")
-    once.op("VAR_HANDLE", [], [handle], {"container": "", "shared_name": "v"})
+    builder, once = Builder(), Builder()
+    handle = once.add("VAR_HANDLE", [], (), "resource", container="", shared_name="v")
     once.op("ASSIGN_VARIABLE", [handle, once.constant(np.ones((1, 3), np.float32))], [])
     builder.op("CALL_ONCE", [], [], {"init_subgraph_index": builder.subgraph(once, [])})
-    x, handle, y = builder.input((1, assigned)), builder.tensor((), "resource"), builder.tensor((1, read))
-    builder.op("VAR_HANDLE", [], [handle], {"container": "", "shared_name": "v"})
-    builder.op("READ_VARIABLE", [handle], [y])
+    x = builder.input((1, assigned))
+    handle = builder.add("VAR_HANDLE", [], (), "resource", container="", shared_name="v")
+    y = builder.add("READ_VARIABLE", [handle], (1, read))
     builder.op("ASSIGN_VARIABLE", [handle, x], [])
     with pytest.raises(ModelError, match="variable 'v' of shape"):
         tflgpu.compile(builder.finish([y]))
 
 
 def test_a_squeeze_without_axes_drops_all_of_size_1() -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 3, 1, 2)), builder.tensor((3, 2))
-    builder.op("SQUEEZE", [x], [y], {})
+    builder = Builder()
+    x = builder.input((1, 3, 1, 2))
+    y = builder.add("SQUEEZE", [x], (3, 2))
     (got,) = (
         tflgpu.compile(builder.finish([y]), Options(fallback="forbid")).run(np.ones((1, 3, 1, 2), np.float32)).values()
     )
@@ -117,26 +114,27 @@ def test_a_squeeze_without_axes_drops_all_of_size_1() -> None:
 
 
 def test_a_normalization_may_multiply_by_its_power(device_name: str) -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 2, 2, 5)), builder.tensor((1, 2, 2, 5), name="y")
-    builder.op("LOCAL_RESPONSE_NORMALIZATION", [x], [y], {"radius": 1, "bias": 1.0, "alpha": 0.5, "beta": -1.0})
+    builder = Builder()
+    x = builder.input((1, 2, 2, 5))
+    y = builder.add(
+        "LOCAL_RESPONSE_NORMALIZATION", [x], (1, 2, 2, 5), name="y", radius=1, bias=1.0, alpha=0.5, beta=-1.0
+    )
     data, image = builder.finish([y]), np.random.default_rng(0).standard_normal((1, 2, 2, 5)).astype(np.float32)
     options = Options(precision="fp32", device=device_name, fallback="forbid")
     np.testing.assert_allclose(tflgpu.compile(data, options).run(image)["y"], litert.run(data, image)["y"], rtol=1e-5)
 
 
 def test_a_handle_is_a_resource() -> None:
-    builder = ModelBuilder()
-    handle, y = builder.tensor((), "float16"), builder.tensor((1, 3))
-    builder.op("VAR_HANDLE", [], [handle], {"container": "", "shared_name": "v"})
-    builder.op("READ_VARIABLE", [handle], [y])
+    builder = Builder()
+    handle = builder.add("VAR_HANDLE", [], (), "float16", container="", shared_name="v")
+    y = builder.add("READ_VARIABLE", [handle], (1, 3))
     with pytest.raises(ModelError, match="operator 0 VAR_HANDLE takes a tensor of float16 for the handle"):
         tflgpu.compile(builder.finish([y]))
 
 
 @pytest.mark.parametrize(("place", "dtype"), [(12, "bool"), (8, "int32"), (18, "float16")])
 def test_an_lstm_has_floats_where_its_kernel_reads_them(place: int, dtype: str) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     shapes = {
         0: (1, 4),
         **dict.fromkeys(range(1, 9), (4, 4)),
@@ -145,19 +143,17 @@ def test_an_lstm_has_floats_where_its_kernel_reads_them(place: int, dtype: str) 
         19: (1, 4),
     }
     inputs = [builder.input(shapes[i], dtype if i == place else "float32") if i in shapes else -1 for i in range(20)]
-    y = builder.tensor((1, 4))
-    builder.op("LSTM", inputs, [y], {})
+    y = builder.add("LSTM", inputs, (1, 4))
     with pytest.raises(ModelError, match=f"LSTM has {dtype} as its input {place}"):
         tflgpu.compile(builder.finish([y]))
 
 
 @pytest.mark.parametrize("code", ["CONCATENATION", "PACK"])
 def test_empty_inputs_are_joined_to_their_sizes(code: str, device_name: str) -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     inputs = [builder.input((3, 0)) for _ in range(2)]
     shape = (6, 0) if code == "CONCATENATION" else (2, 3, 0)
-    y = builder.tensor(shape)
-    builder.op(code, inputs, [y], {"axis": 0} if code == "CONCATENATION" else {"axis": 0, "values_count": 2})
+    y = builder.add(code, inputs, shape, axis=0, **({} if code == "CONCATENATION" else {"values_count": 2}))
     options = Options(device=device_name, fallback="forbid")
     (got,) = tflgpu.compile(builder.finish([y]), options).run([np.zeros((3, 0), np.float32)] * 2).values()
     assert got.shape == shape
@@ -165,20 +161,27 @@ def test_empty_inputs_are_joined_to_their_sizes(code: str, device_name: str) -> 
 
 def test_a_mean_of_integers_keeps_their_grid() -> None:
     """LiteRT's kernel does not look at what the result's integers stand for."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 2, 2, 4), "int8", quantization=Quantization((0.5,), (0,), 0))
-    y = builder.tensor((1, 1, 1, 4), "int8", quantization=Quantization((0.25,), (2,), 0))
     sizes = {"filter_height": 2, "filter_width": 2, "stride_h": 1, "stride_w": 1}
-    builder.op("AVERAGE_POOL_2D", [x], [y], {"padding": 1, **sizes})
+    y = builder.add(
+        "AVERAGE_POOL_2D",
+        [x],
+        (1, 1, 1, 4),
+        "int8",
+        quantization=Quantization((0.25,), (2,), 0),
+        padding=1,
+        **sizes,
+    )
     with pytest.raises(UnsupportedError, match="takes integers as they are"):
         tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))
 
 
 def test_an_output_has_every_name_that_its_signature_gives_it() -> None:
-    builder = ModelBuilder()
-    x, y, z = builder.input((2,), name="x"), builder.tensor((2,), name="y"), builder.tensor((2,), name="z")
-    builder.op("ABS", [x], [y])
-    builder.op("NEG", [x], [z])
+    builder = Builder()
+    x = builder.input((2,), name="x")
+    y = builder.add("ABS", [x], (2,), name="y")
+    z = builder.add("NEG", [x], (2,), name="z")
     file = unpacked(builder.finish([y, z], signature="serve"))
     file.signatureDefs[0].outputs[1].tensorIndex = y  # what was called z
     outputs = tflgpu.compile(packed(file)).run(np.array([-1, 2], np.float32))
@@ -190,40 +193,38 @@ def test_an_output_has_every_name_that_its_signature_gives_it() -> None:
 
 
 def test_a_scalar_has_no_axis_to_slice() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     x, begin, end = builder.input(()), builder.input((1,), "int32"), builder.input((1,), "int32")
-    y = builder.tensor(())
-    builder.op("STRIDED_SLICE", [x, begin, end, builder.constant(np.ones(1, np.int32))], [y], {"ellipsis_mask": 1})
+    y = builder.add("STRIDED_SLICE", [x, begin, end, builder.constant(np.ones(1, np.int32))], (), ellipsis_mask=1)
     values = [np.float32(3), np.zeros(1, np.int32), np.zeros(1, np.int32)]
     (got,) = tflgpu.compile(builder.finish([y]), Options(fallback="forbid")).run(values).values()
     assert got == 3
 
 
 def test_a_large_sum_of_nothing_is_refused_by_its_size() -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((5, 0, 2**31 - 1)), builder.tensor((1,))
-    builder.op("SUM", [x, builder.constant(np.array([1], np.int32))], [y], {"keep_dims": False})
+    builder = Builder()
+    x = builder.input((5, 0, 2**31 - 1))
+    y = builder.add("SUM", [x, builder.ints([1])], (1,), keep_dims=False)
     with pytest.raises(UnsupportedError, match="its result has 10737418235 elements"):
         tflgpu.compile(builder.finish([y]), Options(fallback="forbid"))
 
 
 def test_branches_give_the_types_of_their_call() -> None:
-    builder, whole, real = ModelBuilder(), ModelBuilder(), ModelBuilder()
+    builder, whole, real = Builder(), Builder(), Builder()
     whole.input((2,))
     numbers = {"then_subgraph_index": builder.subgraph(whole, [whole.constant(np.ones(2, np.int32))])}
     numbers["else_subgraph_index"] = builder.subgraph(real, [real.input((2,))])
-    truth, x, y = builder.input((), "bool"), builder.input((2,)), builder.tensor((2,))
-    builder.op("IF", [truth, x], [y], numbers)
+    truth, x = builder.input((), "bool"), builder.input((2,))
+    y = builder.add("IF", [truth, x], (2,), **numbers)
     with pytest.raises(ModelError, match=r"IF has results of types \['float32'\], and subgraph 1 gives \['int32'\]"):
         tflgpu.compile(builder.finish([y]))
 
 
 def test_a_state_of_an_lstm_is_nothing_else() -> None:
-    builder = ModelBuilder()
+    builder = Builder()
     shapes = {0: (1, 4), **dict.fromkeys(range(1, 9), (4, 4)), **dict.fromkeys(range(12, 16), (4,)), 18: (1, 4)}
     inputs = [builder.input(shapes[i]) if i in shapes else -1 for i in range(20)]
     inputs[19] = inputs[18]
-    y = builder.tensor((1, 4))
-    builder.op("LSTM", inputs, [y], {})
+    y = builder.add("LSTM", inputs, (1, 4))
     with pytest.raises(ModelError, match="LSTM has a state that is also another one of its inputs"):
         tflgpu.compile(builder.finish([y]))

@@ -12,12 +12,12 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.support.models import Builder
 from tflgpu.evaluate.litert_peer import LiteRT
 from tflgpu.fallback import guarded_process, litert_interpreter
 from tflgpu.fallback.crash_report import ask_guarded
 from tflgpu.fallback.guarded_process import GuardedProcess, RefusedError
 from tflgpu.fallback.submodel import Submodel
-from tflgpu.model.writer import ModelBuilder
 
 pytest.importorskip("ai_edge_litert")
 
@@ -38,32 +38,31 @@ def _device() -> None:
 
 def crashing(place: int) -> Submodel:
     """Four operators, of which one calls a subgraph that calls itself: no stack is large enough."""
-    builder, endless = ModelBuilder(), ModelBuilder()
+    builder, endless = Builder(), Builder()
     again = {"then_subgraph_index": 1, "else_subgraph_index": 1}
-    given, result = endless.input((4,)), endless.tensor((4,))
-    endless.op("IF", [endless.constant(np.array(True)), given], [result], again)
+    given = endless.input((4,))
+    result = endless.add("IF", [endless.constant(np.array(True)), given], (4,), **again)
     assert builder.subgraph(endless, [result]) == 1
     truth, x = builder.constant(np.array(True)), builder.input((4,))
     codes = ["IF" if number == place else "ABS" for number in range(4)]
     for code in codes:
-        last, x = x, builder.tensor((4,))
-        builder.op(code, [truth, last] if code == "IF" else [last], [x], again if code == "IF" else {})
+        last = x
+        x = builder.add(code, [truth, last] if code == "IF" else [last], (4,), **(again if code == "IF" else {}))
     return Submodel(builder.finish([x]), tuple((10 + i, code) for i, code in enumerate(codes)))
 
 
 def counting_down() -> bytes:
     """Subtracts 1 until nothing is left: for ever, from a number that is not whole."""
-    builder, condition, body = ModelBuilder(), ModelBuilder(), ModelBuilder()
-    given, again = condition.input((1,)), condition.tensor((1,), "bool")
-    condition.op("NOT_EQUAL", [given, condition.constant(np.zeros(1, np.float32))], [again])
-    given, less = body.input((1,)), body.tensor((1,))
-    body.op("ADD", [given, body.constant(np.full(1, -1, np.float32))], [less])
-    x, left, y = builder.input((1,), name="x"), builder.tensor((1,), name="left"), builder.tensor((1,), name="y")
+    builder, condition, body = Builder(), Builder(), Builder()
+    given = condition.input((1,))
+    again = condition.add("NOT_EQUAL", [given, condition.constant(np.zeros(1, np.float32))], (1,), "bool")
+    given = body.input((1,))
+    less = body.add("ADD", [given, body.constant(np.full(1, -1, np.float32))], (1,))
+    x = builder.input((1,), name="x")
     numbers = {"cond_subgraph_index": builder.subgraph(condition, [again])}
     numbers["body_subgraph_index"] = builder.subgraph(body, [less])
-    builder.op("WHILE", [x], [left], numbers)
-    builder.op("COS", [left], [y])
-    return builder.finish([y])
+    left = builder.add("WHILE", [x], (1,), name="left", **numbers)
+    return builder.finish([builder.add("COS", [left], (1,), name="y")])
 
 
 @pytest.mark.parametrize("place", [0, 2, 3])
@@ -76,9 +75,9 @@ def test_a_crash_names_the_operator(process: GuardedProcess, place: int) -> None
 
 def test_a_process_answers_again_and_again(process: GuardedProcess) -> None:
     """Shapes, a refusal, and what it tells after another one crashed."""
-    builder = ModelBuilder()
-    x, y = builder.input((4,)), builder.tensor((4,))
-    builder.op("ABS", [x], [y])
+    builder = Builder()
+    x = builder.input((4,))
+    y = builder.add("ABS", [x], (4,))
     sound = builder.finish([y])
     with pytest.raises(RefusedError, match="expected type FLOAT32"):
         process.ask("run", sound, [np.zeros(4, np.int8)])
@@ -90,9 +89,9 @@ def test_a_process_answers_again_and_again(process: GuardedProcess) -> None:
 
 def test_memory_is_limited(process: GuardedProcess) -> None:
     """6 GB of numbers: LiteRT takes memory without a look at what it was given."""
-    builder = ModelBuilder()
-    size, y = builder.input((1,), "int32"), builder.tensor((1,))
-    builder.op("FILL", [size, builder.constant(np.float32(1))], [y])
+    builder = Builder()
+    size = builder.input((1,), "int32")
+    y = builder.add("FILL", [size, builder.constant(np.float32(1))], (1,))
     submodel = Submodel(builder.finish([y]), ((0, "FILL"),))
     with pytest.raises((tflgpu.UnsupportedError, RefusedError)):
         ask_guarded(process, "run", submodel, [np.array([1_500_000_000], np.int32)])
@@ -100,13 +99,14 @@ def test_memory_is_limited(process: GuardedProcess) -> None:
 
 def test_what_is_written_past_a_tensor_counts_as_a_crash(process: GuardedProcess) -> None:
     """Here it would do its harm later, and elsewhere. RESHAPE copies 8000 bytes into a tensor of 4000."""
-    builder = ModelBuilder()
-    x, y = builder.input((1000,), "float64"), builder.tensor((1000,))
-    builder.op("RESHAPE", [x, builder.constant(np.array([1000], np.int32))], [y])
+    builder = Builder()
+    x = builder.input((1000,), "float64")
+    y = builder.add("RESHAPE", [x, builder.ints([1000])], (1000,))
     with pytest.raises(tflgpu.UnsupportedError, match="operator 7 RESHAPE: running it on the CPU crashed"):
         ask_guarded(process, "run", Submodel(builder.finish([y]), ((7, "RESHAPE"),)), [np.zeros(1000)])
 
 
+@pytest.mark.device
 @pytest.mark.usefixtures("_device")
 def test_a_loop_without_end_is_unsupported() -> None:
     """With the caller's own numbers: zeros would end it, or not, where these do the contrary."""
@@ -117,6 +117,7 @@ def test_a_loop_without_end_is_unsupported() -> None:
     assert model.run(np.full(1, 3.0, np.float32)) == {"y": 1.0}
 
 
+@pytest.mark.device
 @pytest.mark.usefixtures("_device")
 def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = tflgpu.Options(cache_files=tflgpu.CacheFiles(path=tmp_path), cpu_part=tflgpu.CpuPart(operators=["WHILE"]))
@@ -127,6 +128,7 @@ def test_what_has_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert tflgpu.compile(counting_down(), options).run(x) == {"y": 1.0}
 
 
+@pytest.mark.device
 @pytest.mark.usefixtures("_device")
 @pytest.mark.parametrize(("executable", "seconds"), [("", 60.0), (sys.executable, None)])
 def test_without_a_process(executable: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +155,9 @@ def test_a_comparison_survives_a_crash() -> None:
 @pytest.mark.full("it fills 4 GiB of memory")
 def test_a_partition_that_memory_does_not_hold_is_unsupported(process: GuardedProcess) -> None:
     """2 GiB twice, in LiteRT and in the array of the result, are more than the process may take."""
-    builder = ModelBuilder()
-    x, y = builder.input((4,), "int8"), builder.tensor((2**31 - 8,), "int8")
-    builder.op("PAD", [x, builder.constant(np.array([[0, 2**31 - 12]], np.int32))], [y])
+    builder = Builder()
+    x = builder.input((4,), "int8")
+    y = builder.add("PAD", [x, builder.ints([[0, 2**31 - 12]])], (2**31 - 8,), "int8")
     submodel = Submodel(builder.finish([y]), ((7, "PAD"),))
     with pytest.raises(
         tflgpu.UnsupportedError, match="operator 7 PAD: running it on the CPU takes more than 4294967296"

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.frontend.detectors import detector
+from tests.support.models import Builder
 from tflgpu.errors import ModelError
 from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 
 pytest.importorskip("ai_edge_litert")
 
@@ -25,11 +25,11 @@ Edit = Callable[[Any], None]  # of a file's first subgraph
 
 def joined() -> bytes:
     """COS, a WHILE that goes through no times, an ADD of a constant, and a convolution."""
-    builder, condition, body = ModelBuilder(), ModelBuilder(), ModelBuilder()
-    given, again = condition.input((1, 4, 4, 1)), condition.tensor((), "bool")
-    condition.op("LESS", [condition.constant(np.float32(1)), condition.constant(np.float32(0))], [again])
-    given, half = body.input((1, 4, 4, 1)), body.tensor((1, 4, 4, 1))
-    body.op("MUL", [given, body.constant(np.float32(0.5))], [half])
+    builder, condition, body = Builder(), Builder(), Builder()
+    given = condition.input((1, 4, 4, 1))
+    again = condition.add("LESS", [condition.constant(np.float32(1)), condition.constant(np.float32(0))], (), "bool")
+    given = body.input((1, 4, 4, 1))
+    half = body.add("MUL", [given, body.constant(np.float32(0.5))], (1, 4, 4, 1))
     numbers = {"cond_subgraph_index": builder.subgraph(condition, [again])}
     numbers["body_subgraph_index"] = builder.subgraph(body, [half])
     t = [builder.input((1, 4, 4, 1)), *(builder.tensor((1, 4, 4, 1)) for _ in range(4))]
@@ -157,29 +157,29 @@ def test_what_is_right_is_read() -> None:
 
 
 def test_two_subgraphs_cannot_call_each_other() -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1,)), builder.tensor((1,))
+    builder = Builder()
+    x = builder.input((1,))
     for number in (2, 1):
-        called = ModelBuilder()
-        given, result = called.input((1,)), called.tensor((1,))
-        called.op("CALL", [given], [result], {"subgraph": number})
+        called = Builder()
+        given = called.input((1,))
+        result = called.add("CALL", [given], (1,), subgraph=number)
         builder.subgraph(called, [result])
-    builder.op("CALL", [x], [y], {"subgraph": 1})
+    y = builder.add("CALL", [x], (1,), subgraph=1)
     with pytest.raises(ModelError, match=r"subgraph [12], operator 0 CALL calls subgraph [12], which leads back to"):
         read_model(builder.finish([y]))
 
 
 def test_calls_are_not_too_deep() -> None:
-    builder = ModelBuilder()
-    x, y = builder.input((1,)), builder.tensor((1,))
+    builder = Builder()
+    x = builder.input((1,))
     for number in range(200):
-        called = ModelBuilder()
-        given, result = called.input((1,)), called.tensor((1,))
-        called.op(
-            "CALL" if number < 199 else "ABS", [given], [result], {"subgraph": number + 2} if number < 199 else {}
+        called = Builder()
+        given = called.input((1,))
+        result = called.add(
+            "CALL" if number < 199 else "ABS", [given], (1,), **({"subgraph": number + 2} if number < 199 else {})
         )
         builder.subgraph(called, [result])
-    builder.op("CALL", [x], [y], {"subgraph": 1})
+    y = builder.add("CALL", [x], (1,), subgraph=1)
     with pytest.raises(ModelError, match="leads to calls of subgraphs that are 65 deep"):
         read_model(builder.finish([y]))
 

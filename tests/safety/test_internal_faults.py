@@ -15,23 +15,21 @@ import pytest
 
 import tflgpu
 from tests.conftest import missing
+from tests.support.models import Builder
+from tests.support.targets import CPU
 from tflgpu.compiler import compile_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.declaration import REGISTRY
 from tflgpu.passes import pipeline
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
-from tflgpu.target import Target
 
 PACKAGE = Path(tflgpu.__file__).parent
 
 
 def softmax_of_negative() -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((1, 4), name="x")
-    negative, y = builder.tensor((1, 4)), builder.tensor((1, 4), name="y")
-    builder.op("NEG", [x], [negative])
-    builder.op("SOFTMAX", [negative], [y], {"beta": 1.0})
-    return builder.finish([y])
+    negative = builder.add("NEG", [x], (1, 4))
+    return builder.finish([builder.add("SOFTMAX", [negative], (1, 4), name="y", beta=1.0)])
 
 
 def stumble(*_: Any, **__: Any) -> NoReturn:
@@ -39,7 +37,7 @@ def stumble(*_: Any, **__: Any) -> NoReturn:
 
 
 def compiled_without_device() -> None:
-    compile_model(softmax_of_negative(), tflgpu.Options(), Target(family="cpu", compute_units=4, storage="float"))
+    compile_model(softmax_of_negative(), tflgpu.Options(), CPU)
 
 
 @pytest.mark.parametrize("part", ["reasons", "emit"])
@@ -67,7 +65,7 @@ def test_a_fault_in_a_stage_names_the_stage(function: str, where: str, monkeypat
     monkeypatch.setattr(function.replace("partition.partition", "frontend.partition"), stumble)
     options = tflgpu.Options(cpu_part=tflgpu.CpuPart(operators=["NEG"] if "cutting" in where else []))
     with pytest.raises(tflgpu.InternalError, match=f"while {where}"):
-        compile_model(softmax_of_negative(), options, Target(family="cpu", compute_units=4, storage="float"))
+        compile_model(softmax_of_negative(), options, CPU)
 
 
 def test_a_graph_that_breaks_a_rule_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +96,7 @@ def model() -> tflgpu.CompiledModel:
 X = np.zeros((1, 4), np.float32)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     ("method", "call"),
     [
@@ -117,6 +116,7 @@ def test_a_failing_device_is_a_device_error(
         call(model)
 
 
+@pytest.mark.device
 def test_a_device_that_fails_at_the_start_is_a_device_error(
     model: tflgpu.CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

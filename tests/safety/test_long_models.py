@@ -6,27 +6,25 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.models import Builder
+from tests.support.planning import plan_of
+from tests.support.targets import CPU
 from tflgpu.codegen import program_size
-from tflgpu.compiler import compile_model, plan_model
+from tflgpu.compiler import compile_model
 from tflgpu.frontend.partition import MOST_PARTITIONS
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.options import CpuPart, Options
 from tflgpu.passes.fuse import MAX_EPILOGUE
 from tflgpu.runtime.opencl import build
-from tflgpu.target import Target
 
 SHAPE = (1, 4, 4, 4)
-CPU = Target(family="cpu", compute_units=2, storage="float")
 
 
 def chain(*codes: str) -> bytes:
     """Elementwise operators one behind the other."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(SHAPE)
     for code in codes:
-        y = builder.tensor(SHAPE)
-        builder.op(code, [x, x] if code == "ADD" else [x], [y])
-        x = y
+        x = builder.add(code, [x, x] if code == "ADD" else [x], SHAPE)
     return builder.finish([x])
 
 
@@ -42,17 +40,16 @@ def test_a_long_chain_is_several_equal_kernels(device_name: str) -> None:
 
 def test_no_epilogue_is_longer_for_shared_sources() -> None:
     """``x + x`` reads its source twice, and LOGISTIC and MUL of one tensor become one node."""
-    _, plan = plan_model(chain(*["ADD", "LOGISTIC"] * 40), Options(), CPU)
+    plan = plan_of(chain(*["ADD", "LOGISTIC"] * 40), CPU)
     assert max(len(kernel.epilogue) for kernel in plan.kernels) == MAX_EPILOGUE
 
 
 def test_a_concatenation_of_many_inputs_is_several(device_name: str) -> None:
     """A kernel has room for 60 arguments on every device."""
-    builder = ModelBuilder()
+    builder = Builder()
     inputs = [builder.input((1, 3)) for _ in range(200)]
-    y, z = builder.tensor((1, 600)), builder.tensor((200, 1, 3))
-    builder.op("CONCATENATION", inputs, [y], {"axis": 1, "fused_activation_function": "RELU"})
-    builder.op("PACK", inputs, [z], {"axis": 0, "values_count": 200})
+    y = builder.add("CONCATENATION", inputs, (1, 600), axis=1, fused_activation_function="RELU")
+    z = builder.add("PACK", inputs, (200, 1, 3), axis=0, values_count=200)
     model = tflgpu.compile(builder.finish([y, z]), Options(device=device_name, fallback="forbid"))
     values = list(np.random.default_rng(0).standard_normal((200, 1, 3), np.float32))
     joined, packed = model.run(values).values()

@@ -5,13 +5,16 @@ The functions in NVIDIA's assembly are replaced; what calls them is the text tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
+from tests.ops.case import Case
+from tests.quick import RUNTIMES
 from tflgpu.codegen.environment import environment
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
@@ -26,7 +29,12 @@ from tflgpu.runtime.opencl.program import build_options, whole_text
 from tflgpu.runtime.opencl.session import Session, open_session
 from tflgpu.target import Target
 
-DEVICE = "Intel(R) OpenCL"
+DEVICE = RUNTIMES[0]
+Storage = Literal["half", "float"]
+ERRORS: dict[Storage, float] = {"half": 2e-3, "float": 1e-6}  # of the largest number of a result
+
+Run = Callable[[Plan, Sequence[NDArray[Any]]], list[NDArray[Any]]]
+
 # As for an H200, but for portable access to storage.
 TARGET = Target(family="gpu", compute_units=132, storage="half", executor="persistent", matrix_unit=M16N8K16.name)
 
@@ -158,7 +166,7 @@ def run(plan: Plan, inputs: Sequence[NDArray[Any]], *, late: bool = True) -> lis
     The program is not optimized, which takes a twentieth of the time: unrolled products are long functions.
     """
     source = render(plan)
-    session = open_session(choose(DEVICE))
+    session = _session()
     program = compile_unoptimized(portable(source.text, plan.target, late=late), session)
     return LaunchExecutor(link(plan, source.names), program, session).run(inputs)
 
@@ -172,9 +180,30 @@ def run_persistent(plan: Plan, inputs: Sequence[NDArray[Any]]) -> list[NDArray[A
     source = render(plan)
     executable = link(plan, source.names)
     text, persistent = render_persistent(source, executable, ptx=False)
-    session = open_session(choose(DEVICE))
+    session = _session()
     program = build(portable(text, plan.target), session)[0]
     return PersistentExecutor(replace(executable, persistent=persistent), program, session).run(inputs)
+
+
+def check(plan: Plan, case: Case, error: float | None = None, *, run: Run = run) -> None:
+    """That a plan gives the right outputs.
+
+    error: of the largest element of an output, by default what the plan's storage has room for.
+    """
+    for got, expected in zip(run(plan, case.inputs), case.expected, strict=True):
+        check_largest(got, expected, error or plan.target.storage)
+
+
+def check_largest(got: NDArray[Any], expected: NDArray[Any], error: Storage | float) -> None:
+    error = ERRORS[error] if isinstance(error, str) else error
+    np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.nanmax(np.abs(expected)))
+
+
+def _session() -> Session:
+    """Without the runtime the test is skipped, or fails."""
+    from tests.conftest import usable  # which sets variables of the environment
+
+    return open_session(choose(usable(DEVICE)))
 
 
 def compile_unoptimized(text: str, session: Session) -> cl.Program:

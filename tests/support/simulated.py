@@ -18,7 +18,6 @@ import pytest
 
 import tflgpu
 from tests.kernels.gpu.ways import take_always
-from tests.ops.tolerance import check
 from tests.support.corrections import NEVER, correct
 from tests.support.fixed_cases import fixed_cases
 from tflgpu.codegen.link import link
@@ -48,8 +47,7 @@ def run_cases(family: Literal["cpu", "gpu"], precision: Literal["fp32", "fp16"])
         source = render(plan)
         executor = LaunchExecutor(link(plan, source.names, separate=True), build(source.text, session)[0], session)
         try:
-            for got, expected in zip(executor.run(case.inputs), case.expected, strict=True):
-                check(got, expected, case.tolerance, precision, case.describe)
+            case.check(executor.run(case.inputs), precision)
         except AssertionError as difference:
             wrong[name] = str(difference)
     return {"templates": sorted(templates), "wrong": wrong}

@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.frontend.dynamic_models import ANY, Array, Builder, Draw
+from tests.frontend.dynamic_models import ANY, Array, Draw, DynamicBuilder
 
-Body = Callable[[Builder, list[int]], list[int]]
+Body = Callable[[DynamicBuilder, list[int]], list[int]]
 Kind = tuple[str, tuple[int, ...]]  # element type and shape of a value
 
 
-def while_loop(builder: Builder, start: Sequence[int], kinds: Sequence[Kind], again: Body, step: Body) -> list[int]:
+def while_loop(
+    builder: DynamicBuilder, start: Sequence[int], kinds: Sequence[Kind], again: Body, step: Body
+) -> list[int]:
     """Append a WHILE, and return its results. again: the truth value that its condition gives, as a list."""
     options = {}
     for name, body in (("cond", again), ("body", step)):
-        inner = Builder()
+        inner = DynamicBuilder()
         values = [inner.input(shape, dtype) for dtype, shape in kinds]
         options[f"{name}_subgraph_index"] = builder.subgraph(inner, body(inner, values))
     results = [builder.tensor(shape, dtype) for dtype, shape in kinds]
@@ -24,11 +26,13 @@ def while_loop(builder: Builder, start: Sequence[int], kinds: Sequence[Kind], ag
     return results
 
 
-def if_else(builder: Builder, decision: int, given: Sequence[int], kinds: Sequence[Kind], *branches: Body) -> list[int]:
+def if_else(
+    builder: DynamicBuilder, decision: int, given: Sequence[int], kinds: Sequence[Kind], *branches: Body
+) -> list[int]:
     """Append an IF whose results have the kinds of what it is given."""
     options = {}
     for name, body in zip(("then", "else"), branches, strict=True):
-        inner = Builder()
+        inner = DynamicBuilder()
         values = [inner.input(shape, dtype) for dtype, shape in kinds]
         options[f"{name}_subgraph_index"] = builder.subgraph(inner, body(inner, values))
     results = [builder.tensor(shape, dtype) for dtype, shape in kinds]
@@ -41,45 +45,45 @@ def collatz(*, exchanged: bool = False) -> bytes:
 
     exchanged: they change nothing but places; LiteRT then loses one of them.
     """
-    builder = Builder()
+    builder = DynamicBuilder()
     n, left, right = builder.input((1,), "int32"), builder.input((2, 3, 5)), builder.input((2, 3, 5))
     kinds: list[Kind] = [("int32", (1,)), ("int32", ()), ("float32", (2, 3, 5)), ("float32", (2, 3, 5))]
 
-    def again(b: Builder, values: list[int]) -> list[int]:
-        return [b.add("GREATER", [values[0], b.ints(1)], (1,), dtype="bool")]
+    def again(b: DynamicBuilder, values: list[int]) -> list[int]:
+        return [b.add("GREATER", [values[0], b.ints([1])], (1,), dtype="bool")]
 
-    def step(b: Builder, values: list[int]) -> list[int]:
+    def step(b: DynamicBuilder, values: list[int]) -> list[int]:
         n, count, left, right = values
-        rest = b.add("FLOOR_MOD", [n, b.ints(2)], (1,), dtype="int32")
-        odd = b.add("EQUAL", [rest, b.ints(1)], (1,), dtype="bool")
-        up = b.binary("ADD", b.binary("MUL", n, b.ints(3), (1,), "int32"), b.ints(1), (1,), "int32")
-        down = b.add("FLOOR_DIV", [n, b.ints(2)], (1,), dtype="int32")
+        rest = b.add("FLOOR_MOD", [n, b.ints([2])], (1,), dtype="int32")
+        odd = b.add("EQUAL", [rest, b.ints([1])], (1,), dtype="bool")
+        up = b.add("ADD", [b.add("MUL", [n, b.ints([3])], (1,), "int32"), b.ints([1])], (1,), "int32")
+        down = b.add("FLOOR_DIV", [n, b.ints([2])], (1,), dtype="int32")
         following = b.add("SELECT_V2", [odd, up, down], (1,), dtype="int32")
         pair = [right, left] if exchanged else [b.add("NEG", [t], (2, 3, 5)) for t in (right, left)]
-        return [following, b.binary("ADD", count, b.number(1), (), "int32"), *pair]
+        return [following, b.add("ADD", [count, b.ints(1)], (), "int32"), *pair]
 
-    results = while_loop(builder, [n, builder.number(0), left, right], kinds, again, step)
+    results = while_loop(builder, [n, builder.ints(0), left, right], kinds, again, step)
     return builder.finish([*results, builder.add("NEG", [results[2]], (2, 3, 5))])
 
 
 def fading() -> bytes:
     """An image goes through a convolution as long as a level, which is halved, is above 1. One value never changes."""
-    builder, rng = Builder(), np.random.default_rng(5)
+    builder, rng = DynamicBuilder(), np.random.default_rng(5)
     image, level, shift = builder.input((1, 3, 4, 5)), builder.input(()), builder.input((5,))
     kinds: list[Kind] = [("float32", (1, 3, 4, 5)), ("float32", ()), ("float32", (5,)), ("float32", (2,))]
     weights = (rng.standard_normal((5, 3, 3, 5)) / 4).astype(np.float32)
 
-    def again(b: Builder, values: list[int]) -> list[int]:
+    def again(b: DynamicBuilder, values: list[int]) -> list[int]:
         return [b.add("GREATER", [values[1], b.constant(np.float32(1))], (), dtype="bool")]
 
-    def step(b: Builder, values: list[int]) -> list[int]:
+    def step(b: DynamicBuilder, values: list[int]) -> list[int]:
         image, level, shift, fixed = values
         window = {"padding": "SAME", "stride_w": 1, "stride_h": 1, "fused_activation_function": "RELU"}
         constants = [b.constant(weights), b.constant(np.zeros(5, np.float32))]
-        y = b.add("CONV_2D", [image, *constants], (1, 3, 4, 5), window)
+        y = b.add("CONV_2D", [image, *constants], (1, 3, 4, 5), **window)
         return [
-            b.add("TANH", [b.binary("ADD", y, shift, (1, 3, 4, 5))], (1, 3, 4, 5)),
-            b.binary("MUL", level, b.constant(np.float32(0.5)), ()),
+            b.add("TANH", [b.add("ADD", [y, shift], (1, 3, 4, 5))], (1, 3, 4, 5)),
+            b.add("MUL", [level, b.constant(np.float32(0.5))], ()),
             shift,
             fixed,
         ]
@@ -91,43 +95,43 @@ def fading() -> bytes:
 
 def counted_down() -> bytes:
     """A counter of steps of 3 from an input on, down to above another input, and no more often than a constant."""
-    builder = Builder()
+    builder = DynamicBuilder()
     first, last, x = builder.input((), "int32"), builder.input((), "int32"), builder.input((1, 6))
     kinds: list[Kind] = [("int32", ()), ("int32", ()), ("int32", ()), ("float32", (1, 6))]
 
-    def again(b: Builder, values: list[int]) -> list[int]:
+    def again(b: DynamicBuilder, values: list[int]) -> list[int]:
         above = b.add("GREATER_EQUAL", [values[0], values[1]], (), dtype="bool")
-        below = b.add("LESS", [values[2], b.number(7)], (), dtype="bool")
+        below = b.add("LESS", [values[2], b.ints(7)], (), dtype="bool")
         return [b.add("LOGICAL_AND", [above, below], (), dtype="bool")]
 
-    def step(b: Builder, values: list[int]) -> list[int]:
+    def step(b: DynamicBuilder, values: list[int]) -> list[int]:
         i, last, count, x = values
-        y = b.binary("ADD", b.add("COS", [x], (1, 6)), b.add("CAST", [i], ()), (1, 6))
-        down = b.binary("SUB", i, b.number(3), (), "int32")
-        return [down, last, b.binary("ADD", b.number(1), count, (), "int32"), y]
+        y = b.add("ADD", [b.add("COS", [x], (1, 6)), b.add("CAST", [i], ())], (1, 6))
+        down = b.add("SUB", [i, b.ints(3)], (), "int32")
+        return [down, last, b.add("ADD", [b.ints(1), count], (), "int32"), y]
 
-    return builder.finish(while_loop(builder, [first, last, builder.number(0), x], kinds, again, step))
+    return builder.finish(while_loop(builder, [first, last, builder.ints(0), x], kinds, again, step))
 
 
 def branches() -> bytes:
     """IF a sum is positive, one layer, else a pooling; what follows is for the device in any case."""
-    builder, rng = Builder(), np.random.default_rng(6)
+    builder, rng = DynamicBuilder(), np.random.default_rng(6)
     x, offset = builder.input((1, 4, 4, 3)), builder.input((3,))
     kinds: list[Kind] = [("float32", (1, 4, 4, 3)), ("float32", (3,))]
-    total = builder.add("SUM", [x, builder.ints(0, 1, 2, 3)], (), {"keep_dims": False})
+    total = builder.add("SUM", [x, builder.ints([0, 1, 2, 3])], (), keep_dims=False)
     decision = builder.add("GREATER", [total, builder.constant(np.float32(0))], (), dtype="bool")
     weights = rng.standard_normal((3, 1, 1, 3)).astype(np.float32)
 
-    def positive(b: Builder, values: list[int]) -> list[int]:
+    def positive(b: DynamicBuilder, values: list[int]) -> list[int]:
         window = {"padding": "SAME", "stride_w": 1, "stride_h": 1, "fused_activation_function": "NONE"}
-        y = b.add("CONV_2D", [values[0], b.constant(weights), values[1]], (1, 4, 4, 3), window)
+        y = b.add("CONV_2D", [values[0], b.constant(weights), values[1]], (1, 4, 4, 3), **window)
         return [y, values[1]]
 
-    def negative(b: Builder, values: list[int]) -> list[int]:
+    def negative(b: DynamicBuilder, values: list[int]) -> list[int]:
         return [b.add("EXP", [values[0]], (1, 4, 4, 3)), b.constant(np.arange(3, dtype=np.float32))]
 
     y, kept = if_else(builder, decision, [x, offset], kinds, positive, negative)
-    return builder.finish([builder.binary("ADD", builder.add("TANH", [y], (1, 4, 4, 3)), kept, (1, 4, 4, 3)), kept])
+    return builder.finish([builder.add("ADD", [builder.add("TANH", [y], (1, 4, 4, 3)), kept], (1, 4, 4, 3)), kept])
 
 
 def _collatz(rng: np.random.Generator) -> list[Array]:
@@ -159,29 +163,29 @@ MODELS: dict[str, tuple[Callable[[], bytes], Draw]] = {
 
 def waiting() -> bytes:
     """x is lowered by an input as long as it is positive: never, if that is 0."""
-    builder = Builder()
+    builder = DynamicBuilder()
     x, step_size = builder.input((), "int32"), builder.input((), "int32")
 
-    def again(b: Builder, values: list[int]) -> list[int]:
-        return [b.add("GREATER", [values[0], b.number(0)], (), dtype="bool")]
+    def again(b: DynamicBuilder, values: list[int]) -> list[int]:
+        return [b.add("GREATER", [values[0], b.ints(0)], (), dtype="bool")]
 
-    def step(b: Builder, values: list[int]) -> list[int]:
-        return [b.binary("SUB", values[0], values[1], (), "int32"), values[1]]
+    def step(b: DynamicBuilder, values: list[int]) -> list[int]:
+        return [b.add("SUB", [values[0], values[1]], (), "int32"), values[1]]
 
     return builder.finish(while_loop(builder, [x, step_size], [("int32", ())] * 2, again, step)[:1])
 
 
 def growing() -> bytes:
     """A list is joined with itself as long as its size is below an input."""
-    builder = Builder()
+    builder = DynamicBuilder()
     x, limit = builder.input((2,)), builder.input((), "int32")
     kinds: list[Kind] = [("int32", ()), ("float32", (2,)), ("int32", ())]
 
-    def again(b: Builder, values: list[int]) -> list[int]:
+    def again(b: DynamicBuilder, values: list[int]) -> list[int]:
         return [b.add("LESS", [values[0], values[2]], (), dtype="bool")]
 
-    def step(b: Builder, values: list[int]) -> list[int]:
-        longer = b.add("CONCATENATION", [values[1], values[1]], (ANY,), {"axis": 0})
-        return [b.binary("ADD", values[0], b.number(1), (), "int32"), longer, values[2]]
+    def step(b: DynamicBuilder, values: list[int]) -> list[int]:
+        longer = b.add("CONCATENATION", [values[1], values[1]], (ANY,), axis=0)
+        return [b.add("ADD", [values[0], b.ints(1)], (), "int32"), longer, values[2]]
 
-    return builder.finish(while_loop(builder, [builder.number(0), x, limit], kinds, again, step)[1:2])
+    return builder.finish(while_loop(builder, [builder.ints(0), x, limit], kinds, again, step)[1:2])

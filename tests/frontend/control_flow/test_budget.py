@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tflgpu
-from tests.frontend.dynamic_models import Builder
 from tests.support.litert import run
+from tests.support.models import Builder
 from tflgpu.frontend.control_flow import budget
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
@@ -27,17 +27,17 @@ def nested_loops(depth: int, trips: int, *, code: str = "SIN", computed: bool = 
     model, inner = Builder(), Builder()
     step = _count(inner), inner.add(code, [inner.input((4,))], (4,))
     if elements:
-        total = inner.add("SUM", [inner.constant(np.ones(elements, np.float32)), inner.ints(0)], ())
-        step = step[0], inner.binary("ADD", step[1], total, (4,))
+        total = inner.add("SUM", [inner.constant(np.ones(elements, np.float32)), inner.ints([0])], ())
+        step = step[0], inner.add("ADD", [step[1], total], (4,))
     body = model.subgraph(inner, step)
     for level in reversed(range(depth)):
         test, outer = Builder(), Builder() if level else model
-        i, limit = test.input((), "int32"), test.number(trips)
+        i, limit = test.input((), "int32"), test.ints(trips)
         test.input((4,))
-        limit = test.binary("MUL", limit, test.number(1), (), "int32") if computed else limit
+        limit = test.add("MUL", [limit, test.ints(1)], (), "int32") if computed else limit
         condition = model.subgraph(test, [test.add("LESS", [i, limit], (), dtype="bool")])
         counted = [_count(outer)] if level else []
-        given, results = [outer.number(0), outer.input((4,))], [outer.tensor((), "int32"), outer.tensor((4,))]
+        given, results = [outer.ints(0), outer.input((4,))], [outer.tensor((), "int32"), outer.tensor((4,))]
         outer.op("WHILE", given, results, {"cond_subgraph_index": condition, "body_subgraph_index": body})
         if level:
             body = model.subgraph(outer, [*counted, results[1]])
@@ -45,7 +45,7 @@ def nested_loops(depth: int, trips: int, *, code: str = "SIN", computed: bool = 
 
 
 def _count(builder: Builder) -> int:
-    return builder.binary("ADD", builder.input((), "int32"), builder.number(1), (), "int32")
+    return builder.add("ADD", [builder.input((), "int32"), builder.ints(1)], (), "int32")
 
 
 def nested_branches(depth: int, *, code: str = "SIN") -> bytes:
@@ -56,7 +56,7 @@ def nested_branches(depth: int, *, code: str = "SIN") -> bytes:
         outer = Builder() if level else model
         x, truth = outer.input((4,)), outer.constant(np.array(True))
         for _ in range(2):
-            x = outer.add("IF", [truth, x], (4,), {"then_subgraph_index": branch, "else_subgraph_index": branch})
+            x = outer.add("IF", [truth, x], (4,), then_subgraph_index=branch, else_subgraph_index=branch)
         branch = model.subgraph(outer, [x]) if level else branch
     return model.finish([x])
 
@@ -132,7 +132,7 @@ def test_operators_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     branch = model.subgraph(inner, [x])
     x, truth = model.input((4,)), model.constant(np.array(True))
     for _ in range(8):
-        x = model.add("IF", [truth, x], (4,), {"then_subgraph_index": branch, "else_subgraph_index": branch})
+        x = model.add("IF", [truth, x], (4,), then_subgraph_index=branch, else_subgraph_index=branch)
     data = model.finish([x])
     with pytest.warns(tflgpu.FallbackWarning, match="2 of 8 operators run on the CPU"):
         compiled = tflgpu.compile(data, Options(cache="off"))

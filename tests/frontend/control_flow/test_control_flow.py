@@ -22,7 +22,7 @@ from tests.frontend.control_flow.control_models import (
     waiting,
     while_loop,
 )
-from tests.frontend.dynamic_models import Builder
+from tests.frontend.dynamic_models import DynamicBuilder
 from tests.support.litert import kept_interpreter, run_again
 from tflgpu.frontend.lower import lower
 from tflgpu.model.reader import read_model
@@ -94,7 +94,7 @@ def test_a_profile_has_one_iteration_of_a_loop() -> None:
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_branch_that_a_constant_takes_is_all_that_is_left(taken: bool) -> None:
-    builder = Builder()
+    builder = DynamicBuilder()
     x = builder.input((1, 4), name="x")
     ways: tuple[Body, Body] = (lambda b, v: [b.add("NEG", v, (1, 4))], lambda b, v: [b.add("BITCAST", v, (1, 4))])
     decision = builder.constant(np.array(taken))
@@ -106,39 +106,39 @@ def test_a_branch_that_a_constant_takes_is_all_that_is_left(taken: bool) -> None
 
 def test_states_that_nothing_follows_from_are_left_out() -> None:
     """The counter says how often the loop goes through, and the host knows that; the other value is not wanted."""
-    builder = Builder()
+    builder = DynamicBuilder()
     x, limit = builder.input((1, 4)), builder.input((), "int32")
     kinds: list[Kind] = [("int32", ()), ("float32", (1, 4)), ("float32", (1, 4)), ("int32", ())]
 
-    def again(b: Builder, v: list[int]) -> list[int]:
+    def again(b: DynamicBuilder, v: list[int]) -> list[int]:
         return [b.add("LESS", [v[0], v[3]], (), dtype="bool")]
 
-    def step(b: Builder, v: list[int]) -> list[int]:
-        counted = b.binary("ADD", v[0], b.number(1), (), "int32")
+    def step(b: DynamicBuilder, v: list[int]) -> list[int]:
+        counted = b.add("ADD", [v[0], b.ints(1)], (), "int32")
         return [counted, b.add("SIN", [v[1]], (1, 4)), b.add("EXP", [v[2]], (1, 4)), v[3]]
 
-    data = builder.finish(while_loop(builder, [builder.number(0), x, x, limit], kinds, again, step)[1:2])
+    data = builder.finish(while_loop(builder, [builder.ints(0), x, x, limit], kinds, again, step)[1:2])
     (loop,) = lower(read_model(data)).calls.values()
     (body,) = loop.pieces
     assert len(body.graph.states) == 1 and len(body.graph.nodes) == 2 and body.graph.outputs == ()
 
 
 def _loop_with(step: Body) -> bytes:
-    builder = Builder()
+    builder = DynamicBuilder()
     x, limit = builder.input((1, 4)), builder.input((), "int32")
     kinds: list[Kind] = [("float32", (1, 4)), ("int32", ())]
     return builder.finish(
         while_loop(
-            builder, [x, limit], kinds, lambda b, v: [b.add("GREATER", [v[1], b.number(0)], (), dtype="bool")], step
+            builder, [x, limit], kinds, lambda b, v: [b.add("GREATER", [v[1], b.ints(0)], (), dtype="bool")], step
         )
     )
 
 
-def _nested(b: Builder, values: list[int]) -> list[int]:
-    decision = b.add("GREATER", [values[1], b.number(2)], (), dtype="bool")
+def _nested(b: DynamicBuilder, values: list[int]) -> list[int]:
+    decision = b.add("GREATER", [values[1], b.ints(2)], (), dtype="bool")
     ways: tuple[Body, Body] = (lambda b, v: [b.add("NEG", v, (1, 4))], lambda b, v: [b.add("SIN", v, (1, 4))])
     (y,) = if_else(b, decision, values[:1], [("float32", (1, 4))], *ways)
-    return [y, b.binary("SUB", values[1], b.number(1), (), "int32")]
+    return [y, b.add("SUB", [values[1], b.ints(1)], (), "int32")]
 
 
 def test_what_a_loop_cannot_take_runs_on_the_cpu() -> None:

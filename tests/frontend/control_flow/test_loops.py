@@ -16,9 +16,10 @@ from tests.frontend.control_flow.loop_models import (
     simple_cell,
     unrolled_model,
 )
-from tests.frontend.dynamic_models import Array, Builder
+from tests.frontend.dynamic_models import Array
 from tests.quick import on_first_runtime
 from tests.support.litert import Interpreter, kept_interpreter, run_again
+from tests.support.models import Builder
 from tflgpu.compiler import inspect_model
 from tflgpu.frontend.control_flow.unroll import MAX_OPERATORS
 from tflgpu.options import Options, Shapes
@@ -72,13 +73,13 @@ def counting_loop(limit: int, *operators: str) -> bytes:
     builder, condition, body = Builder(), Builder(), Builder()
     x = builder.input((1, 4), name="x")
     i, _ = condition.input((), "int32"), condition.input((1, 4))
-    again = builder.subgraph(condition, [condition.add("LESS", [i, condition.number(limit)], (), dtype="bool")])
+    again = builder.subgraph(condition, [condition.add("LESS", [i, condition.ints(limit)], (), dtype="bool")])
     i, y = body.input((), "int32"), body.input((1, 4))
     for code in operators:
         y = body.add(code, [y], (1, 4))
-    step = builder.subgraph(body, [body.binary("ADD", i, body.number(1), (), "int32"), y])
+    step = builder.subgraph(body, [body.add("ADD", [i, body.ints(1)], (), "int32"), y])
     last = [builder.tensor((), "int32"), builder.tensor((1, 4))]
-    builder.op("WHILE", [builder.number(0), x], last, {"cond_subgraph_index": again, "body_subgraph_index": step})
+    builder.op("WHILE", [builder.ints(0), x], last, {"cond_subgraph_index": again, "body_subgraph_index": step})
     return builder.finish(last)
 
 
@@ -103,6 +104,6 @@ def test_a_loop_on_either_side_gives_the_same(
 
 def test_a_loop_without_its_subgraph_is_an_error() -> None:
     builder = Builder()
-    last = builder.add("WHILE", [builder.input((1, 4))], (1, 4), {"cond_subgraph_index": 1, "body_subgraph_index": 2})
+    last = builder.add("WHILE", [builder.input((1, 4))], (1, 4), cond_subgraph_index=1, body_subgraph_index=2)
     with pytest.raises(tflgpu.ModelError, match="operator 0 WHILE calls subgraph 1 of 1"):
         tflgpu.inspect(builder.finish([last]))

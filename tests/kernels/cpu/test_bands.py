@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.cpu.pairs_in_bands import CASES, HALF, ONE, SAME
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
-from tflgpu.compiler import plan_model
+from tests.support.planning import kinds, plan_of
+from tests.support.running import run_checked
+from tests.support.targets import CPU
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.cpu import band_kernels, depthwise_bands, fuse_bands
 from tflgpu.kernels.cpu.band_kernels import Band
@@ -24,8 +24,6 @@ from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.image.window import POINTWISE, Padding
 from tflgpu.ops.image.window import Window as PlannedWindow
 from tflgpu.target import Limits, Target
-
-CORES = Target(family="cpu", compute_units=2, storage="float")
 
 # Shape of the image; window of the depthwise convolution; channels of the pointwise one; vectors, rows of a band.
 DEPTHWISE_FIRST = {
@@ -59,18 +57,14 @@ def test_bands_are_right(
     shape, channels, first, second, band = CASES[name]
     monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([band]))
     monkeypatch.setattr(band_kernels, "shared_out", lambda band, *_: iter([band]))
-    net = Net(pytest.fail, seed=len(name))
+    net = Net(seed=len(name))
     x = image(net, *shape)
     y = depthwise(net, convolution(net, x, channels, first, "RELU6"), second, "RELU")
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
-    case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
-        assert "cpu_band_convolution_depthwise" in compiled.source
-        assert ("*wide" in compiled.source) == (precision == "fp16" and name in MADE_FLOATS)
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    source = run_checked(net.case(), device=device_name, precision=precision)
+    assert "cpu_band_convolution_depthwise" in source
+    assert ("*wide" in source) == (precision == "fp16" and name in MADE_FLOATS)
 
 
 @pytest.mark.quick(when=lambda name, precision: name == "stride 2" and precision == "fp32")
@@ -82,37 +76,28 @@ def test_bands_with_the_depthwise_one_first_are_right(
 ) -> None:
     shape, window, channels, band = DEPTHWISE_FIRST[name]
     monkeypatch.setattr(depthwise_bands, "bands", lambda *_: iter([band]))
-    net = Net(pytest.fail, seed=len(name))
+    net = Net(seed=len(name))
     y = convolution(net, depthwise(net, image(net, *shape), window, "RELU6"), channels, ONE, "NONE")
     other = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
-    case = net.case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
-        assert "cpu_band_depthwise_pointwise" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    assert "cpu_band_depthwise_pointwise" in run_checked(net.case(), device=device_name, precision=precision)
 
 
 def test_layers_of_several_sizes_share_a_function(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the width of the image and the size of the window."""
     monkeypatch.setattr(band_kernels, "bands", lambda *_: iter([Band(2, 4)]))
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     x = image(net, 1, 16, 32, 8)
     for window in (HALF, Window((5, 5), padding="SAME"), SAME):
         x = depthwise(net, convolution(net, x, 32, ONE, "RELU6"), window, "RELU")
     net.output(convolution(net, x, 8, ONE, "NONE"))  # which is not of the bands, and stores in the host's order
-    case = net.case(ARITHMETIC)
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")) as compiled:
-        assert compiled.source.count("int row_at[") == 1
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    assert run_checked(net.case(), device=device_name).count("int row_at[") == 1
 
 
-def kinds(net: Net, *outputs: Tensor, target: Target = CORES) -> list[str]:
+def kinds_of(net: Net, *outputs: Tensor, target: Target = CPU) -> list[str]:
     for output in outputs:
         net.output(output)
-    return [k.node.kind for k in plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels]
+    return kinds(plan_of(net.case().model, target))
 
 
 def pair(net: Net, activation: str = "RELU6") -> tuple[Tensor, Tensor]:
@@ -123,51 +108,51 @@ def pair(net: Net, activation: str = "RELU6") -> tuple[Tensor, Tensor]:
 
 @pytest.fixture
 def net() -> Net:
-    return Net(pytest.fail, seed=0)
+    return Net(seed=0)
 
 
 def test_a_pair_is_one_kernel(net: Net) -> None:
-    assert kinds(net, pair(net)[1]) == ["map", "convolution_depthwise"]
+    assert kinds_of(net, pair(net)[1]) == ["map", "convolution_depthwise"]
 
 
 def test_a_depthwise_convolution_joins_what_is_before_it_first(net: Net) -> None:
     """What is before it is the larger."""
     y = convolution(net, pair(net)[1], 8, ONE, "NONE")
-    assert kinds(net, y) == ["map", "convolution_depthwise", "convolution"]
+    assert kinds_of(net, y) == ["map", "convolution_depthwise", "convolution"]
 
 
 def test_what_is_read_again_is_stored(net: Net) -> None:
-    assert "convolution_depthwise" not in kinds(net, *pair(net))
+    assert "convolution_depthwise" not in kinds_of(net, *pair(net))
 
 
 def test_an_activation_with_a_number_for_each_channel_is_stored(net: Net) -> None:
     expanded = convolution(net, image(net, 1, 12, 12, 8), 24, ONE, "NONE")
     slopes = net.constant(net.normal((1, 1, 24)))
     expanded = net.op("PRELU", [expanded, slopes], np.where(expanded.value < 0, slopes.value, 1) * expanded.value)
-    assert "convolution_depthwise" not in kinds(net, depthwise(net, expanded, SAME, "NONE"))
+    assert "convolution_depthwise" not in kinds_of(net, depthwise(net, expanded, SAME, "NONE"))
 
 
 @pytest.mark.parametrize(
     "target",
     [
-        replace(CORES, limits=Limits(local_bytes=2000)),
-        replace(CORES, limits=Limits(loop_turns=100)),
-        replace(CORES, storage="half", arithmetic="half"),
-        replace(CORES, family="gpu"),
+        replace(CPU, limits=Limits(local_bytes=2000)),
+        replace(CPU, limits=Limits(loop_turns=100)),
+        replace(CPU, storage="half", arithmetic="half"),
+        replace(CPU, family="gpu"),
     ],
     ids=["no room", "no time", "sums of halves", "a GPU"],
 )
 def test_some_devices_store_what_is_between(target: Target, net: Net) -> None:
-    assert "convolution_depthwise" not in kinds(net, pair(net)[1], target=target)
+    assert "convolution_depthwise" not in kinds_of(net, pair(net)[1], target=target)
 
 
 def test_only_the_blocks_that_cores_cannot_share_evenly_become_bands() -> None:
     """Of 3 blocks two cores take one each, and bands of the third."""
     dst = Geometry((1, 12, 12, 48))
-    assert list(band_kernels.shared_out(Band(1, 6), dst, CORES)) == [Band(1, 6), Band(1, 6, whole=2)]
-    assert list(band_kernels.shared_out(Band(1, 12), dst, CORES)) == [Band(1, 12)]
-    assert list(band_kernels.shared_out(Band(1, 6), Geometry((1, 12, 12, 64)), CORES)) == [Band(1, 6)]
-    assert list(band_kernels.shared_out(Band(2, 6), Geometry((1, 12, 12, 32)), CORES)) == [Band(2, 6)]
+    assert list(band_kernels.shared_out(Band(1, 6), dst, CPU)) == [Band(1, 6), Band(1, 6, whole=2)]
+    assert list(band_kernels.shared_out(Band(1, 12), dst, CPU)) == [Band(1, 12)]
+    assert list(band_kernels.shared_out(Band(1, 6), Geometry((1, 12, 12, 64)), CPU)) == [Band(1, 6)]
+    assert list(band_kernels.shared_out(Band(2, 6), Geometry((1, 12, 12, 32)), CPU)) == [Band(2, 6)]
 
 
 def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
@@ -175,7 +160,7 @@ def test_a_larger_cache_makes_two_kernels_cheaper() -> None:
     between = Storage(Geometry((1, 64, 64, 64)), "float")
     work = PairWork(BandWork(4, 1, 1, 1, depthwise_rate=1, workspace=0), between, depthwise_rate=1)
     sizes = (0, between.bytes // 2 - 1, between.bytes // 2, between.bytes)
-    times = [cycles(work, replace(CORES, limits=Limits(cache_bytes=size))) for size in sizes]
+    times = [cycles(work, replace(CPU, limits=Limits(cache_bytes=size))) for size in sizes]
     assert times[0] == times[1] > times[2] == times[3]
 
 
@@ -186,7 +171,7 @@ def test_cores_read_rows_that_they_have_written() -> None:
 
     def rows(size: int, channels: int) -> int:
         src, dst = Geometry((1, size, size, channels)), Geometry((1, size, size, 2 * channels))
-        return band_kernels.band_candidates(attributes, Storage(src, "float"), dst, CORES)[0].tile.rows
+        return band_kernels.band_candidates(attributes, Storage(src, "float"), dst, CPU)[0].tile.rows
 
     assert rows(56, 64) == 28
     assert rows(14, 512) == 14

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.networks import convolution
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
+from tests.support.running import run_checked
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.cpu.convolution_kernels import DEEP, FAR_WEIGHTS, lines_ahead
 from tflgpu.kernels.kernel import Storage
@@ -28,7 +27,7 @@ CASES = {
 
 def network(shape: tuple[int, ...], channels: int) -> Net:
     """With an activation, and a residual that is added behind it."""
-    net = Net(pytest.fail, seed=channels)
+    net = Net(seed=channels)
     x = net.input(net.normal(shape))
     y = convolution(net, net.op("ABS", [x], np.abs(x.value)), channels, ONE, "RELU6")
     other = net.input(net.normal(y.shape))
@@ -39,10 +38,7 @@ def network(shape: tuple[int, ...], channels: int) -> Net:
 @pytest.mark.quick(when=lambda name: "left over" in name)
 @pytest.mark.parametrize("name", CASES)
 def test_deep_convolutions_are_right(name: str, device_name: str) -> None:
-    case = network(*CASES[name]).case(ARITHMETIC)
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    run_checked(network(*CASES[name]).case(), device=device_name)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +58,7 @@ def test_other_convolutions_compute_quads(
 ) -> None:
     """Where lanes, registers or the time to transpose would be wasted."""
     target = Target(family="cpu", compute_units=2, storage=storage, limits=Limits(vector_width=width))
-    kernels = plan_model(network(shape, channels).case(ARITHMETIC).model, tflgpu.Options(), target)[1].kernels
+    kernels = plan_of(network(shape, channels).case().model, target).kernels
     assert [k.kernel.template for k in kernels if k.kernel.macs] == [expected]
 
 

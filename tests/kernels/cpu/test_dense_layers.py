@@ -8,8 +8,7 @@ import pytest
 import tflgpu
 from tests.ops import reference
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC, check
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
 from tflgpu.kernels.cpu.fully_connected_kernels import PART
 from tflgpu.target import Limits, Target
 
@@ -25,7 +24,7 @@ CASES = {
 
 def layer(images: int, depth: int, outputs: int) -> Net:
     """With operands of the result's own shape, of one image, and of one channel."""
-    net = Net(pytest.fail, seed=outputs)
+    net = Net(seed=outputs)
     x = net.input(net.normal((images, depth)))
     x = net.op("ABS", [x], np.abs(x.value))
     weights, bias = net.constant(net.normal((outputs, depth), depth**-0.5)), net.constant(net.normal((outputs,)))
@@ -43,17 +42,14 @@ def layer(images: int, depth: int, outputs: int) -> Net:
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("name", CASES)
 def test_layers_are_right(name: str, precision: str, device_name: str) -> None:
-    case = layer(*CASES[name]).case(ARITHMETIC)
+    case = layer(*CASES[name]).case()
     with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision=precision, cache="off")) as compiled:
         outputs = compiled.run(case.inputs).values()
-    for got, expected in zip(outputs, case.expected, strict=True):
-        check(got, expected, case.tolerance, precision, case.describe)
+    case.check(outputs, precision)
 
 
 @pytest.mark.parametrize(("images", "stored"), [(1, "half"), (3, "half"), (100, "float")])
 def test_weights_that_many_blocks_use_are_floats(images: int, stored: str) -> None:
     target = Target(family="cpu", compute_units=2, storage="half", limits=Limits(vector_width=16))
-    kernels = plan_model(layer(images, 40, 64).case(ARITHMETIC).model, tflgpu.Options(precision="fp16"), target)[
-        1
-    ].kernels
+    kernels = plan_of(layer(images, 40, 64).case().model, target).kernels
     assert [a.type for k in kernels if k.kernel.macs for a in k.kernel.arguments if a.name == "weights"] == [stored]

@@ -10,12 +10,10 @@ import tflgpu
 from tests.kernels.cpu.pairs_in_bands import CASES
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import RUNTIMES
 from tests.support import template_cases
-from tests.support.fixed_cases import draws_nothing
 from tests.support.limited_devices import Simulation, limited
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
 from tflgpu.plan import Plan
 from tflgpu.plan.traffic import traffic
 from tflgpu.target import Limits, Target, cpu_work
@@ -25,15 +23,15 @@ CORES = Target(family="cpu", compute_units=2, storage="float", executor="claimin
 
 def pair() -> Case:
     """A convolution and a depthwise one, whose rows two cores share."""
-    net = Net(draws_nothing, seed=1)
+    net = Net(seed=1)
     shape, channels, window, second, _ = CASES["rows that bands share"]
     expanded = convolution(net, net.input(net.normal(shape)), channels, window, "NONE")
     net.output(depthwise(net, expanded, second, "NONE"))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
 def plan(target: Target) -> Plan:
-    return plan_model(pair().model, tflgpu.Options(), target)[1]
+    return plan_of(pair().model, target)
 
 
 def test_little_work_is_planned_for_one_core() -> None:
@@ -48,16 +46,15 @@ def test_little_work_is_planned_for_one_core() -> None:
 @pytest.mark.quick(when=lambda platform: platform == RUNTIMES[0])
 @pytest.mark.parametrize("platform", RUNTIMES)
 def test_unrolled_loops_give_the_same_answers(platform: str) -> None:
-    net = Net(draws_nothing, seed=1)
+    net = Net(seed=1)
     for build in (template_cases.convolutions, template_cases.depthwise, template_cases.grouped_convolution):
         net.output(build(net))
     options = tflgpu.Options(execution=tflgpu.Execution(kernels="cpu"), precision="fp32", cache="off")
     turns = []
-    for case in (net.case(ARITHMETIC), pair()):
+    for case in (net.case(), pair()):
         for work in (0, 1 << 40):
             with limited(platform, Simulation({"little_work": work})):
                 model = tflgpu.compile(case.model, options)
                 turns.append(model.source.count("#pragma nounroll"))
-                for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-                    check(got, expected, case.tolerance, "fp32", case.describe)
+                case.check(model.run(case.inputs).values())
     assert turns[1] < turns[0] and turns[3] < turns[2]

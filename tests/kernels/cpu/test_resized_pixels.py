@@ -11,9 +11,9 @@ import tflgpu
 from tests.kernels.networks import convolution
 from tests.ops import reference
 from tests.ops.case import Net, Tensor, largest
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
+from tests.support.running import run_checked
 
 # Shape of the image, size of the result, and whether corners are aligned or centers count.
 WHOLE_PIXELS = {
@@ -36,7 +36,7 @@ CASES = {**WHOLE_PIXELS, **BLENDED, NARROWER[0]: NARROWER[1]}
 def network(name: str, activation: bool = False, read: bool = False) -> Net:
     """read: whether a convolution reads the result."""
     shape, size, corners, centers = CASES[name]
-    net = Net(pytest.fail, seed=len(name))
+    net = Net(seed=len(name))
     x = net.input(net.normal(shape))
     x = net.op("ABS", [x], np.abs(x.value))
     options = {"align_corners": corners, "half_pixel_centers": centers}
@@ -51,15 +51,11 @@ def network(name: str, activation: bool = False, read: bool = False) -> Net:
 @pytest.mark.quick(when=lambda name: "larger" in name)
 @pytest.mark.parametrize("name", WHOLE_PIXELS)
 def test_whole_pixels_are_right(name: str, device_name: str) -> None:
-    case = network(name).case(ARITHMETIC)
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off")) as compiled:
-        assert "cpu_resize_pixels" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    assert "cpu_resize_pixels" in run_checked(network(name).case(), device=device_name)
 
 
 def test_what_follows_computes_on_slices(device_name: str) -> None:
-    case = network("smaller", activation=True).case(ARITHMETIC)
+    case = network("smaller", activation=True).case()
     with tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")) as compiled:
         assert "cpu_resize_pixels" not in compiled.source
 
@@ -68,20 +64,17 @@ def test_what_follows_computes_on_slices(device_name: str) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("name", [*BLENDED, NARROWER[0]])
 def test_blended_rows_are_right(name: str, precision: Literal["fp32", "fp16"], device_name: str) -> None:
-    case = network(name, activation=True, read=name != "to the host's order").case(ARITHMETIC)
-    options = tflgpu.Options(device=device_name, precision=precision, cache="off")
-    with tflgpu.compile(case.model, options) as compiled:
-        assert ("cpu_resize_blended" in compiled.source) == (name in BLENDED)
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    case = network(name, activation=True, read=name != "to the host's order").case()
+    source = run_checked(case, device=device_name, precision=precision)
+    assert ("cpu_resize_blended" in source) == (name in BLENDED)
 
 
 def test_infinity_stays_where_it_is(device_name: str) -> None:
     """A column outside of the image is the one at its border, not a part of none of its neighbour."""
-    builder = ModelBuilder()
-    x, y = builder.input((1, 1, 5, 4)), builder.tensor((1, 1, 10, 4))
-    size = builder.constant(np.array([1, 10], np.int32))
-    builder.op("RESIZE_BILINEAR", [x, size], [y], {"half_pixel_centers": True}, version=3)
+    builder = Builder()
+    x = builder.input((1, 1, 5, 4))
+    size = builder.ints([1, 10])
+    y = builder.add("RESIZE_BILINEAR", [x, size], (1, 1, 10, 4), version=3, half_pixel_centers=True)
     image = np.ones((1, 1, 5, 4), np.float32)
     image[:, :, [1, 3]] = np.inf
     with tflgpu.compile(builder.finish([y]), tflgpu.Options(device=device_name, cache="off")) as compiled:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.networks import depthwise
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
+from tests.support.running import run_checked
 
 CASES = {
     "one column": ((2, 71, 1, 9), Window((31, 1), padding="SAME")),
@@ -26,11 +25,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_depthwise_convolutions_are_right(name: str, precision: str, device_name: str) -> None:
     shape, window = CASES[name]
-    net = Net(pytest.fail, seed=shape[1])
+    net = Net(seed=shape[1])
     x = net.input(net.normal(shape))
     net.output(depthwise(net, net.op("ABS", [x], np.abs(x.value)), window, "RELU6"))
-    case = net.case(ARITHMETIC)
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision=precision, cache="off")) as compiled:
-        assert "depthwise_rows" in compiled.source
-        (got,) = compiled.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, precision, case.describe)
+    assert "depthwise_rows" in run_checked(net.case(), device=device_name, precision=precision)

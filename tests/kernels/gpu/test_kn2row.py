@@ -7,17 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.gpu.ways import Precision, check_divided, take_always
 from tests.kernels.networks import convolution, transpose_convolution
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
+from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
 from tflgpu.measure.known_devices import known_devices
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.target import cost_model_from
 
 WINDOWS = (
@@ -35,14 +33,14 @@ TRANSPOSED = (
 
 def few_channels_of_windows() -> Case:
     """With a residual and without, of two images."""
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     image = net.op("ABS", [given := net.input(net.normal((2, 8, 11, 9)))], abs(given.value))
     for channels, window in WINDOWS:
         inner = convolution(net, image, channels, window, "NONE")
         net.output(net.op("ADD", [inner, inner], 2 * inner.value, activation="RELU"))
     for channels, window, size in TRANSPOSED:
         net.output(transpose_convolution(net, image, channels, window, size))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
 @pytest.mark.quick(when=lambda split_k, device_name: split_k == 4 and on_first_runtime(device_name))
@@ -72,29 +70,21 @@ def test_each_convolution_takes_the_way_that_was_fastest(
     image: tuple[int, int, int], kernel: tuple[int, int], dilation: int, depth: int, channels: int, way: str | None
 ) -> None:
     """Of those that were measured in half, by the costs of an H200."""
-    builder = ModelBuilder()
-    x, y = builder.tensor((*image, depth)), builder.tensor((*image, channels))
-    builder.op("ABS", [builder.input((*image, depth))], [x])
-    weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
-    bias = builder.constant(np.zeros(channels, np.float32))
+    builder = Builder()
+    x = builder.add("ABS", [builder.input((*image, depth))], (*image, depth))
     dilations = {"dilation_h_factor": dilation, "dilation_w_factor": dilation}
-    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, **dilations}
-    builder.op("CONV_2D", [x, weights, bias], [y], options)
+    y = builder.convolution(x, channels, weights=np.zeros((channels, *kernel, depth)), **dilations)
     costs = cost_model_from(known_devices()[0].probes)
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch", cost_model=costs))
+    plan = plan_of(builder.finish([y]), replace(H200, executor="launch", cost_model=costs))
     divided = {k.node.kind for k in plan.kernels} & {"tap_sums", "strided"}
     assert divided == ({way} if way else set())
 
 
 def test_what_a_device_has_no_room_for_stays_whole() -> None:
     """The products of 49 taps by five channels, of 5,115 pixels, are 5 MB in float."""
-    builder = ModelBuilder()
-    x, y = builder.input((*WIDE, 342)), builder.tensor((*WIDE, 5))
-    weights = builder.constant(np.zeros((5, 7, 7, 342), np.float32))
-    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1}
-    builder.op("CONV_2D", [x, weights, builder.constant(np.zeros(5, np.float32))], [y], options)
-    data = builder.finish([y])
+    builder = Builder()
+    data = builder.finish([builder.convolution(builder.input((*WIDE, 342)), 5, 7)])
     for megabytes, room in ((48, True), (32, False)):
         limits = replace(H200.limits, allocation_bytes=megabytes << 20)
-        _, plan = plan_model(data, tflgpu.Options(), replace(H200, storage="float", limits=limits))
+        plan = plan_of(data, replace(H200, storage="float", limits=limits))
         assert any(k.node.kind == "tap_sums" for k in plan.kernels) == room

@@ -7,19 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.gpu.reductions import running_sum
 from tests.kernels.networks import options
 from tests.ops import windows
 from tests.ops.case import Net
 from tests.ops.rows.recurrent import Lstm, sequence_node
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.corrections import NEVER, correct
+from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu import depthwise_windows, lstm_steps
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.target import Target
@@ -30,12 +27,9 @@ TARGET = replace(emulated.PORTABLE, storage="float")
 
 def kernels_of(net: Net, template: str, target: Target = TARGET) -> list[Kernel]:
     """Those of templates that begin so, of a model whose results are right in float."""
-    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
-    case = net.case(ARITHMETIC)
-    _, plan = plan_model(case.model, tflgpu.Options(), target)
-    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
+    case = net.case()
+    plan = plan_of(case.model, target)
+    emulated.check(plan, case, 1e-5)
     return [k.kernel for k in plan.kernels if k.kernel.template.startswith(template)]
 
 
@@ -60,7 +54,7 @@ def windows_of_many_taps(net: Net) -> None:
 
 
 def test_work_items_share_the_taps_of_a_window() -> None:
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     windows_of_many_taps(net)
     kernels = kernels_of(net, "gpu/depthwise_window")
     assert len(kernels) == 5 and all(vars(k.parameters)["split_k"] != 1 for k in kernels)
@@ -71,7 +65,7 @@ def test_work_items_share_the_taps_of_a_window() -> None:
 def test_outputs_share_what_their_windows_read(outputs: int, in_a_row: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depthwise_windows, "OUTPUTS", (outputs,))
     monkeypatch.setattr(depthwise_windows, "IN_A_ROW", in_a_row)
-    net = Net(pytest.fail, seed=outputs)
+    net = Net(seed=outputs)
     windows_of_many_taps(net)
     assert [vars(k.parameters)["outputs"] for k in kernels_of(net, "gpu/depthwise_window")] == [outputs] * 5
 
@@ -90,7 +84,7 @@ def test_work_items_share_the_search_for_the_greatest_element(
     code: str, shape: tuple[int, ...], dtype: type[np.generic], gap: int | None
 ) -> None:
     """The first of equals, whichever work-item finds it; and a number beats NaN. gap: from one NaN to the next."""
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     values = net.rng.integers(-3, 3, shape).astype(dtype)
     if gap:
         values[:, :900:gap] = np.nan
@@ -106,7 +100,7 @@ def test_work_items_share_the_search_for_the_greatest_element(
     ("shape", "axis"), [((3, 3000), 1), ((3000, 5), 0), ((1, 3, 2500, 6), 2), ((2, 2500, 3, 3), 1)]
 )
 def test_work_items_share_running_sums(shape: tuple[int, ...], axis: int) -> None:
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     floats = net.input(net.normal(shape))
     whole = net.input(net.rng.integers(-9, 9, shape).astype(np.int32))
     net.output(running_sum(net, floats, axis, exclusive=False, reverse=False))
@@ -116,7 +110,7 @@ def test_work_items_share_running_sums(shape: tuple[int, ...], axis: int) -> Non
 
 
 def test_few_long_results_take_large_groups() -> None:
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     row = net.input(net.normal((2, 9001)))
     exponents = np.exp(row.value - row.value.max(1, keepdims=True))
     net.output(net.op("SOFTMAX", [row], exponents / exponents.sum(1, keepdims=True), {"beta": 1.0}))
@@ -144,7 +138,7 @@ def test_work_groups_share_the_cells_of_a_step(
 ) -> None:
     correct(monkeypatch, {"an LSTM in one kernel": NEVER})
     monkeypatch.setattr(lstm_steps, "LOADED", 2)
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(sequence_node(net, lstm, times, batch, depth=5, time_major=time_major))
     steps = kernels_of(net, "gpu/lstm_step")
     assert len(steps) == times and all(vars(k.parameters)["alone"] == (times == 1) for k in steps)
@@ -152,9 +146,9 @@ def test_work_groups_share_the_cells_of_a_step(
 
 @pytest.mark.parametrize(("cells", "stepped"), [(512, True), (32, False)])
 def test_lstms_of_many_cells_take_a_kernel_for_each_step(cells: int, stepped: bool) -> None:
-    net, times = Net(pytest.fail, seed=1), 50
+    net, times = Net(seed=1), 50
     net.output(sequence_node(net, Lstm(cells, cells), times, batch=1, depth=5, time_major=True))
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), H200)
+    plan = plan_of(net.case().model, H200)
     steps = [k for k in plan.kernels if k.kernel.template == "gpu/lstm_step"]
     assert len(steps) == (times if stepped else 0)
     weights = {id(a.data) for k in steps for a in k.arguments if a.name == "weights"}

@@ -8,22 +8,20 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.gpu.reductions import reduced, running_sum
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
+from tests.support.models import Builder
+from tests.support.planning import kinds, plan_of
+from tests.support.running import run_checked
 from tests.support.targets import H200
 from tests.support.template_cases import transpose_convolution
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.gpu.divided import shared_sums
 from tflgpu.kernels.request import Request
-from tflgpu.model.writer import ModelBuilder
 
 Storage = Literal["half", "float"]
 
@@ -50,7 +48,7 @@ def layer(net: Net, x: Tensor, channels: int) -> Tensor:
 
 def sums() -> Case:
     """Convolutions of a long and of a large window, transposed ones, a residual, a layer of rows, reductions, scans."""
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     sound = net.input(net.normal((1, 1, 60, 3)))
     sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
     net.output(convolution(net, sound, 5, Window((1, 50), padding="SAME"), "RELU"))
@@ -67,40 +65,26 @@ def sums() -> Case:
         net.output(net.op("ADD", [image, running], image.value + running.value, activation="RELU"))
     net.output(layer(net, net.input(net.normal((3, 150))), 6))
     net.output(transpose_convolution(net, image))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
 @pytest.mark.quick(when=lambda precision, device_name: precision == "fp16" and on_first_runtime(device_name))
 @pytest.mark.usefixtures("in_shares")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_shares_add_up_on_work_items(precision: Literal["fp32", "fp16"], device_name: str) -> None:
-    case = sums()
-    options = tflgpu.Options(
-        device=device_name,
-        execution=tflgpu.Execution(kernels="gpu"),
-        precision=precision,
-        fallback="forbid",
-        cache="off",
-    )
-    with tflgpu.compile(case.model, options) as model:
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    run_checked(sums(), device=device_name, kernels="gpu", precision=precision, fallback="forbid")
 
 
 @pytest.mark.full("Intel's compiler takes long over emulated matrix units")
-@pytest.mark.usefixtures("in_shares")
+@pytest.mark.usefixtures("emulation", "in_shares")
 @pytest.mark.parametrize("storage", ["half", "float"])
 def test_shares_add_up_on_matrix_units(storage: Storage) -> None:
-    if all(device.platform != emulated.DEVICE for device in tflgpu.devices()):
-        missing(f"the OpenCL runtime {emulated.DEVICE!r}")
     case = sums()
-    _, plan = plan_model(case.model, tflgpu.Options(), replace(emulated.TARGET, storage=storage))
+    plan = plan_of(case.model, replace(emulated.TARGET, storage=storage))
     used = {k.kernel.template for k in plan.kernels if k.kernel.shares > 1}
     assert "transpose_convolution" in {k.node.attributes.node.kind for k in plan.kernels if k.node.kind == "shares"}
     assert used >= {"mma/gemm/direct", "mma/gemm/few_channels", "portable/reduce"}
-    for got, expected in zip(emulated.run(plan, case.inputs), case.expected, strict=True):
-        error = 2e-3 if storage == "half" else 1e-6
-        np.testing.assert_allclose(got, expected, rtol=0, atol=error * np.abs(expected).max())
+    emulated.check(plan, case)
 
 
 @pytest.mark.parametrize(
@@ -118,35 +102,31 @@ def test_long_sums_of_few_results_are_shared(
     rows: int, depth: int, channels: int, shared: bool, matrix_unit: str | None
 ) -> None:
     """Where a second launch costs less than it saves."""
-    builder = ModelBuilder()
-    x, y = builder.input((rows, depth)), builder.tensor((rows, channels))
+    builder = Builder()
+    x = builder.input((rows, depth))
     weights, bias = np.zeros((channels, depth), np.float32), np.zeros(channels, np.float32)
-    builder.op("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], [y])
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, matrix_unit=matrix_unit))
-    assert (
-        [k.node.kind for k in plan.kernels][-2:] == ["shares", "join"]
-        if shared
-        else not any(k.kernel.shares > 1 for k in plan.kernels)
-    )
+    y = builder.add("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], (rows, channels))
+    plan = plan_of(builder.finish([y]), replace(H200, matrix_unit=matrix_unit))
+    assert kinds(plan)[-2:] == ["shares", "join"] if shared else not any(k.kernel.shares > 1 for k in plan.kernels)
 
 
 @pytest.mark.parametrize(("shape", "shared"), [((24761, 31), True), ((600, 700), False), ((3, 256), False)])
 def test_long_running_sums_of_few_lines_are_shared(shape: tuple[int, int], shared: bool) -> None:
-    builder = ModelBuilder()
-    x, y = builder.tensor(shape), builder.tensor(shape)
-    builder.op("ABS", [builder.input(shape)], [x])
-    builder.op("CUMSUM", [x, builder.constant(np.array(0, np.int32))], [y])
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), H200)
-    assert [k.node.kind for k in plan.kernels] == ["map", *["shares"] * shared, "cumulative_sum"]
+    builder = Builder()
+    x = builder.add("ABS", [builder.input(shape)], shape)
+    y = builder.add("CUMSUM", [x, builder.ints(0)], shape)
+    plan = plan_of(builder.finish([y]), H200)
+    assert kinds(plan) == ["map", *["shares"] * shared, "cumulative_sum"]
 
 
 def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:
     """Shares of a transposed convolution of floats may be too little for matrix units, and nothing else has any."""
-    builder = ModelBuilder()
-    x, y = builder.tensor((1, 6, 6, 234)), builder.tensor((1, 12, 12, 208))
-    builder.op("ABS", [builder.input((1, 6, 6, 234))], [x])
+    builder = Builder()
+    x = builder.add("ABS", [builder.input((1, 6, 6, 234))], (1, 6, 6, 234))
     shape, weights = np.array([1, 12, 12, 208], np.int32), np.zeros((208, 5, 5, 234), np.float32)
     options = {"padding": "SAME", "stride_h": 2, "stride_w": 2}
-    builder.op("TRANSPOSE_CONV", [builder.constant(shape), builder.constant(weights), x], [y], options)
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch", storage="float"))
-    assert [k.node.kind for k in plan.kernels] == ["map", "transpose_convolution"]
+    y = builder.add(
+        "TRANSPOSE_CONV", [builder.constant(shape), builder.constant(weights), x], (1, 12, 12, 208), **options
+    )
+    plan = plan_of(builder.finish([y]), replace(H200, executor="launch", storage="float"))
+    assert kinds(plan) == ["map", "transpose_convolution"]

@@ -12,22 +12,20 @@ import tflgpu
 from tests.kernels.networks import convolution, depthwise
 from tests.ops import reference
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.ops.windows import Window
 from tests.quick import RUNTIMES
 from tests.support.limited_devices import Simulation, limited
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of
+from tests.support.targets import GPU
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.gpu.tuned_groups import SIZES
 from tflgpu.kernels.request import Request
 from tflgpu.target import Limits, Target
 
-GPU = Target(family="gpu", compute_units=4, storage="float")
-
 
 def network() -> Case:
     """A kernel of each kind whose groups can have other sizes."""
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
     x = convolution(net, net.input(net.normal((1, 9, 7, 6))), 12, Window((3, 3), padding="SAME"), "RELU")
     net.output(depthwise(net, x, Window((3, 3), padding="SAME"), "NONE"))
     left, right = net.input(net.normal((2, 30, 50))), net.input(net.normal((2, 50, 20)))
@@ -36,9 +34,10 @@ def network() -> Case:
         y, weights = net.input(net.normal((rows, 30))), net.constant(net.normal((22, 30)))
         value = reference.fully_connected(y.value, weights.value, np.zeros(1))
         net.output(net.op("FULLY_CONNECTED", [y, weights], value, {}))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("size", [64, 256])
 def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case, sizes = network(), list[int]()
@@ -52,8 +51,7 @@ def test_kernels_are_right_with_groups_of_any_size(size: int, monkeypatch: pytes
         model = tflgpu.compile(
             case.model, tflgpu.Options(execution=tflgpu.Execution(kernels="gpu"), precision="fp32", cache="off")
         )
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, "fp32", case.describe)
+        case.check(model.run(case.inputs).values())
     assert sizes == [size] * 5
     assert model.source.count(f"reqd_work_group_size({size}, 1, 1)") == 5
 
@@ -74,6 +72,6 @@ def test_sizes_are_offered_where_executor_and_device_allow_them(
         return configs[0]
 
     monkeypatch.setattr(Request, "choose", choose)
-    _, plan = plan_model(network().model, tflgpu.Options(), target)
+    plan = plan_of(network().model, target)
     assert offered == [count] * 5
     assert {k.kernel.local_size for k in plan.kernels} == {target.local_size}

@@ -7,29 +7,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.gpu.ways import Precision, check_divided, take_always
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.quick import on_first_runtime
+from tests.support.models import Builder
+from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.gpu.divided import width_blocking
-from tflgpu.model.writer import ModelBuilder
 
 
 def long_windows() -> Case:
     """Along both axes, with a residual and without, of batches whose rows are and are not whole pixels."""
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     image = net.op("ABS", [given := net.input(net.normal((2, 12, 33, 6)))], abs(given.value))
     for channels, kernel, padding in ((1, (1, 20), "SAME"), (3, (2, 17), "VALID"), (5, (11, 1), "SAME")):
         inner = convolution(net, image, channels, Window(kernel, padding=padding), "NONE")
         net.output(net.op("ADD", [inner, inner], 2 * inner.value, activation="RELU"))
     alone = net.op("ABS", [given := net.input(net.normal((1, 41, 3, 3)))], abs(given.value))
     net.output(convolution(net, alone, 2, Window((19, 2), (1, 2), padding="SAME"), "RELU"))
-    return net.case(ARITHMETIC)
+    return net.case()
 
 
 @pytest.fixture
@@ -56,23 +54,17 @@ def test_few_channels_of_long_windows_take_two_kernels(
     kernel: tuple[int, int], depth: int, channels: int, divided: bool
 ) -> None:
     """Where the products saved are worth a second launch."""
-    builder = ModelBuilder()
-    x, y = builder.input((1, 1753, 11, depth)), builder.tensor((1, 1753, 11, channels))
-    weights = builder.constant(np.zeros((channels, *kernel, depth), np.float32))
-    if kernel[1] > 1:
-        x, y = builder.input((1, 7, 4830, depth)), builder.tensor((1, 7, 4830, channels))
-    bias = builder.constant(np.zeros(channels, np.float32))
-    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "SAME", "stride_h": 1, "stride_w": 1})
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), H200)
+    builder = Builder()
+    x = builder.input((1, 7, 4830, depth) if kernel[1] > 1 else (1, 1753, 11, depth))
+    y = builder.convolution(x, channels, weights=np.zeros((channels, *kernel, depth)))
+    plan = plan_of(builder.finish([y]), H200)
     assert any(k.node.kind in ("strided", "tap_sums") for k in plan.kernels) == divided
 
 
 def test_a_way_whose_kernel_has_no_costs_is_left_alone() -> None:
     """Two rows of pixels as channels would go to the kernel that reads rows of a large image in local memory."""
-    builder = ModelBuilder()
-    x, y = builder.tensor((1, 392, 392, 3)), builder.tensor((1, 384, 384, 8))
-    builder.op("ABS", [builder.input((1, 392, 392, 3))], [x])
-    weights, bias = builder.constant(np.zeros((8, 9, 9, 3), np.float32)), builder.constant(np.zeros(8, np.float32))
-    builder.op("CONV_2D", [x, weights, bias], [y], {"padding": "VALID", "stride_h": 1, "stride_w": 1})
-    _, plan = plan_model(builder.finish([y]), tflgpu.Options(), replace(H200, executor="launch"))
-    assert [k.node.kind for k in plan.kernels].count("convolution") == 1
+    builder = Builder()
+    x = builder.add("ABS", [builder.input((1, 392, 392, 3))], (1, 392, 392, 3))
+    y = builder.convolution(x, 8, 9, padding="VALID")
+    plan = plan_of(builder.finish([y]), replace(H200, executor="launch"))
+    assert kinds(plan).count("convolution") == 1

@@ -8,7 +8,6 @@ import pytest
 
 import tflgpu
 from tests.ops.case import Case
-from tests.ops.tolerance import check
 from tests.support.corrections import ALWAYS, NEVER, correct
 from tflgpu.kernels.gpu.divided.few_channels import WAYS
 
@@ -32,5 +31,4 @@ def check_divided(case: Case, device_name: str, precision: Precision, kernel: st
     )
     with tflgpu.compile(case.model, options) as model:
         assert sum(k.kernel.startswith(kernel) for k in model.profile(case.inputs, 1).kernels) == count
-        for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+        case.check(model.run(case.inputs).values(), precision)

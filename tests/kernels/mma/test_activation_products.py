@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.products import Product
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated
+from tests.support.planning import plan_of, templates
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.mma.gemm import activations, packed_weights
 from tflgpu.plan import Plan
@@ -36,7 +34,7 @@ PRODUCTS = (
 
 def planned(product: Product, left: np.ndarray, right: np.ndarray) -> tuple[Plan, list[np.ndarray]]:
     """A product of two computed sides that another tensor joins; its plan and what it takes."""
-    net = Net(pytest.fail, seed=1)  # it draws nothing
+    net = Net(seed=1)
 
     def side(value: np.ndarray, adjoint: bool) -> Tensor:
         x = net.input(np.ascontiguousarray(np.swapaxes(value, -1, -2)) if adjoint else value)
@@ -47,8 +45,8 @@ def planned(product: Product, left: np.ndarray, right: np.ndarray) -> tuple[Plan
     x = net.op("BATCH_MATMUL", sides, value, dict(zip(("adj_x", "adj_y"), product.adjoint, strict=True)))
     y = net.input(net.normal(value.shape))
     net.output(net.op("ADD", [x, y], x.value + y.value, activation="RELU"))
-    case = net.case(ARITHMETIC)
-    return plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)[1], case.inputs
+    case = net.case()
+    return plan_of(case.model, emulated.TARGET), case.inputs
 
 
 @pytest.mark.usefixtures("emulation")
@@ -63,7 +61,7 @@ def test_a_result_is_that_of_numpy(product: Product, monkeypatch: pytest.MonkeyP
     left = random.standard_normal((*product.left_batch, product.rows, product.depth)).astype(np.float32)
     right = random.standard_normal((*product.right_batch, product.depth, product.columns)).astype(np.float32)
     plan, inputs = planned(product, left, right)
-    assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
+    assert TEMPLATE in templates(plan)
     assert all(function.body.text.count(AWAIT_INPUTS) <= 1 for function in render(plan).functions), (
         "a kernel waits once"
     )

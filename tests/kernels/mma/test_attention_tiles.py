@@ -8,7 +8,6 @@ import pytest
 import tflgpu
 from tests.kernels.networks import binary
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.support import emulated_matrix_units as emulated
 from tests.support.row_cases import Heads, attention, attention_of_projections, computed
 from tflgpu.compiler import plan_model
@@ -32,7 +31,7 @@ CASES = (
 
 def check(net: Net, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_kernel, "_tiles", lambda *_: iter((tile,)))
-    case = net.case(ARITHMETIC)
+    case = net.case()
     _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)
     assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
     for late in True, False:
@@ -48,7 +47,7 @@ def assert_close(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
 @pytest.mark.usefixtures("emulation")
 @pytest.mark.parametrize("heads, tile", CASES, ids=str)
 def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Net(pytest.fail, seed=heads.rows)
+    net = Net(seed=heads.rows)
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
     net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
     check(net, tile, monkeypatch)
@@ -58,6 +57,6 @@ def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile, mon
 @pytest.mark.parametrize("depth", [8, 12, 32])
 def test_of_heads_that_are_parts_of_rows(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies are of 16 bytes where rows are aligned so."""
-    net = Net(pytest.fail, seed=depth)
+    net = Net(seed=depth)
     net.output(attention_of_projections(net, Heads((2, 3), 37, 37, depth, depth, (2, 1, 1, 37))))
     check(net, AttentionTile(2, 4, 1, 1), monkeypatch)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.networks import convolution, depthwise
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tflgpu.compiler import plan_model
+from tests.support.planning import plan_of, templates
 from tflgpu.kernels.mma import diagonal_depthwise, fuse_pairs
 
 # Batch, height, width and channels of an image, a window, the pixels of a lane's columns, and the slices of a warp.
@@ -33,18 +29,14 @@ CASES = (
 def test_a_result_is_that_of_numpy(
     shape: tuple[int, int, int, int], window: Window, pixels: int, warp_slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
-        missing(emulated.DEVICE)
     monkeypatch.setattr(diagonal_depthwise, "PIXELS", (pixels,))
     monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
     monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
-    net = Net(pytest.fail, seed=sum(shape))  # it draws nothing
+    net = Net(seed=sum(shape))  # it draws nothing
     x = convolution(net, net.input(net.normal(shape)), shape[3], Window((1, 1)), "NONE")
     y = depthwise(net, x, window, "RELU6")
     net.output(convolution(net, y, 5, Window((1, 1)), "NONE"))
-    case = net.case(ARITHMETIC)
-    plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)[1]
-    assert "mma/diagonal_depthwise" in [planned.kernel.template for planned in plan.kernels]
-    (got,) = emulated.run(plan, case.inputs)
-    (expected,) = case.expected
-    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+    case = net.case()
+    plan = plan_of(case.model, emulated.TARGET)
+    assert "mma/diagonal_depthwise" in templates(plan)
+    emulated.check(plan, case)

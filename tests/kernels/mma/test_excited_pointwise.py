@@ -8,14 +8,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
-from tests.conftest import missing
 from tests.kernels.networks import convolution, depthwise, gates_of
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tflgpu.compiler import plan_model
+from tests.support.planning import kinds, plan_of
 from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_pairs
 
 # Shape of the image behind the first convolution, window of the depthwise one, channels of the hidden layer, whether
@@ -38,13 +35,11 @@ def test_a_result_is_that_of_numpy(
     executor: Literal["launch", "persistent"],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not any(emulated.DEVICE in device.platform for device in tflgpu.devices()):
-        missing(emulated.DEVICE)
     shape, window, hidden, is_pair, warp_slices = case
     monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
     if not is_pair:
         monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
-    net = Net(pytest.fail, seed=hidden)  # it draws nothing
+    net = Net(seed=hidden)
     x = net.input(net.normal((*shape[:3], 20)))
     x = convolution(net, net.op("MUL", [x, x], x.value * x.value, activation="NONE"), shape[3], Window((1, 1)), "NONE")
     x = depthwise(net, x, window, "RELU6")
@@ -52,17 +47,14 @@ def test_a_result_is_that_of_numpy(
     y = convolution(net, net.op("MUL", [x, gates], x.value * gates.value), 20, Window((1, 1)), "NONE")
     z = net.input(net.normal(y.shape))
     net.output(net.op("ADD", [y, z], y.value + z.value, activation="NONE"))
-    built = net.case(ARITHMETIC)
-    _, plan = plan_model(built.model, tflgpu.Options(precision="fp16"), replace(emulated.TARGET, executor=executor))
+    built = net.case()
+    plan = plan_of(built.model, replace(emulated.TARGET, executor=executor))
     depthwise_kind = "pointwise_depthwise" if is_pair else "depthwise"
-    kinds = [planned.node.kind for planned in plan.kernels]
-    assert [kind for kind in kinds if kind in (depthwise_kind, "excited_pointwise", "reduce")] == [
+    assert [kind for kind in kinds(plan) if kind in (depthwise_kind, "excited_pointwise", "reduce")] == [
         depthwise_kind,
         "excited_pointwise",
     ]
-    (got,) = (emulated.run if executor == "launch" else emulated.run_persistent)(plan, built.inputs)
-    (expected,) = built.expected
-    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
+    emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
 
 
 def test_gates_are_packed_as_the_left_side_of_products() -> None:

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.gpu.ways import take_always
-from tests.kernels.largest import check_largest
 from tests.kernels.networks import convolution, depthwise, joined_convolution
 from tests.ops.case import Net
-from tests.ops.tolerance import ARITHMETIC
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
-from tflgpu.compiler import plan_model
+from tests.support.emulated_matrix_units import check_largest
+from tests.support.planning import plan_of, templates
 from tflgpu.kernels.mma.gemm import patch, rows
 from tflgpu.kernels.mma.gemm.k_tiles import GroupTile
 
@@ -49,7 +47,7 @@ def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -
     """With and without what joins a result. A NaN reaches its windows only."""
     monkeypatch.setattr(rows, "ACCUMULATORS", case.accumulators)
     take_always(monkeypatch)  # no way
-    net = Net(pytest.fail, seed=3)
+    net = Net(seed=3)
     image = net.normal(case.shape)
     image[0, 4, 5] = np.nan
     x = net.input(image)
@@ -59,9 +57,9 @@ def test_emulated_kernels_of_rows(case: Rows, monkeypatch: pytest.MonkeyPatch) -
     z = convolution(net, x, case.channels, case.window, "NONE")
     z = net.op("ADD", [z, y], z.value + y.value, activation="NONE")
     net.output(net.op("ABS", [z], np.abs(z.value)))
-    model = net.case(ARITHMETIC)
-    _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
-    assert [k.kernel.template for k in plan.kernels].count("mma/gemm/rows") == 2
+    model = net.case()
+    plan = plan_of(model.model, TARGET)
+    assert templates(plan).count("mma/gemm/rows") == 2
     for got, expected in zip(emulated.run(plan, model.inputs), model.expected, strict=True):
         assert np.isfinite(expected).any() and np.isnan(expected).any()
         check_largest(got, expected, "half")
@@ -97,10 +95,10 @@ def test_emulated_kernels_of_patches(case: Patch, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(patch, "GROUP_TILES", (case.tile,))
     monkeypatch.setattr(patch, "STAGES", (case.stages,))
     monkeypatch.setattr(patch, "cycles", lambda *_: 0.0)
-    net = Net(pytest.fail, seed=5)  # it draws nothing
+    net = Net(seed=5)
     joined_convolution(net, case.shape, case.channels, case.window)
-    model = net.case(ARITHMETIC)
-    _, plan = plan_model(model.model, tflgpu.Options(), TARGET)
+    model = net.case()
+    plan = plan_of(model.model, TARGET)
     (kernel,) = (k.kernel for k in plan.kernels if k.node.kind == "convolution")
     assert kernel.template == "mma/gemm/patch" and vars(kernel.parameters)["stages"] == case.stages
     got, _ = emulated.run(plan, model.inputs, late=case.late)

@@ -9,17 +9,17 @@ import pytest
 
 import tflgpu
 from tests.ops import reference
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 
 @pytest.mark.parametrize("radius", [0, 3, 5, 8, 50])
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 def test_wide_windows_are_right(radius: int, family: Literal["cpu", "gpu"], device_name: str) -> None:
     x = np.random.default_rng(0).normal(size=(1, 2, 3, 39)).astype(np.float32)
-    builder = ModelBuilder()
-    tensor, result = builder.input(x.shape), builder.tensor(x.shape)
+    builder = Builder()
+    tensor = builder.input(x.shape)
     options = {"radius": radius, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
-    builder.op("LOCAL_RESPONSE_NORMALIZATION", [tensor], [result], options)
+    result = builder.add("LOCAL_RESPONSE_NORMALIZATION", [tensor], x.shape, **options)
     how = tflgpu.Options(
         device=device_name, execution=tflgpu.Execution(kernels=family, executor="launch"), precision="fp32", cache="off"
     )

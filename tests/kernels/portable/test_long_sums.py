@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.kernels.networks import options
 from tests.ops.windows import Window
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 Family = Literal["cpu", "gpu"]
 Array = NDArray[Any]
@@ -31,16 +31,14 @@ def one_sign(rng: np.random.Generator, *shape: int) -> Array:
 
 def reductions(x: Array) -> Case:
     """Of the rows of a matrix of three rows, of its columns, and of windows of its pixels."""
-    net, exact, found = ModelBuilder(), x.astype(np.float64), []
+    net, exact, found = Builder(), x.astype(np.float64), []
     n = x.shape[1]
     given = net.input(x.shape)
-    pixels = net.tensor((1, 3, n, 1))
-    net.op("RESHAPE", [given], [pixels], {"new_shape": [1, 3, n, 1]})
+    pixels = net.add("RESHAPE", [given], (1, 3, n, 1), new_shape=[1, 3, n, 1])
     rows = np.array([1], np.int32)
 
     def add(code: str, value: Array, *, source: int = given, constant: Array | None = None, **more: object) -> None:
-        result = net.tensor(value.shape)
-        net.op(code, [source, *([] if constant is None else [net.constant(constant)])], [result], more)
+        result = net.add(code, [source, *([] if constant is None else [net.constant(constant)])], value.shape, **more)
         found.append((result, value))
 
     exponentials = np.exp(exact - exact.max(1, keepdims=True))
@@ -57,7 +55,7 @@ def reductions(x: Array) -> Case:
 
 def products(x: Array) -> Case:
     """Of the three rows of a matrix with as many columns, constant ones and computed ones, and of an image's pixels."""
-    net, exact, n = ModelBuilder(), x.astype(np.float64), x.shape[1]
+    net, exact, n = Builder(), x.astype(np.float64), x.shape[1]
     given, other = net.input(x.shape), net.input((n, 3))
     connected, multiplied, image, pixels = (net.tensor(s) for s in ((3, 3), (3, 3), (1, 1, 3, n), (1, 1, 3, 3)))
     net.op("FULLY_CONNECTED", [given, net.constant(x), -1], [connected])
@@ -99,7 +97,7 @@ def test_long_sums_keep_their_digits(
 def test_sums_of_any_length_keep_their_digits(length: int, family: Family) -> None:
     """Whole blocks, parts of them, and fewer."""
     x = equal(np.random.default_rng(length), length)
-    net = ModelBuilder()
-    given, result = net.input(x.shape), net.tensor(())
-    net.op("SUM", [given, net.constant(np.array([0], np.int32))], [result], {"keep_dims": False})
+    net = Builder()
+    given = net.input(x.shape)
+    result = net.add("SUM", [given, net.ints([0])], (), keep_dims=False)
     check((net.finish([result]), [x], [x.astype(np.float64).sum().reshape(())]), family)

@@ -12,12 +12,12 @@ import tflgpu
 from tests.kernels.networks import binary, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
+from tests.support.planning import plan_of, templates
 from tests.support.row_cases import Heads, attention, attention_of_projections, computed
-from tflgpu.compiler import plan_model
-from tflgpu.target import Target
+from tests.support.running import run_checked
+from tests.support.targets import CPU
 
 Family = Literal["cpu", "gpu"]
 
@@ -38,14 +38,9 @@ PROJECTED = (
 
 
 def assert_right(net: Net, device_name: str, family: Family, precision: Literal["fp32", "fp16"]) -> None:
-    case = net.case(ARITHMETIC)
-    options = tflgpu.Options(
-        device=device_name, execution=tflgpu.Execution(kernels=family), precision=precision, cache="off"
-    )
-    with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-        assert "rows_attention" in compiled.source
-        for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, case.describe)
+    with limited(device_name, Simulation()):
+        source = run_checked(net.case(), device=device_name, kernels=family, precision=precision)
+    assert "rows_attention" in source
 
 
 def is_quick(heads: Heads, device_name: str) -> bool:
@@ -56,7 +51,7 @@ def is_quick(heads: Heads, device_name: str) -> bool:
 @pytest.mark.parametrize("family", ["cpu", "gpu"])
 @pytest.mark.parametrize("heads", PLAIN, ids=str)
 def test_of_tensors_with_an_axis_of_heads(heads: Heads, family: Family, device_name: str) -> None:
-    net = Net(pytest.fail, seed=heads.rows)
+    net = Net(seed=heads.rows)
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
     net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
     assert_right(net, device_name, family, "fp32" if heads.rows % 2 else "fp16")
@@ -67,9 +62,9 @@ def test_of_tensors_with_an_axis_of_heads(heads: Heads, family: Family, device_n
 @pytest.mark.parametrize("heads", PROJECTED, ids=str)
 def test_of_heads_that_are_parts_of_rows(heads: Heads, family: Family, device_name: str) -> None:
     """Nothing moves them: the layers before and behind it, the mask and one kernel are all there is."""
-    net = Net(pytest.fail, seed=heads.rows)
+    net = Net(seed=heads.rows)
     net.output(attention_of_projections(net, heads))
-    assert not any("strided" in template or "matmul" in template for template in templates(net))
+    assert not any("strided" in template or "matmul" in template for template in templates_on_cpu(net))
     assert_right(net, device_name, family, "fp32" if heads.rows % 2 else "fp16")
 
 
@@ -82,13 +77,13 @@ def test_masked_keys_weigh_nothing(masked: float, family: Family, device_name: s
     mask[0, :, :600] = masked
     if np.isfinite(masked):
         mask[1] = masked
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     q, k, v = (net.input(net.normal(shape)) for shape in heads.shapes)
     scores = (q.value @ np.swapaxes(k.value, 1, 2)).astype(np.float32) + mask
     weights = reference.softmax(scores.astype(np.float64))
     y = attention(net, heads, q, k, v, mask)
     net.output(y)
-    case = net.case(ARITHMETIC)
+    case = net.case()
     options = tflgpu.Options(
         device=device_name, execution=tflgpu.Execution(kernels=family), precision="fp32", cache="off"
     )
@@ -101,13 +96,13 @@ def test_masked_keys_weigh_nothing(masked: float, family: Family, device_name: s
 def test_a_mask_that_half_cannot_hold_still_hides_all(family: Family, device_name: str) -> None:
     """It is computed, and stored as the least half. A row without keys has the mean of all values, as in float."""
     heads = Heads((1,), 16, 40, 4, 4, ())
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     q, k, v = (net.input(net.normal(shape, 3)) for shape in heads.shapes)
     mask = binary(net, "MUL", net.input(np.full((1, 1, 40), -1e9, np.float32)), number(net, 2))
     scores = net.op("ADD", [product(net, q, k), mask], np.zeros((1, 16, 40)), activation="NONE")
     weights = softmax(net, scores)
     net.output(net.op("BATCH_MATMUL", [weights, v], weights.value @ v.value))
-    case = net.case(ARITHMETIC)
+    case = net.case()
     options = tflgpu.Options(
         device=device_name, execution=tflgpu.Execution(kernels=family), precision="fp16", cache="off"
     )
@@ -166,24 +161,18 @@ def softmax(net: Net, x: Tensor) -> Tensor:
     ids=lambda build: build.__name__,
 )
 def test_anything_else_stays_as_it_is(build: Callable[[Net, Tensor, Tensor, Tensor], Tensor], device_name: str) -> None:
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(build(net, *(computed(net, (2, 12, 8)) for _ in range(3))))
-    case = net.case(ARITHMETIC)
-    compiled = tflgpu.compile(case.model, tflgpu.Options(device=device_name, precision="fp32", cache="off"))
-    assert "rows_attention" not in compiled.source
-    for got, expected in zip(compiled.run(case.inputs).values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, "fp32", case.describe)
+    assert "rows_attention" not in run_checked(net.case(), device=device_name)
 
 
 @pytest.mark.parametrize("depth", [6, 1024])
 def test_depths_that_kernels_cannot_have_are_products(depth: int) -> None:
     heads = Heads((2,), 20, 20, depth, 8, ())
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(attention(net, heads, *(computed(net, shape) for shape in heads.shapes)))
-    assert not any("attention" in template for template in templates(net))
+    assert not any("attention" in template for template in templates_on_cpu(net))
 
 
-def templates(net: Net) -> list[str]:
-    target = Target(family="cpu", compute_units=2, storage="float")
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    return [k.kernel.template for k in plan.kernels]
+def templates_on_cpu(net: Net) -> list[str]:
+    return templates(plan_of(net.case().model, CPU))

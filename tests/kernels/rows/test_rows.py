@@ -8,15 +8,14 @@ from typing import Literal
 import numpy as np
 import pytest
 
-import tflgpu
 from tests.kernels.networks import LAYER_NORMS, binary, channel_mean, layer_norm_of_products, number
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
-from tests.ops.tolerance import ARITHMETIC, check
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
-from tflgpu.compiler import plan_model
-from tflgpu.target import Target
+from tests.support.planning import plan_of, templates
+from tests.support.running import run_checked
+from tests.support.targets import CPU
 
 Family = Literal["cpu", "gpu"]
 
@@ -36,15 +35,10 @@ SHAPES = (
 
 
 def assert_right(net: Net, device_name: str, family: Family, template: str) -> None:
-    case = net.case(ARITHMETIC)
+    case = net.case()
     for precision in ("fp32", "fp16"):
-        options = tflgpu.Options(
-            device=device_name, execution=tflgpu.Execution(kernels=family), precision=precision, cache="off"
-        )
-        with limited(device_name, Simulation()), tflgpu.compile(case.model, options) as compiled:
-            assert template in compiled.source
-            (got,) = compiled.run(case.inputs).values()
-        check(got, case.expected[0], case.tolerance, precision, case.describe)
+        with limited(device_name, Simulation()):
+            assert template in run_checked(case, device=device_name, kernels=family, precision=precision)
 
 
 def is_quick(shape: tuple[int, ...], device_name: str) -> bool:
@@ -56,7 +50,7 @@ def is_quick(shape: tuple[int, ...], device_name: str) -> bool:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_softmax_is_right(shape: tuple[int, ...], family: Family, device_name: str) -> None:
     """Of large numbers, behind and before elementwise functions."""
-    net = Net(pytest.fail, seed=len(shape))
+    net = Net(seed=len(shape))
     x = binary(net, "MUL", net.input(net.normal(shape, 30)), number(net, 2))
     y = net.op("SOFTMAX", [x], reference.softmax(x.value, 0.5), {"beta": 0.5})
     net.output(binary(net, "SUB", net.constant(net.normal(shape[-1:])), y))
@@ -68,7 +62,7 @@ def test_softmax_is_right(shape: tuple[int, ...], family: Family, device_name: s
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_layer_norm_is_right(shape: tuple[int, ...], family: Family, device_name: str) -> None:
     """Of numbers far from zero, before an elementwise function."""
-    net = Net(pytest.fail, seed=len(shape))
+    net = Net(seed=len(shape))
     x = net.input(net.normal(shape) + np.float32(3))
     y = LAYER_NORMS[len(shape) % 4](net, x)
     net.output(binary(net, "MUL", y, net.input(net.normal(shape))))
@@ -77,11 +71,11 @@ def test_layer_norm_is_right(shape: tuple[int, ...], family: Family, device_name
 
 @pytest.mark.parametrize("build", LAYER_NORMS, ids=lambda build: build.__name__)
 def test_every_way_to_write_it_becomes_one_kernel(build: Callable[[Net, Tensor], Tensor], device_name: str) -> None:
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(build(net, net.input(net.normal((3, 5, 12)))))
     assert_right(net, device_name, "cpu", "layer_norm")
-    kinds = [template for template in templates(net) if "reshape" not in template and "map" not in template]
-    assert kinds == ["rows/layer_norm_vectors"]
+    found = [template for template in templates_on_cpu(net) if "reshape" not in template and "map" not in template]
+    assert found == ["rows/layer_norm_vectors"]
 
 
 def over_another_axis(net: Net, x: Tensor) -> Tensor:
@@ -127,15 +121,15 @@ def with_rows_for_columns(net: Net, x: Tensor) -> Tensor:
     ids=lambda build: build.__name__,
 )
 def test_nothing_else_becomes_one(build: Callable[[Net, Tensor], Tensor], device_name: str) -> None:
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     net.output(build(net, net.input(net.normal((1, 8, 8)) + np.float32(1))))
-    assert not any("layer_norm" in template for template in templates(net))
+    assert not any("layer_norm" in template for template in templates_on_cpu(net))
     assert_right(net, device_name, "cpu", "reduce")
 
 
 def test_a_normalization_may_follow_another(device_name: str) -> None:
     """And the first one's parts may have other readers."""
-    net = Net(pytest.fail, seed=1)
+    net = Net(seed=1)
     first = layer_norm_of_products(net, net.input(net.normal((2, 6, 12))))
     net.output(layer_norm_of_products(net, binary(net, "ADD", first, channel_mean(net, first))))
     assert_right(net, device_name, "cpu", "layer_norm")
@@ -146,7 +140,5 @@ def root(net: Net, variance: Tensor) -> Tensor:
     return net.op("RSQRT", [shifted], 1 / np.sqrt(shifted.value))
 
 
-def templates(net: Net) -> list[str]:
-    target = Target(family="cpu", compute_units=2, storage="float")
-    _, plan = plan_model(net.case(ARITHMETIC).model, tflgpu.Options(), target)
-    return [k.kernel.template for k in plan.kernels]
+def templates_on_cpu(net: Net) -> list[str]:
+    return templates(plan_of(net.case().model, CPU))

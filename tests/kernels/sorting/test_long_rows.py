@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.ops import reference
-from tflgpu.compiler import plan_model
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
+from tests.support.planning import kinds, plan_of
 from tflgpu.target import Target
 
 Family = Literal["cpu", "gpu"]
@@ -19,15 +19,13 @@ Family = Literal["cpu", "gpu"]
 
 def model(shape: tuple[int, ...], k: int, dtype: str = "float32", *, doubled: bool = False) -> bytes:
     """doubled: the values, and the first of the row added to each; else the values and the indices."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, results = builder.input(shape, dtype), (*shape[:-1], k)
     values, indices = builder.tensor(results, dtype), builder.tensor(results, "int32")
-    builder.op("TOPK_V2", [x, builder.constant(np.array(k, np.int32))], [values, indices])
+    builder.op("TOPK_V2", [x, builder.ints(k)], [values, indices])
     if not doubled:
         return builder.finish([values, indices])
-    total = builder.tensor(results, dtype)
-    builder.op("ADD", [values, x], [total], {"fused_activation_function": "RELU"})
-    return builder.finish([total])
+    return builder.finish([builder.add("ADD", [values, x], results, dtype, fused_activation_function="RELU")])
 
 
 def run(data: bytes, x: NDArray[Any], device: str, family: Family) -> list[NDArray[Any]]:
@@ -100,11 +98,11 @@ def test_what_follows_may_read_the_unsorted_row(device_name: str) -> None:
 )
 def test_values_and_indices_share_a_sort(family: Family, size: int, runs: list[str]) -> None:
     target = Target(family=family, compute_units=4, storage="float")
-    _, plan = plan_model(model((size,), size), tflgpu.Options(), target)
-    assert [planned.node.kind for planned in plan.kernels] == [*runs, "gather", "map"]
+    plan = plan_of(model((size,), size), target)
+    assert kinds(plan) == [*runs, "gather", "map"]
 
 
 def test_few_of_short_rows_take_one_kernel_each() -> None:
     target = Target(family="cpu", compute_units=4, storage="float")
-    _, plan = plan_model(model((8_400, 80), 10), tflgpu.Options(), target)
-    assert [planned.node.kind for planned in plan.kernels] == ["top_k", "top_k"]
+    plan = plan_of(model((8_400, 80), 10), target)
+    assert kinds(plan) == ["top_k", "top_k"]

@@ -11,13 +11,12 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-import tflgpu
 from tests.plan.costs.sized_models import MODELS, sized
 from tests.quick import RUNTIMES
+from tests.support.planning import plan_of
 from tflgpu.codegen.functions import Body, Function, read_body
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.plan.traffic import traffic
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.opencl.devices import choose
@@ -48,7 +47,7 @@ def work(family: Family, size: int) -> dict[str, int]:
     """By operator, the turns of loops of all work-items, and what planning counts: products and bytes."""
     target = Target(family=family, compute_units=4, storage="float")
     m, names = sized(size, *MODELS), list(MODELS)
-    _, plan = plan_model(m.model, tflgpu.Options(), target)
+    plan = plan_of(m.model, target)
     source, session = render(plan), open_session(choose(RUNTIMES[0]))
     number = {function.name: i for i, function in enumerate(source.functions)}
     functions = tuple(replace(f, body=counting(f, number[f.name])) for f in source.functions)

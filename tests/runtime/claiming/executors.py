@@ -8,11 +8,11 @@ import numpy as np
 import pyopencl as cl
 
 import tflgpu
+from tests.support.models import Builder
+from tests.support.planning import plan_of
 from tflgpu.codegen.claiming_kernel import render_claiming, tables
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.resident import LEFT, OVER
@@ -25,7 +25,7 @@ SHAPE = (1, 32, 32, 16)
 
 def branches(shape: tuple[int, ...] = SHAPE) -> bytes:
     """Three chains of convolutions of one input, which meet: several kernels of several tiles in an interval."""
-    builder = ModelBuilder()
+    builder = Builder()
     random = np.random.default_rng(0)
     x = builder.input(shape, name="x")
     ends = []
@@ -34,14 +34,10 @@ def branches(shape: tuple[int, ...] = SHAPE) -> bytes:
         for _ in range(3):
             weights = builder.constant(random.normal(0, 0.1, (16, 3, 3, 16)).astype(np.float32))
             bias = builder.constant(random.normal(0, 0.1, 16).astype(np.float32))
-            result = builder.tensor(shape)
-            builder.op("CONV_2D", [end, weights, bias], [result], {"padding": "SAME", "stride_w": 1, "stride_h": 1})
-            end = result
+            end = builder.add("CONV_2D", [end, weights, bias], shape, padding="SAME", stride_w=1, stride_h=1)
         ends.append(end)
-    added, y = builder.tensor(shape), builder.tensor(shape, name="y")
-    builder.op("ADD", ends[:2], [added], {})
-    builder.op("MUL", [added, ends[2]], [y], {})
-    return builder.finish([y])
+    added = builder.add("ADD", ends[:2], shape)
+    return builder.finish([builder.add("MUL", [added, ends[2]], shape, name="y")])
 
 
 X = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
@@ -53,7 +49,7 @@ class Executors:
     def __init__(self, device_name: str, groups: int, cores: int | None = None, shape: tuple[int, ...] = SHAPE) -> None:
         options = tflgpu.Options(device=device_name, precision="fp32")
         device = choose(device_name)
-        _, plan = plan_model(branches(shape), options, device.target(options))
+        plan = plan_of(branches(shape), device.target(options))
         source = render(plan)
         executable = link(plan, source.names)
         text, claiming = render_claiming(source, executable)

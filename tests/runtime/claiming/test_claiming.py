@@ -14,10 +14,10 @@ import tflgpu
 from tests.quick import RUNTIMES
 from tests.runtime.claiming.executors import SHAPE, SMALL, Executors, X, branches, ran
 from tests.runtime.persistent.chains import chain
+from tests.support.models import Builder
 from tflgpu.artifact.executable import Launch
 from tflgpu.codegen.claiming_kernel import tables
 from tflgpu.compiler import compile_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.device_memory import DeviceMemory
 from tflgpu.runtime.executors import claiming_executor
 from tflgpu.runtime.executors.resident import LaunchedKernel
@@ -142,9 +142,9 @@ def test_cpus_claim_whatever_has_several_kernels(device_name: str) -> None:
     assert executor(chain()) == executor(chain(), executor="claiming") == "claiming"
     assert executor(chain(), executor="launch") == "launch"
     assert executor(chain(), kernels="gpu") == "launch"
-    builder = ModelBuilder()
-    x, y = builder.input(SHAPE), builder.tensor(SHAPE)
-    builder.op("ADD", [x, x], [y], {})
+    builder = Builder()
+    x = builder.input(SHAPE)
+    y = builder.add("ADD", [x, x], SHAPE)
     assert executor(builder.finish([y])) == "launch"
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import tflgpu
 from tests.quick import RUNTIMES
+from tests.support.models import Builder
 from tflgpu.errors import BuildError
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl import build
 from tflgpu.runtime.opencl.build import build as build_program
 from tflgpu.runtime.opencl.compiling import compiler_process, compiler_server
@@ -60,10 +60,9 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 def doubling() -> bytes:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 2, 2, 4)), builder.tensor((1, 2, 2, 4))
-    builder.op("ADD", [x, x], [y])
-    return builder.finish([y])
+    builder = Builder()
+    x = builder.input((1, 2, 2, 4))
+    return builder.finish([builder.add("ADD", [x, x], (1, 2, 2, 4))])
 
 
 def test_a_model_is_compiled_without_the_compiler_here(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

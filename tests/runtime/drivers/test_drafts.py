@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tflgpu
+from tests.support.models import Builder
 from tflgpu.codegen import persistent_kernel
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl import build, program, quirks
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options
@@ -24,18 +24,16 @@ X = np.random.default_rng(0).normal(size=(1, 4, 4, 8)).astype(np.float32)
 
 
 def softmax() -> bytes:
-    builder = ModelBuilder()
-    x, y = builder.input((1, 4, 4, 8)), builder.tensor((1, 4, 4, 8), name="y")
-    builder.op("SOFTMAX", [x], [y], {"beta": 1.0})
-    return builder.finish([y])
+    builder = Builder()
+    x = builder.input((1, 4, 4, 8))
+    return builder.finish([builder.add("SOFTMAX", [x], (1, 4, 4, 8), name="y", beta=1.0)])
 
 
 def softmax_of_means() -> bytes:
-    builder = ModelBuilder()
-    x, mean, y = builder.input((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8)), builder.tensor((1, 1, 1, 8), name="y")
-    builder.op("MEAN", [x, builder.constant(np.array([1, 2], np.int32))], [mean], {"keep_dims": True})
-    builder.op("SOFTMAX", [mean], [y], {"beta": 1.0})
-    return builder.finish([y])
+    builder = Builder()
+    x = builder.input((1, 4, 4, 8))
+    mean = builder.add("MEAN", [x, builder.ints([1, 2])], (1, 1, 1, 8), keep_dims=True)
+    return builder.finish([builder.add("SOFTMAX", [mean], (1, 1, 1, 8), name="y", beta=1.0)])
 
 
 @pytest.fixture

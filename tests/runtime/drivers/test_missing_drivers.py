@@ -210,6 +210,7 @@ def only_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "devices", lambda: cpus)
 
 
+@pytest.mark.device
 def test_a_cpu_that_nobody_asked_for_is_a_warning_once(
     idle_gpu: None, only_cpus: None, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -225,6 +226,7 @@ def test_a_cpu_that_nobody_asked_for_is_a_warning_once(
     assert [str(warning.message) for warning in recwarn] == []
 
 
+@pytest.mark.device
 def test_errors_name_the_gpu(idle_gpu: None, only_cpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(tflgpu.DeviceError, match=r"no OpenCL device matches 'gpu'.*NVIDIA H200"):
         devices.choose("gpu")
@@ -233,6 +235,7 @@ def test_errors_name_the_gpu(idle_gpu: None, only_cpus: None, monkeypatch: pytes
         devices.choose("auto")
 
 
+@pytest.mark.device
 def test_the_command_names_the_gpu(idle_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("devices")
     assert result.exit_code == 0

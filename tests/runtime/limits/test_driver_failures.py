@@ -16,8 +16,8 @@ import pytest
 import tflgpu
 from tests.quick import RUNTIMES
 from tests.support.limited_devices import fails
+from tests.support.models import Builder
 from tflgpu import BuildError, CacheFiles, DeviceError, Execution, Options
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl import devices
 
 INTEL = RUNTIMES[0]
@@ -67,9 +67,9 @@ def failing(owner: Any, name: str, after: int) -> Iterator[list[str]]:
 
 def layer() -> bytes:
     """A convolution, whose kernel has several tiles to choose from."""
-    b = ModelBuilder()
-    x, y, weights = b.input(X.shape), b.tensor(X.shape), b.constant(np.ones((8, 1, 1, 8), np.float32))
-    b.op("CONV_2D", [x, weights, b.constant(np.zeros(8, np.float32))], [y], {"stride_h": 1, "stride_w": 1})
+    b = Builder()
+    x, weights = b.input(X.shape), b.constant(np.ones((8, 1, 1, 8), np.float32))
+    y = b.add("CONV_2D", [x, weights, b.constant(np.zeros(8, np.float32))], X.shape, stride_h=1, stride_w=1)
     return b.finish([y])
 
 

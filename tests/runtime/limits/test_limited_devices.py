@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tests.conftest import missing
-from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
 from tests.support.fixed_cases import fixed_cases
 from tests.support.limited_devices import SIMULATIONS, Simulation, limited
+from tests.support.models import Builder
+from tests.support.running import run_checked
 from tflgpu import CacheFiles, DeviceError, Execution, Options
 from tflgpu.measure.trace import trace
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.runtime.opencl.quirks import OCLGRIND, POCL
 
 INTEL = RUNTIMES[0]
@@ -51,9 +51,8 @@ options = tflgpu.Options(
 )
 for name in ("fully_connected", "softmaxes"):
     case = fixed_cases()[name]
-    model = tflgpu.compile(case.model, options)
-    for got, expected in zip(model.run(case.inputs).values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, "fp32", case.describe)
+    model = tflgpu.compile(case.model, tflgpu.Options(device=sys.argv[1], kernels="gpu", precision="fp32", cache="off"))
+    case.check(model.run(case.inputs).values())
     print(model.device.limits.work_group_size, model.device.limits.local_bytes)
 """
 
@@ -92,19 +91,16 @@ def test_kernels_run_within_the_limits(device: str, name: str) -> None:
         for family, precision in zip(families, precisions, strict=True):
             options = Options(execution=Execution(kernels=family), precision=precision, cache="off", fallback="forbid")
             outputs = tflgpu.compile(case.model, options).run(case.inputs)
-            for got, expected in zip(outputs.values(), case.expected, strict=True):
-                check(got, expected, case.tolerance, precision, case.describe)
+            case.check(outputs.values(), precision)
 
 
 def two_large_layers(side: int = 3000) -> bytes:
     """Two fully connected layers with 36 MB of weights each: they move elements by one and by two places."""
-    b = ModelBuilder()
+    b = Builder()
     x = b.input((1, side))
     for places in (1, 2):
         weights = b.constant(np.roll(np.eye(side, dtype=np.float32), places, 0))
-        y = b.tensor((1, side))
-        b.op("FULLY_CONNECTED", [x, weights], [y])
-        x = y
+        x = b.add("FULLY_CONNECTED", [x, weights], (1, side))
     return b.finish([x])
 
 
@@ -122,19 +118,16 @@ def test_weights_are_shared_out_over_buffers(kernels: str) -> None:
 
 def images(count: int, side: int) -> bytes:
     """A chain of additions that are all needed at the end, so that as many images live at once."""
-    b = ModelBuilder()
+    b = Builder()
     shape = (1, side, side, 4)
     first = b.input(shape)
     living = []
     for number in range(count):
-        y = b.tensor(shape)
-        b.op("CUMSUM", [first, b.constant(np.array(number % 3 + 1, np.int32))], [y])
+        y = b.add("CUMSUM", [first, b.ints(number % 3 + 1)], shape)
         living.append(y)
     total = living[0]
     for y in living[1:]:
-        z = b.tensor(shape)
-        b.op("MAXIMUM", [total, y], [z])
-        total = z
+        total = b.add("MAXIMUM", [total, y], shape)
     return b.finish([total])
 
 
@@ -173,8 +166,7 @@ def test_a_kernel_that_is_built_for_smaller_groups_is_planned_anew(tuning: str, 
         model = tflgpu.compile(case.model, options)
         assert groups_of(model) == {16, 128}
         for again in (model, tflgpu.compile(case.model, replace(options, cache="require"))):
-            (got,) = again.run(case.inputs).values()
-            check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+            case.check(again.run(case.inputs).values())
         assert groups_of(again) == {16, 128}
 
 
@@ -198,8 +190,7 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
     with limited(INTEL, Simulation(groups={"gpu_excite": 4})):
         model = tflgpu.compile(case.model, Options(execution=Execution(kernels="gpu"), precision="fp32", cache="off"))
     assert "gpu_excite" not in model.source
-    (got,) = model.run(case.inputs).values()
-    check(got, case.expected[0], case.tolerance, "fp32", case.describe)
+    case.check(model.run(case.inputs).values())
 
 
 @pytest.mark.quick(when=lambda smaller: smaller.groups)
@@ -207,10 +198,7 @@ def test_nodes_are_not_fused_where_a_fused_one_has_smaller_groups() -> None:
 def test_a_persistent_kernel_keeps_to_the_limits(smaller: Simulation) -> None:
     case = fixed_cases()["recurrences"]
     with limited(INTEL, smaller):
-        options = Options(execution=Execution(kernels="gpu", executor="persistent"), precision="fp32", cache="off")
-        outputs = tflgpu.compile(case.model, options).run(case.inputs)
-    for got, expected in zip(outputs.values(), case.expected, strict=True):
-        check(got, expected, case.tolerance, "fp32", case.describe)
+        run_checked(case, kernels="gpu", executor="persistent")
 
 
 def test_a_model_that_is_too_large_for_a_persistent_kernel_says_so() -> None:
@@ -239,10 +227,10 @@ def test_constant_indices_need_no_int64() -> None:
     """As a list of rows and as a list of places."""
     numbers = np.arange(24, dtype=np.float32).reshape(4, 6)
     rows, places = np.array([3, 0, 2], np.int64), np.array([[1, 5], [3, 0]], np.int64)
-    builder = ModelBuilder()
-    x, taken, picked = builder.input((4, 6)), builder.tensor((3, 6)), builder.tensor((2,))
-    builder.op("GATHER", [x, builder.constant(rows)], [taken])
-    builder.op("GATHER_ND", [x, builder.constant(places)], [picked])
+    builder = Builder()
+    x = builder.input((4, 6))
+    taken = builder.add("GATHER", [x, builder.constant(rows)], (3, 6))
+    picked = builder.add("GATHER_ND", [x, builder.constant(places)], (2,))
     with limited(INTEL, SIMULATIONS["an embedded profile"]) as device:
         options = Options(device=device.index, precision="fp32", fallback="forbid", cache="off")
         got = tflgpu.compile(builder.finish([taken, picked]), options).run([numbers])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 
 def chain() -> bytes:
     """softmax(softmax(x) * mean(x)): kernels of which each needs the one before."""
-    builder = ModelBuilder()
-    x, product = builder.input((1, 4, 4, 8)), builder.tensor((1, 4, 4, 8))
-    curve, mean, result = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8)), builder.tensor((1, 4, 4, 8))
-    axes = builder.constant(np.array([1, 2], np.int32))
-    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
-    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
-    builder.op("MUL", [curve, mean], [product], {"fused_activation_function": "NONE"})
-    builder.op("SOFTMAX", [product], [result], {"beta": 1.0})
-    return builder.finish([result])
+    builder = Builder()
+    x = builder.input((1, 4, 4, 8))
+    axes = builder.ints([1, 2])
+    curve = builder.add("SOFTMAX", [x], (1, 4, 4, 8), beta=1.0)
+    mean = builder.add("MEAN", [x, axes], (1, 1, 1, 8), keep_dims=True)
+    product = builder.add("MUL", [curve, mean], (1, 4, 4, 8))
+    return builder.finish([builder.add("SOFTMAX", [product], (1, 4, 4, 8), beta=1.0)])
 
 
 def expected(x: np.ndarray) -> np.ndarray:

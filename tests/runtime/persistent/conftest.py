@@ -8,10 +8,10 @@ import pytest
 
 import tflgpu
 from tests.runtime.persistent.chains import chain
+from tests.support.planning import plan_of
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import choose
@@ -25,7 +25,7 @@ def executor(device_name: str) -> PersistentExecutor:
         device=device_name, execution=tflgpu.Execution(kernels="gpu", executor="persistent"), precision="fp32"
     )
     device = choose(device_name)
-    _, plan = plan_model(chain(), options, device.target(options))
+    plan = plan_of(chain(), device.target(options))
     source = render(plan)
     executable = link(plan, source.names)
     text, persistent = render_persistent(source, executable, ptx=False)

@@ -13,6 +13,8 @@ import pytest
 
 import tflgpu
 from tests.runtime.persistent.chains import X, chain, expected
+from tests.support.models import Builder
+from tests.support.planning import kinds, plan_of
 from tests.support.targets import H200
 from tflgpu.artifact.executable import RANGE_ALIGNMENT
 from tflgpu.codegen.assemble import assemble
@@ -20,8 +22,7 @@ from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.compiler import compile_model, plan_model
-from tflgpu.model.writer import ModelBuilder
+from tflgpu.compiler import compile_model
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.plan.barrier_intervals import barrier_intervals
 from tflgpu.runtime.device_memory import DeviceMemory
@@ -64,8 +65,8 @@ def test_profile_needs_a_clock(executor: PersistentExecutor) -> None:
 
 def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> None:
     """With a clock that counts microseconds from its first reading; kernels do not run in the plan's order here."""
-    builder = ModelBuilder()
-    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
+    builder = Builder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.ints([1, 2])
     curve, twice, mean = (builder.tensor(shape) for shape in ((1, 4, 4, 8), (1, 4, 4, 8), (1, 1, 1, 8)))
     builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
     builder.op("SOFTMAX", [curve], [twice], {"beta": 1.0})
@@ -74,8 +75,8 @@ def test_profile_is_read_from_the_clock_after_each_kernel(device_name: str) -> N
         device=device_name, execution=tflgpu.Execution(kernels="gpu", executor="persistent"), precision="fp32"
     )
     device = choose(device_name)
-    _, plan = plan_model(builder.finish([twice, mean]), options, device.target(options))
-    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "softmax", "reduce"]
+    plan = plan_of(builder.finish([twice, mean]), device.target(options))
+    assert kinds(plan) == ["map", "softmax", "softmax", "reduce"]
     source = render(plan)
     executable = link(plan, source.names)
     text, persistent = render_persistent(source, executable, ptx=False)
@@ -101,19 +102,18 @@ def test_option_chooses_the_executor(device_name: str) -> None:
 
 
 def test_dependent_kernels_have_intervals_of_their_own() -> None:
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
-    assert [k.node.kind for k in plan.kernels] == ["map", "reduce", "softmax", "softmax"]
+    plan = plan_of(chain(), H200)
+    assert kinds(plan) == ["map", "reduce", "softmax", "softmax"]
     assert barrier_intervals(plan) == (0, 1, 2, 3)
 
 
 def test_independent_kernels_share_an_interval() -> None:
-    builder = ModelBuilder()
-    x, axes = builder.input((1, 4, 4, 8)), builder.constant(np.array([1, 2], np.int32))
-    curve, mean = builder.tensor((1, 4, 4, 8)), builder.tensor((1, 1, 1, 8))
-    builder.op("SOFTMAX", [x], [curve], {"beta": 1.0})
-    builder.op("MEAN", [x, axes], [mean], {"keep_dims": True})
-    _, plan = plan_model(builder.finish([curve, mean]), tflgpu.Options(), H200)
-    assert [k.node.kind for k in plan.kernels] == ["map", "softmax", "reduce"]
+    builder = Builder()
+    x, axes = builder.input((1, 4, 4, 8)), builder.ints([1, 2])
+    curve = builder.add("SOFTMAX", [x], (1, 4, 4, 8), beta=1.0)
+    mean = builder.add("MEAN", [x, axes], (1, 1, 1, 8), keep_dims=True)
+    plan = plan_of(builder.finish([curve, mean]), H200)
+    assert kinds(plan) == ["map", "softmax", "reduce"]
     assert barrier_intervals(plan) == (0, 1, 1)
 
 
@@ -132,7 +132,7 @@ def _memory(plan: Plan, planned: PlannedKernel, *, written: bool) -> set[tuple[i
 def test_kernels_of_one_interval_touch_different_memory(shared: Path) -> None:
     """Also where the arena gives the same bytes to one tensor after another."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     found = barrier_intervals(plan)
     assert 1 + max(found) < len(found), "this model has branches"
     for (a, one), (b, two) in combinations(zip(found, plan.kernels, strict=True), 2):
@@ -143,7 +143,7 @@ def test_kernels_of_one_interval_touch_different_memory(shared: Path) -> None:
 
 def test_barriers_stand_between_intervals_only(shared: Path) -> None:
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     text, persistent = render_persistent(source, link(plan, source.names), ptx=True)
     assert sorted(persistent.order) == list(range(len(plan.kernels)))
@@ -157,7 +157,7 @@ def test_barriers_stand_between_intervals_only(shared: Path) -> None:
 def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> None:
     """So that the compiler can inline it without making copies."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     assert len(source.functions) < len(source.names), "this model has equal layers"
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
@@ -168,7 +168,7 @@ def test_a_persistent_kernel_has_the_text_of_a_function_once(shared: Path) -> No
 def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
     """Ahead of the wait they only compute the places of what they will read, and load constants."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     functions, waiting = {f.name: f for f in source.functions}, 0
     for planned, name in zip(plan.kernels, source.names, strict=True):
@@ -185,7 +185,7 @@ def test_functions_read_no_input_before_they_wait_for_it(shared: Path) -> None:
 
 def test_in_half_on_nvidia_no_kernel_divides_exactly() -> None:
     """That calls a function for rare numbers, and the linker lets the whole kernel save registers around it."""
-    builder = ModelBuilder()
+    builder = Builder()
     x, (root, shares, result) = builder.input((1, 4, 4, 8)), [builder.tensor((1, 4, 4, 8)) for _ in range(3)]
     builder.op("RSQRT", [x], [root])
     builder.op("LOGISTIC", [root], [shares])
@@ -203,7 +203,7 @@ def test_in_half_on_nvidia_no_kernel_divides_exactly() -> None:
 
 def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
     """Else a compiler may read activations through a cache that does not see what other compute units write."""
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    plan = plan_of(chain(), H200)
     source = render(plan)
     for planned, name in zip(plan.kernels, source.names, strict=True):
         function = next(f for f in source.functions if f.name == name)
@@ -213,7 +213,7 @@ def test_kernels_of_a_persistent_program_do_not_promise_restrict() -> None:
 
 def test_every_other_kernel_begins_with_the_last_work_group() -> None:
     """Each tile is computed once, and the clock is that of the group with the first one, whatever the group."""
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    plan = plan_of(chain(), H200)
     source = render(plan)
     text, _ = render_persistent(source, link(plan, source.names), ptx=True)
     kernel = text[text.index("__kernel") :]
@@ -225,7 +225,7 @@ def test_every_other_kernel_begins_with_the_last_work_group() -> None:
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_one_buffer_has_all_memory_or_kernels_are_launched_one_by_one(fits: bool) -> None:
-    _, plan = plan_model(chain(), tflgpu.Options(), H200)
+    plan = plan_of(chain(), H200)
     source = render(plan)
     executable = link(plan, source.names)
     ends = [begin + buffer.bytes for begin, buffer in zip(executable.ranges, executable.buffers, strict=False)]

@@ -12,19 +12,19 @@ import pytest
 
 import tflgpu
 from tests.runtime.persistent.chains import X, chain, expected
+from tests.support.planning import plan_of
 from tests.support.targets import H200
 from tflgpu.codegen import persistent_kernel
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
-from tflgpu.compiler import plan_model
 from tflgpu.runtime.executors.persistent_executor import SPIN_LIMIT, PersistentExecutor
 
 
 def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each launch is in one of them, in order; they end between intervals, and have about as many functions each."""
     data = (shared / "models" / "face_landmark.tflite").read_bytes()
-    _, plan = plan_model(data, tflgpu.Options(), H200)
+    plan = plan_of(data, H200)
     source = render(plan)
     executable = link(plan, source.names)
     number = len(source.functions)

@@ -21,7 +21,7 @@ import numpy as np
 
 import tflgpu
 from tests.frontend.stateful_models import SHAPE, assign, binary, first_values, read
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 CONFIGURATIONS = {
     "claiming": tflgpu.Options(execution=tflgpu.Execution(executor="claiming")),
@@ -38,7 +38,7 @@ EVERY = 20  # the number of lines from one before which the model is closed to t
 
 
 def sum_of_inputs() -> bytes:
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input(SHAPE)
     first_values(builder, {"sum": np.zeros(SHAPE, np.float32)})
     new = binary(builder, "ADD", read(builder, "sum"), x)

@@ -10,7 +10,7 @@ from tests.ops.case import Tensor
 from tests.ops.reference import Array
 from tests.safety.drawn.drawing import Drawing, Shape
 from tests.safety.drawn.movements import Step
-from tflgpu.model.writer import ModelBuilder
+from tests.support.models import Builder
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {"TANH": np.tanh, "NEG": np.negative, "ABS": np.abs, "SIN": np.sin}
 
@@ -27,9 +27,9 @@ def branch(d: Drawing) -> Iterable[Tensor]:
 
 
 def _body(d: Drawing, shape: Shape, name: str) -> int:
-    body = ModelBuilder()
-    x, y = body.input(shape), body.tensor(shape)
-    body.op(name, [x], [y])
+    body = Builder()
+    x = body.input(shape)
+    y = body.add(name, [x], shape)
     return d.net.subgraph(body, [y])
 
 
@@ -50,20 +50,18 @@ def loop(d: Drawing) -> Iterable[Tensor]:
 
 
 def _is_below(d: Drawing, shape: Shape, times: int) -> int:
-    condition = ModelBuilder()
+    condition = Builder()
     count, _ = condition.input((), "int32"), condition.input(shape)
-    less = condition.tensor((), "bool")
-    condition.op("LESS", [count, condition.constant(np.array(times, np.int32))], [less])
+    less = condition.add("LESS", [count, condition.ints(times)], (), "bool")
     return d.net.subgraph(condition, [less])
 
 
 def _turn(d: Drawing, shape: Shape, name: str, step: Array) -> int:
-    body = ModelBuilder()
+    body = Builder()
     count, x = body.input((), "int32"), body.input(shape)
-    more, y, z = body.tensor((), "int32"), body.tensor(shape), body.tensor(shape)
-    body.op("ADD", [count, body.constant(np.array(1, np.int32))], [more])
-    body.op(name, [x], [y])
-    body.op("ADD", [y, body.constant(step)], [z])
+    more = body.add("ADD", [count, body.ints(1)], (), "int32")
+    y = body.add(name, [x], shape)
+    z = body.add("ADD", [y, body.constant(step)], shape)
     return d.net.subgraph(body, [more, z])
 
 

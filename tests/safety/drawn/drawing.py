@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,6 @@ TAME = 8.0  # the largest number of a tensor that later steps get
 SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
 
 
-def _draws_nothing(*_: object) -> NoReturn:
-    raise AssertionError("a drawing takes its numbers from `random`")
-
-
 class Drawing:
     """The tensors that later steps may read, and the sources of what is drawn.
 
@@ -31,7 +27,7 @@ class Drawing:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.net = Net(_draws_nothing, random.randrange(1 << 16))
+        self.net = Net(random.randrange(1 << 16))
         self.tensors: list[Tensor] = []
         self.moves_only = True
         self._constants: list[Tensor] = []

@@ -15,13 +15,11 @@ from tests.ops.case import Tensor
 from tests.ops.tolerance import EXACT, check
 from tests.safety.drawn.drawing import Drawing, Shape
 from tests.safety.drawn.poison import NANS, poison
+from tests.support.models import Builder
+from tests.support.planning import graph_of
 from tflgpu import Execution, Options, compile
-from tflgpu.frontend.lower import lower
-from tflgpu.model.reader import read_model
-from tflgpu.model.writer import ModelBuilder
 from tflgpu.ops.evaluate import value_of
 from tflgpu.options import KernelFamily
-from tflgpu.passes import optimize
 
 Movement = Callable[[Drawing, Tensor], Tensor]
 
@@ -114,7 +112,7 @@ def _chains(shape: Shape, computed: bool, chains: Iterable[Sequence[Movement]]) 
 def test_passes_keep_what_three_movements_give(shape: Shape, computed: bool) -> None:
     """In numpy, of the graphs that the passes make; they are verified after each pass."""
     case = _chains(shape, computed, product(MOVEMENTS, repeat=3)).net.case(EXACT)
-    graph = optimize(lower(read_model(case.model)).graph)
+    graph = graph_of(case.model)
     values = {graph.inputs[0]: case.inputs[0]}
     for node in graph.nodes:
         given = [replace(graph[t], data=values[t]) for t in node.inputs]
@@ -188,12 +186,11 @@ def test_zeros_after_a_row_of_a_matrix(
 @pytest.mark.parametrize("kernels", ["cpu", "gpu"])
 def test_an_output_that_is_one_twice(kernels: KernelFamily, device_name: str) -> None:
     """A resize to the same size is no operator. Rows of the matrix lie in another order than pixels of the image."""
-    builder = ModelBuilder()
+    builder = Builder()
     x = builder.input((4, 12), name="x")
-    moved, image, same = builder.tensor((4, 12)), builder.tensor((1, 1, 4, 12)), builder.tensor((1, 1, 4, 12))
-    builder.op("NEG", [x], [moved])
-    builder.op("RESHAPE", [moved, builder.constant(np.array([1, 1, 4, 12], np.int32))], [image])
-    builder.op("RESIZE_BILINEAR", [image, builder.constant(np.array([1, 4], np.int32))], [same])
+    moved = builder.add("NEG", [x], (4, 12))
+    image = builder.add("RESHAPE", [moved, builder.ints([1, 1, 4, 12])], (1, 1, 4, 12))
+    same = builder.add("RESIZE_BILINEAR", [image, builder.ints([1, 4])], (1, 1, 4, 12))
     value = np.arange(48, dtype=np.float32).reshape(4, 12)
     options = Options(device=device_name, execution=Execution(kernels=kernels), precision="fp32", cache="off")
     with compile(builder.finish([image, same]), options) as model:

@@ -1,0 +1,38 @@
+"""Graphs and plans of models, for devices that need not be here, and what tests ask of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tflgpu
+from tests.support.targets import H200
+from tflgpu.compiler import plan_model
+from tflgpu.frontend.lower import lower
+from tflgpu.graph.ir import Graph
+from tflgpu.model.reader import read_model
+from tflgpu.passes import optimize
+from tflgpu.plan import Plan
+from tflgpu.target import Target
+
+
+def graph_of(model: bytes) -> Graph:
+    """The graph after the passes for every device."""
+    return optimize(lower(read_model(model)).graph)
+
+
+def obstacles_of(model: bytes, **options: Any) -> str:
+    """The reasons for which operators cannot run on a device. options: those of ``lower``."""
+    return " ".join(lower(read_model(model), **options).obstacles)
+
+
+def plan_of(model: bytes, target: Target = H200) -> Plan:
+    return plan_model(model, tflgpu.Options(), target)[1]
+
+
+def kinds(plan: Plan) -> list[str]:
+    """The kind of each node that has a kernel."""
+    return [planned.node.kind for planned in plan.kernels]
+
+
+def templates(plan: Plan) -> list[str]:
+    return [planned.kernel.template for planned in plan.kernels]
