@@ -39,6 +39,7 @@ NOT_PORTABLE = {
     "mma/depthwise_pointwise",
     "mma/diagonal_depthwise",
     "mma/gemm/activations",
+    "mma/attention_tiles",
 }
 
 

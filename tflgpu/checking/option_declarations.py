@@ -134,7 +134,8 @@ def flat_names(kind: Any) -> Mapping[str, Place]:
         for each in [own] if group is None else fields(group):  # type: ignore[arg-type]  # groups are dataclasses
             place = Place(group, each)
             name = place.declared.flat or each.name
-            assert name not in found and each.default is not MISSING
+            if name in found or each.default is MISSING:
+                raise TypeError(f"{name!r} is declared twice, or has no default")
             found[name] = place
     return found
 

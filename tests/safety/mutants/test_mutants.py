@@ -61,9 +61,9 @@ FOUND = {
     "no options of ONE_HOT": Found(network("one_hot", 2), {f"{OPERATOR}.builtinOptions": None}),
     "a variable as input": Found(control_flow("boolean_mask"), {"subgraphs[0].tensors[0].isVariable": True}),
     "a variable of no numbers": Found(
-        control_flow("counter"), {"subgraphs[0].tensors[2].isVariable": True}, "holds no numbers"
+        control_flow("counter"), {"subgraphs[0].tensors[1].isVariable": True}, "holds no numbers"
     ),
-    "a variable of another shape": Found(control_flow("counter"), {"subgraphs[0].tensors[1].shape": [3, 1]}),
+    "a variable of another shape": Found(control_flow("counter"), {"subgraphs[0].tensors[2].shape": [3, 1]}),
     "a third way to mirror": Found(network("mirror_pad", 0), {f"{OPERATOR}.builtinOptions.mode": 2}, "MIRROR_PAD"),
     "a negative size": Found(network("broadcast_to", 4), {"buffers[1].data": Patch(8, b"\0\0\x80\xff")}, "broadcast"),
     "a condition of two values": Found(control_flow("recurrence"), {"subgraphs[1].outputs": [0, 5]}, "WHILE"),

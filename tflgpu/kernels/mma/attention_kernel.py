@@ -97,7 +97,10 @@ class AttentionWork:
         stages: How many iterations local memory has operands of.
     """
 
-    CYCLES_OF_SCORE: ClassVar[float] = 0.1  # ten operations of 128 lanes, and two of them in a quarter as many lanes
+    SCORE_CYCLES: ClassVar[float] = 0.1  # ten operations of 128 lanes, and two of them in a quarter of the lanes
+    CHAIN_CYCLES: ClassVar[float] = (
+        400  # from the first product of an iteration by way of the weights to the second one
+    )
 
     tiles: int
     iterations: int
@@ -113,14 +116,15 @@ class AttentionWork:
         """Copies overlap with products, scores do not: a warp needs its own before it goes on."""
         costs = UNIT.costs.ring
         busy = (
-            self.macs / costs.macs + self.scores * self.CYCLES_OF_SCORE,
+            self.macs / costs.macs + self.scores * self.SCORE_CYCLES,
             (self.read_bytes + self.copied_bytes) / costs.local_bytes,
             self.copied_bytes / costs.l2_bytes,
         )
+        chain = self.CHAIN_CYCLES + costs.barrier_latency
         if self.stages == 2:
-            loop = Phase(self.iterations, busy, costs.copy_latency, costs.barrier_latency)
+            loop = Phase(self.iterations, busy, costs.copy_latency, chain)
         else:
-            loop = Phase(self.iterations, busy, barrier=costs.copy_latency + 2 * costs.barrier_latency)
+            loop = Phase(self.iterations, busy, barrier=chain + costs.copy_latency + costs.barrier_latency)
         storing = Phase(1, (2 * self.result_bytes / costs.local_bytes,))
         return Demand(self.tiles, (loop, storing), costs.tile_latency, self.resident)
 
@@ -152,14 +156,16 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
 
 def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:
     depth, value_depth = _padded(attention.depth), _padded(attention.value_depth)
-    sizes = {target.local_size} if target.executor != "launch" else {target.local_size, LEAST_GROUP}
+    # A persistent kernel has one size of work-group for all functions.
+    sizes = (LEAST_GROUP, 2 * LEAST_GROUP) if target.executor == "launch" else (target.local_size,)
     local_bytes = min(LOCAL_BYTES, target.limits.local_bytes - 16)
-    shapes = product(sorted(sizes), (8, 4, 2, 1), (2, 1), (4, 2, 1), (2, 1))
+    shapes = product(sizes, (8, 4, 2, 1), (2, 1), (4, 2, 1), (2, 1))
     for size, row_warps, row_blocks, key_blocks, stages in shapes:
-        if size // UNIT.lanes % row_warps:
+        if size // UNIT.lanes % row_warps or size > target.limits.work_group_size:
             continue
         tile = AttentionTile(row_warps, size // UNIT.lanes // row_warps, row_blocks, key_blocks, stages)
-        if tile.local_bytes(depth, value_depth) <= local_bytes and tile.numbers(depth, value_depth) <= HELD_NUMBERS:
+        fits = tile.keys <= size and tile.local_bytes(depth, value_depth) <= local_bytes
+        if fits and tile.numbers(depth, value_depth) <= HELD_NUMBERS:
             yield tile
 
 
