@@ -7,12 +7,13 @@ import pytest
 
 import tflgpu
 from tests.kernels.networks import binary
-from tests.ops.case import Net
+from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
 from tests.support.row_cases import Heads, attention, attention_of_projections, computed
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma import attention_kernel
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
+from tflgpu.plan import Plan
 
 TEMPLATE = "mma/attention_tiles"
 
@@ -29,14 +30,12 @@ CASES = (
 )
 
 
-def check(net: Net, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> None:
+def planned(net: Net, tile: AttentionTile, monkeypatch: pytest.MonkeyPatch) -> tuple[Case, Plan]:
     monkeypatch.setattr(attention_kernel, "_tiles", lambda *_: iter((tile,)))
     case = net.case()
     _, plan = plan_model(case.model, tflgpu.Options(precision="fp16"), emulated.TARGET)
     assert TEMPLATE in [kernel.kernel.template for kernel in plan.kernels]
-    for late in True, False:
-        assert_close(emulated.run(plan, case.inputs, late=late), case.expected)
-    assert_close(emulated.run_persistent(plan, case.inputs), case.expected)
+    return case, plan
 
 
 def assert_close(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
@@ -50,7 +49,8 @@ def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile, mon
     net = Net(seed=heads.rows)
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
     net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
-    check(net, tile, monkeypatch)
+    case, plan = planned(net, tile, monkeypatch)
+    assert_close(emulated.run(plan, case.inputs), case.expected)
 
 
 @pytest.mark.usefixtures("emulation")
@@ -59,4 +59,15 @@ def test_of_heads_that_are_parts_of_rows(depth: int, monkeypatch: pytest.MonkeyP
     """Copies are of 16 bytes where rows are aligned so."""
     net = Net(seed=depth)
     net.output(attention_of_projections(net, Heads((2, 3), 37, 37, depth, depth, (2, 1, 1, 37))))
-    check(net, AttentionTile(2, 4, 1, 1), monkeypatch)
+    case, plan = planned(net, AttentionTile(2, 4, 1, 1), monkeypatch)
+    assert_close(emulated.run(plan, case.inputs, late=depth == 8), case.expected)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("stages", [1, 2])
+def test_one_group_computes_one_tile_after_another(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No work-item of a tile writes to local memory what another one still reads of the tile before."""
+    net = Net(seed=1)
+    net.output(attention(net, Heads((2,), 40, 70, 8, 8, ()), *(computed(net, (2, rows, 8)) for rows in (40, 70, 70))))
+    case, plan = planned(net, AttentionTile(2, 4, 1, 1, stages), monkeypatch)
+    assert_close(emulated.run_persistent(plan, case.inputs), case.expected)
