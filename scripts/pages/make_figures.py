@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+NETS = "nets-h100-2026-11-27.json"
 PAGES = ("README.md", "docs/performance.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n\n).*?(\n<!-- end of figures -->)", re.DOTALL)
 
@@ -104,7 +105,18 @@ def gpu() -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-TABLES: Mapping[str, Callable[[], Iterator[str]]] = {"overview": overview, "gpu": gpu}
+def nets() -> Iterator[str]:
+    """Networks with drawn weights beside torch.compile."""
+    yield "| network | kernels | ms | torch.compile, ms | part of its time | slowest attention, us on the device |"
+    yield "|---|---|---|---|---|---|"
+    for row in json.loads((RESULTS / NETS).read_text(encoding="utf-8"))["rows"]:
+        peer = (f"{row['torch_ms']:.3f}", f"{row['ratio']:.2f}") if row["torch_ms"] else ("", "")
+        attention = f"{row['attention_us']:.1f}" if row["attention_us"] else ""
+        cells = row["network"], str(row["kernels"]), f"{row['ms']:.3f}", *peer, attention
+        yield f"| {' | '.join(cells)} |"
+
+
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {"overview": overview, "gpu": gpu, "nets": nets}
 
 
 def rewritten(page: str) -> str:
