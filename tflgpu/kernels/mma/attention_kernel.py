@@ -12,15 +12,15 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import LEAST_GROUP, MMA
+from tflgpu.kernels.mma.gemm.k_tiles import HALF_BYTES, LOCAL_BYTES
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, Reach, operands_of
-from tflgpu.kernels.tiling import tile_count
-from tflgpu.target import ElementType, Target
+from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.target import VEC4_BYTES, ElementType, Target
 
-LOCAL_BYTES = 48 << 10  # of a work-group at most; every device with tensor cores has it
 PADDING = 4  # floats, or 8 halves, between rows in local memory
-HALF_BYTES, FLOAT_BYTES = 2, 4
+FLOAT_BYTES = 4
 STORED_COLUMNS = 64  # of a row, that leave by way of local memory at once
 # Numbers that a lane may hold in registers, of those for queries, scores and sums.
 HELD_NUMBERS = 200
@@ -98,9 +98,7 @@ class AttentionWork:
     """
 
     SCORE_CYCLES: ClassVar[float] = 0.1  # ten operations of 128 lanes, and two of them in a quarter of the lanes
-    CHAIN_CYCLES: ClassVar[float] = (
-        400  # from the first product of an iteration by way of the weights to the second one
-    )
+    CHAIN_CYCLES: ClassVar[float] = 400  # an iteration's first product, softmax and second product wait for each other
 
     tiles: int
     iterations: int
@@ -129,13 +127,15 @@ class AttentionWork:
         return Demand(self.tiles, (loop, storing), costs.tile_latency, self.resident)
 
 
-def _padded(elements: int) -> int:
-    return tile_count(elements, UNIT.side) * UNIT.side
+def _depths(attention: Attention) -> tuple[int, int]:
+    """Elements of a key and of a value, in whole blocks."""
+    key, value = (tile_count(n, UNIT.side) * UNIT.side for n in (attention.depth, attention.value_depth))
+    return key, value
 
 
 def candidates(attention: Attention, target: Target) -> list[Candidate[AttentionTile, AttentionWork]]:
     """The tiles of an attention for which there are registers and local memory, the fastest first."""
-    depth, value_depth = _padded(attention.depth), _padded(attention.value_depth)
+    depth, value_depth = _depths(attention)
 
     def work(tile: AttentionTile) -> AttentionWork:
         operand_bytes = HALF_BYTES * (depth + value_depth)
@@ -155,17 +155,17 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
 
 
 def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:
-    depth, value_depth = _padded(attention.depth), _padded(attention.value_depth)
+    depths = _depths(attention)
     # A persistent kernel has one size of work-group for all functions.
     sizes = (LEAST_GROUP, 2 * LEAST_GROUP) if target.executor == "launch" else (target.local_size,)
-    local_bytes = min(LOCAL_BYTES, target.limits.local_bytes - 16)
+    local_bytes = min(LOCAL_BYTES, VEC4_BYTES * local_vec4s(target))
     shapes = product(sizes, (8, 4, 2, 1), (2, 1), (4, 2, 1), (2, 1))
     for size, row_warps, row_blocks, key_blocks, stages in shapes:
         if size // UNIT.lanes % row_warps or size > target.limits.work_group_size:
             continue
         tile = AttentionTile(row_warps, size // UNIT.lanes // row_warps, row_blocks, key_blocks, stages)
-        fits = tile.keys <= size and tile.local_bytes(depth, value_depth) <= local_bytes
-        if fits and tile.numbers(depth, value_depth) <= HELD_NUMBERS:
+        fits = tile.keys <= size and tile.local_bytes(*depths) <= local_bytes
+        if fits and tile.numbers(*depths) <= HELD_NUMBERS:
             yield tile
 
 
@@ -224,6 +224,6 @@ def attention_in_tiles(request: Request) -> Kernel:
         tuple(operands.values()),
         tiles=chosen.work.tiles,
         local_size=tile.local_size,
-        workspace=tile_count(tile.local_bytes(_padded(attention.depth), _padded(attention.value_depth)), 16),
+        workspace=tile_count(tile.local_bytes(*_depths(attention)), VEC4_BYTES),
         macs=attention.macs,
     )

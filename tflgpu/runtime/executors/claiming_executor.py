@@ -195,9 +195,10 @@ class ClaimingExecutor(OneKernelExecutor):
 
     def results(self) -> list[Array]:
         """Wait for the last run, and return its outputs."""
-        if self._last is not None:
-            # One that was enqueued is not known to the kernel.
-            (cl.Event.wait if self._given else self._kernel.wait)(self._last)
+        if self._last is not None and self._given:
+            self._last.wait()  # it was enqueued, and the kernel's waiting knows nothing of it
+        elif self._last is not None:
+            self._kernel.wait(self._last)
         results = super().results()
         if self._given:
             self.session.queue.finish()
