@@ -81,6 +81,7 @@ class TensorCoreCosts:
     part_product_cycles: float
     row_product_cycles: float
     ring: RingCosts
+    row_ring: RingCosts
     patch: PatchCosts
 
 
@@ -88,7 +89,8 @@ class TensorCoreCosts:
 def tensor_core_costs(name: str) -> TensorCoreCosts:
     """The costs of tensor cores of a kind, which :attr:`tflgpu.target.Target.matrix_unit` names."""
     costs = measured_costs(name)
-    return TensorCoreCosts(**{**costs, "ring": RingCosts(**costs["ring"]), "patch": PatchCosts(**costs["patch"])})
+    rings = {name: RingCosts(**costs[name]) for name in ("ring", "row_ring")}
+    return TensorCoreCosts(**{**costs, **rings, "patch": PatchCosts(**costs["patch"])})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,11 @@ from tflgpu.kernels.gpu.convolution_kernels import candidates as plain_candidate
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork, MultistageWork, PatchWork
-from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch, rows
+from tflgpu.kernels.mma.gemm import k_tiles, packed_weights, patch, row_major, rows
 from tflgpu.kernels.mma.gemm.k_tiles import MultistageTile
 from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
 from tflgpu.kernels.mma.gemm.patch import PatchTile
+from tflgpu.kernels.mma.gemm.row_major import RowMajorTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands, OperandType
 from tflgpu.kernels.phases import Phases, phases_of
@@ -44,6 +45,7 @@ def convolution_candidates(
     found: list[Candidate[Tile, Work]] = [
         *packed_weights.candidates(*shapes),
         *(patches or k_tiles.candidates(*shapes, joined)),
+        *row_major.candidates(*shapes, joined),
     ]
     return sorted(found, key=lambda candidate: candidate.cycles)
 
@@ -188,6 +190,8 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
             return patch.kernel(request, Candidate(of_patch, work, chosen.cycles), weights, bias)
         case MultistageTile() as staged, MultistageWork() as work:
             return k_tiles.kernel(request, Candidate(staged, work, chosen.cycles), window, weights, bias)
+        case RowMajorTile() as of_rows, MultistageWork() as work:
+            return row_major.kernel(request, Candidate(of_rows, work, chosen.cycles), weights, bias)
         case WarpTile() as direct, GemmWork() as work:
             return packed_weights.kernel(
                 request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias

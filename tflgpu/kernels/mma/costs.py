@@ -13,6 +13,7 @@ from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.tiling import tile_count, waves
 from tflgpu.target import ITEM_BYTES, VEC4_BYTES, Target
+from tflgpu.target.measured_costs import RingCosts
 
 
 def load_cycles(operands: Operands, pixel_blocks: int, weight_blocks: int) -> float:
@@ -67,7 +68,7 @@ class MultistageWork:
     stages_in_all: how many stages it computes. macs: of one stage. copied_bytes, read_bytes: of one stage, to local
     memory and from there. l2_bytes: of those copied, what L1 does not have yet. result_bytes: that are stored after
     the last stage, or loaded there to join the result. depth: stages of local memory. resident: work-groups that a
-    compute unit has registers for.
+    compute unit has registers for. costs: of the device.
     """
 
     tiles: int
@@ -79,10 +80,11 @@ class MultistageWork:
     result_bytes: int
     depth: int
     resident: int
+    costs: RingCosts
 
     def demand(self, target: Target) -> Demand:
         """Latencies are hidden by the other stages, and by other work-groups of the compute unit."""
-        costs = UNIT.costs.ring
+        costs = self.costs
         busy = (
             self.macs / costs.macs,
             (self.read_bytes + self.copied_bytes) / costs.local_bytes,

@@ -154,6 +154,7 @@ def _work(tile: MultistageTile, window: Window, src: Storage, dst: Storage, join
         result_bytes=group.result_bytes(joined),
         depth=tile.stages,
         resident=group.resident,
+        costs=UNIT.costs.ring,
     )
 
 

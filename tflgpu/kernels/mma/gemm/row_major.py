@@ -1,0 +1,156 @@
+"""Products of many rows in row-major order on tensor cores: rows in local memory, weights in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import product
+
+from tflgpu.graph.ir import Array
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.demand import cycles
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.mma.costs import MultistageWork
+from tflgpu.kernels.mma.gemm.k_tiles import (
+    HALF_BYTES,
+    LOCAL_BYTES,
+    GroupTile,
+    GroupTileParameters,
+    left_arguments,
+)
+from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
+from tflgpu.kernels.mma.operands import Operands
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.ops.image.window import POINTWISE, Window
+from tflgpu.target import VEC4_BYTES, Target
+
+# Warps of a work-group one below the other, and blocks of 16 rows by 32 columns of each.
+ROW_WARPS = (1, 2)
+BLOCKS = ((1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (2, 2), (3, 2))
+STAGE_K_STEPS = 2  # of an iteration
+MOST_STAGES = 6
+SETS = (2, 4)
+HELD_REGISTERS = 190  # of a lane, for weights, pixels and sums
+
+
+@dataclass(frozen=True)
+class RowMajorTile:
+    """What a work-group computes.
+
+    Attributes:
+        group: The grid of warps.
+        stage_k_steps: K-steps of an iteration.
+        stages: Iterations that local memory has rows of.
+        sets: Iterations that registers have weights of.
+    """
+
+    group: GroupTile
+    stage_k_steps: int
+    stages: int
+    sets: int
+
+    @property
+    def config(self) -> TileConfig:
+        """The parameters by which a tuner names the tile."""
+        return (*self.group.config, self.stage_k_steps, self.stages, self.sets)
+
+    @property
+    def stage_bytes(self) -> int:
+        """Local memory of one iteration."""
+        return self.stage_k_steps * UNIT.side * HALF_BYTES * self.group.rows
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weights of one iteration."""
+        return self.stage_k_steps * UNIT.side * HALF_BYTES * self.group.columns
+
+    @property
+    def registers(self) -> int:
+        """Registers of a lane: sums, weights of all sets and rows of an iteration."""
+        rows, columns = self.group.row_blocks, self.group.column_blocks
+        return 16 * rows * columns + self.stage_k_steps * (8 * columns * self.sets + 4 * rows)
+
+
+def candidates(
+    operands: Operands, window: Window, src: Storage, dst: Storage, target: Target, joined: int = 0
+) -> list[Candidate[RowMajorTile, MultistageWork]]:
+    """The tiles of a product, the fastest first; none unless rows of halves lie one after the other.
+
+    Args:
+        operands: Of the product.
+        window: Of the convolution.
+        src: The rows.
+        dst: The result.
+        target: The device.
+        joined: How many tensors of its shape join the result.
+    """
+    # Copies are of 16 bytes, two slices.
+    is_row_major = window.is_pointwise and src.plane == 1 and src.slices % 2 == 0
+    if target.executor == "launch" or not operands.are_halves or not is_row_major:
+        return []
+
+    def work(tile: RowMajorTile) -> MultistageWork:
+        group = tile.group
+        return MultistageWork(
+            tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
+            stages_in_all=tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES),
+            macs=tile.stage_k_steps * group.rows * group.columns * UNIT.side,
+            copied_bytes=tile.stage_bytes,
+            read_bytes=tile.stage_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
+            l2_bytes=tile.stage_bytes + tile.weight_bytes,
+            result_bytes=group.result_bytes(joined),
+            depth=min(tile.stages, tile.sets),
+            resident=1,
+            costs=UNIT.costs.row_ring,
+        )
+
+    return ranked(_tiles(target), work, lambda work: cycles(work, target))
+
+
+def _tiles(target: Target) -> Iterator[RowMajorTile]:
+    local_bytes = min(LOCAL_BYTES, VEC4_BYTES * local_vec4s(target))
+    warps = target.local_size // UNIT.lanes
+    for row_warps, blocks, sets in product(ROW_WARPS, BLOCKS, SETS):
+        group = GroupTile(row_warps, warps // row_warps, *blocks)
+        stages = min(MOST_STAGES, local_bytes // RowMajorTile(group, STAGE_K_STEPS, 1, sets).stage_bytes)
+        tile = RowMajorTile(group, STAGE_K_STEPS, stages, sets)
+        if warps % row_warps == 0 and stages > 1 and tile.registers <= HELD_REGISTERS:
+            yield tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMajorParameters(GroupTileParameters, template="mma/gemm/row_major"):
+    """Parameters of ``templates/mma/gemm/row_major.cl.j2``."""
+
+    stage_k_steps: int
+    sets: int
+    loads_early: bool
+
+
+def kernel(
+    request: Request, chosen: Candidate[RowMajorTile, MultistageWork], weights: Array, bias: Array | None
+) -> Kernel:
+    """The kernel of a product by ``weights`` [out, 1, 1, in]."""
+    src, dst, tile, group = request.input(0), request.output, chosen.tile, chosen.tile.group
+    input_blocks = chosen.work.stages_in_all * tile.stage_k_steps
+    packed = UNIT.pack_left(weights, group.column_warps * group.column_blocks, input_blocks)
+    return Kernel(
+        RowMajorParameters(
+            window=POINTWISE,
+            **asdict(group),
+            stages=tile.stages,
+            stage_k_steps=tile.stage_k_steps,
+            sets=tile.sets,
+            input_blocks=input_blocks,
+            column_tiles=tile_count(dst.slices * LANES, group.columns),
+            src=src,
+            loads_early=group.loads_early,
+        ),
+        left_arguments(request, packed, bias),
+        tiles=chosen.work.tiles,
+        local_size=group.local_size,
+        workspace=tile_count(tile.stages * tile.stage_bytes, VEC4_BYTES),
+        macs=dst.geometry.pixels * dst.channels * src.channels,
+    )
