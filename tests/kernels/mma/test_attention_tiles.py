@@ -9,9 +9,10 @@ import tflgpu
 from tests.kernels.networks import binary
 from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
+from tests.support.planning import templates
 from tests.support.row_cases import Heads, attention, attention_of_projections, computed
 from tflgpu.compiler import plan_model
-from tflgpu.kernels.mma import attention_kernel
+from tflgpu.kernels.mma import attention_kernel, divide_attention
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
 from tflgpu.plan import Plan
 
@@ -61,6 +62,23 @@ def test_of_heads_that_are_parts_of_rows(depth: int, monkeypatch: pytest.MonkeyP
     net.output(attention_of_projections(net, Heads((2, 3), 37, 37, depth, depth, (2, 1, 1, 37))))
     case, plan = planned(net, AttentionTile(2, 4, 1, 1), monkeypatch)
     assert_close(emulated.run(plan, case.inputs, late=depth == 8), case.expected)
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("case, parts", [(CASES[2], 3), ((CASES[3][0], AttentionTile(4, 2, 1, 1, 1)), 2)], ids=str)
+def test_of_keys_that_work_groups_divide(
+    case: tuple[Heads, AttentionTile], parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second kernel joins the results. One part may have fewer keys."""
+    monkeypatch.setattr(divide_attention, "PARTS", (parts,))
+    monkeypatch.setattr(divide_attention, "joining_cycles", lambda *_: -1e9)
+    heads, tile = case
+    net = Net(seed=heads.rows)
+    y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
+    net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
+    model, plan = planned(net, tile, monkeypatch)
+    assert "rows/join_attention" in templates(plan)
+    assert_close(emulated.run(plan, model.inputs), model.expected)
 
 
 @pytest.mark.usefixtures("emulation")

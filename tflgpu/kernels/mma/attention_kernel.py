@@ -140,8 +140,8 @@ def candidates(attention: Attention, target: Target) -> list[Candidate[Attention
     def work(tile: AttentionTile) -> AttentionWork:
         operand_bytes = HALF_BYTES * (depth + value_depth)
         return AttentionWork(
-            tiles=attention.heads * tile_count(attention.rows, tile.rows),
-            iterations=tile_count(attention.keys, tile.keys),
+            tiles=attention.heads * tile_count(attention.rows, tile.rows) * attention.parts,
+            iterations=tile_count(tile_count(attention.keys, tile.keys), attention.parts),
             macs=tile.rows * tile.keys * (depth + value_depth),
             scores=tile.rows * tile.keys,
             read_bytes=tile.row_warps * tile.keys * operand_bytes,
@@ -165,6 +165,9 @@ def _tiles(attention: Attention, target: Target) -> Iterator[AttentionTile]:
             continue
         tile = AttentionTile(row_warps, size // UNIT.lanes // row_warps, row_blocks, key_blocks, stages)
         fits = tile.keys <= size and tile.local_bytes(*depths) <= local_bytes
+        blocks = tile_count(attention.keys, tile.keys)
+        # Every part has keys.
+        fits = fits and (attention.parts - 1) * tile_count(blocks, attention.parts) < blocks
         if fits and tile.numbers(*depths) <= HELD_NUMBERS:
             yield tile
 

@@ -40,6 +40,9 @@ class Attention:
     """Inputs: queries, keys, values, and a mask unless its reach is None.
 
     heads: of all batches. rows: of queries, and of the result. depth: of queries and keys; value_depth: of the others.
+    parts: into how many the keys are divided. Of several, the result is that of each part, and how much it weighs:
+    float [heads, parts, rows, value_depth + 4], of which the last vec4 has the greatest score, times log2(e), and the
+    sum of the weights relative to it.
     """
 
     heads: int
@@ -53,6 +56,7 @@ class Attention:
     value: Reach
     mask: Reach | None
     result: Reach
+    parts: int = 1
 
     @property
     def macs(self) -> int:
