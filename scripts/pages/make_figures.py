@@ -9,12 +9,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 NETS = "nets-h100-2026-11-27.json"
+NETS_CPU = "cpu/nets-2026-11-27.json"
 PAGES = ("README.md", "docs/performance.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n\n).*?(\n<!-- end of figures -->)", re.DOTALL)
 
@@ -116,7 +118,36 @@ def nets() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-TABLES: Mapping[str, Callable[[], Iterator[str]]] = {"overview": overview, "gpu": gpu, "nets": nets}
+def nets_cpu() -> Iterator[str]:
+    """Networks with drawn weights on a CPU beside its peers, from host to host."""
+    peers = {LITERT_CPU: "LiteRT", "openvino": "OpenVINO", "onnx-runtime": "ONNX Runtime"}
+    rows = [row for row in _rows(NETS_CPU) if row["metric"] == "host" and row["peer"] in peers]
+    found = {(row["model"], row["precision"], row["peer"]): row for row in rows}
+    present = [peer for peer in peers if any(row["peer"] == peer for row in rows)]
+    precisions = sorted({row["precision"] for row in rows}, reverse=True)
+    columns = [(precision, peer) for precision in precisions for peer in present]
+    yield f"| network | {' | '.join(f'{p}, part of the time of {peers[peer]}' for p, peer in columns)} |"
+    yield f"|---|{'---|' * len(columns)}"
+    for model in dict.fromkeys(row["model"] for row in rows):
+        ratios = [found.get((model, *column), {}).get("ratio") for column in columns]
+        yield f"| {model} | {' | '.join('' if ratio is None else f'{ratio:.2f}' for ratio in ratios)} |"
+    means = [
+        _geometric_mean([row["ratio"] for row in rows if (row["precision"], row["peer"]) == c and row["ratio"]])
+        for c in columns
+    ]
+    yield f"| geometric mean | {' | '.join(f'{mean:.2f}' for mean in means)} |"
+
+
+def _geometric_mean(ratios: list[float]) -> float:
+    return exp(sum(map(log, ratios)) / len(ratios))
+
+
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "overview": overview,
+    "gpu": gpu,
+    "nets": nets,
+    "nets_cpu": nets_cpu,
+}
 
 
 def rewritten(page: str) -> str:
