@@ -8,13 +8,14 @@ the other: where such a node can choose, it computes a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape, keeps_bytes
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
+from tflgpu.passes.fold_rows import Reading, nodes_of_rows
 from tflgpu.ops.movement.shaping import Rearrange
 from tflgpu.ops.movement.strided import Strided, rearranged, whole
 
@@ -33,8 +34,9 @@ def merge_movements(graph: Graph) -> Graph:
 
     Returns ``graph`` itself if the result does not move less often.
     """
-    merged = _Merging(graph).run()
-    return merged if _movements(merged) < _movements(graph) else graph
+    rows = _Merging(graph).choose_rows()
+    merged = [_Merging(graph).run(), _Merging(graph, rows).run()] if rows else [_Merging(graph).run()]
+    return min(graph, *merged, key=_movements)
 
 
 def _movements(graph: Graph) -> int:
@@ -43,15 +45,18 @@ def _movements(graph: Graph) -> int:
 
 
 class _Merging:
-    def __init__(self, graph: Graph) -> None:
+    """rows: outputs of nodes that compute matrices, even if that takes a movement."""
+
+    def __init__(self, graph: Graph, rows: frozenset[TensorId] = frozenset()) -> None:
         self._graph = graph
+        self._rows = rows
         self._tensors = dict(graph.tensors)
         self._fresh = graph.fresh_ids()
         self._nodes: list[Node] = []
         self._views: dict[TensorId, View] = {}
         self._moved: dict[TensorId, Node] = {}  # a single node that makes a view
         self._written: set[TensorId] = set()  # the views that a node computes
-        self._folded: dict[tuple[TensorId, Shape], TensorId] = {}
+        self._made: dict[tuple[TensorId, Strided, Shape], TensorId] = {}  # what a node makes of another tensor
 
     def run(self) -> Graph:
         for node in self._graph.nodes:
@@ -64,6 +69,26 @@ class _Merging:
             if node.output in self._graph.wanted:
                 self._plain(node.output)
         return self._graph.with_nodes(self._nodes, self._tensors.values())
+
+    def choose_rows(self) -> frozenset[TensorId]:
+        """The nodes that should compute matrices, by their outputs."""
+        free, readings = set[TensorId](), list[Reading]()
+        for node in self._graph.nodes:
+            if (view := self._view(node)) is not None:
+                self._views[node.output] = view
+                if not self._is_folded(view, node.output):
+                    free.add(node.output)
+                continue
+            rows = self._row_operands(node)
+            if rows:
+                free.add(node.output)
+            for i, tensor in enumerate(node.inputs):
+                view = self._views.get(tensor)
+                source = view.source if view is not None and self._is_folded(view, tensor) else tensor
+                if not self._tensors[tensor].is_constant:
+                    output = node.output if i in rows else None
+                    readings.append(Reading(source, self._tensors[tensor].shape, output))
+        return nodes_of_rows(self._graph, free, readings)
 
     def _view(self, node: Node) -> View | None:
         """What a node that only moves elements makes of a tensor that is no view; None if it does more."""
@@ -91,6 +116,10 @@ class _Merging:
         as_it_was = self._is_reshape(view) and self._tensors[view.source].shape == self._tensors[tensor].shape
         if as_it_was and tensor not in self._graph.wanted:
             return view.source
+        if tensor not in self._graph.wanted:
+            made = self._made.setdefault((view.source, view.strided, self._tensors[tensor].shape), tensor)
+            if made != tensor:
+                return made
         self._written.add(tensor)
         self._nodes.append(self._moved.get(tensor) or self._movement(view, tensor))
         return tensor
@@ -113,20 +142,26 @@ class _Merging:
         is_free = source not in self._graph.given | self._graph.wanted
         return is_last and is_free and Geometry(self._tensors[source].shape).is_linear
 
-    def _compute_folded(self, node: Node) -> bool:
-        """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
+    def _row_operands(self, node: Node) -> set[int]:
+        """Positions of the inputs whose rows become rows of the result; none if a node computes in its own shape only."""
         shape = self._tensors[node.output].shape
         is_layer = _is_layer(self._graph, node)
         if not (is_layer or node.kind in ("map", "layer_norm", "softmax")) or not shape or not prod(shape):
-            return False
+            return set()
         weights = set(range(1, kernel_inputs(node))) if is_layer else set()
-        shapes = [self._tensors[t].shape for t in node.inputs]
-        full = {i for i, own in enumerate(shapes) if own and own[:-1] == shape[:-1]} - weights
-        others = [self._tensors[t] for i, t in enumerate(node.inputs) if i not in full | weights]
+        operands = [self._tensors[t] for t in node.inputs]
+        full = {i for i, own in enumerate(operands) if _has_rows(own, shape)} - weights
+        others = [own for i, own in enumerate(operands) if i not in full | weights]
+        return full if all(map(_is_of_channels, others)) else set()
+
+    def _compute_folded(self, node: Node) -> bool:
+        """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
+        shape = self._tensors[node.output].shape
+        full = self._row_operands(node)
         leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node)
-        if leading in (None, shape[:-1]) or not all(map(_is_of_channels, others)):
+        if leading in (None, shape[:-1]):
             return False
-        if is_layer:
+        if _is_layer(self._graph, node):
             if len(leading) != 1:
                 return False
             node = replace(node, kind="fully_connected", attributes=None)
@@ -141,6 +176,8 @@ class _Merging:
 
     def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape | None:
         """The axes before the last one in which a node of these operands takes no more movements than in its own."""
+        if node.output in self._rows:
+            return (prod(self._tensors[node.output].shape[:-1]),)
         found: set[Shape] = set()
         for tensor in operands:
             view = self._views.get(tensor)
@@ -178,10 +215,11 @@ class _Merging:
         view = self._views.get(tensor) or View(tensor, whole(prod(shape)))
         if self._is_reshape(view) and self._tensors[view.source].shape == shape:
             return view.source
-        if (tensor, shape) not in self._folded:
-            result = self._folded[tensor, shape] = self._add_tensor(self._tensors[tensor], shape)
-            self._nodes.append(self._movement(view, result))
-        return self._folded[tensor, shape]
+        made = (view.source, view.strided, shape)
+        if made not in self._made:
+            self._made[made] = self._add_tensor(self._tensors[tensor], shape)
+            self._nodes.append(self._movement(view, self._made[made]))
+        return self._made[made]
 
     def _flat(self, tensor: TensorId, node: Node) -> TensorId:
         """A constant for the same node on a matrix: the weights of a layer, a number for each channel, or one."""
@@ -205,6 +243,18 @@ class _Merging:
 
 def _folds(node: Node) -> bool:
     return node.kind == "reshape" and not node.epilogue
+
+
+def _has_rows(operand: Tensor, shape: Shape) -> bool:
+    """Whether an operand has a row, or a number, for each row of a result of ``shape``."""
+    if operand.is_constant and operand.size == prod(shape):
+        return operand.shape[-1] == shape[-1]
+    return bool(operand.shape) and _without_units(operand.shape[:-1]) == _without_units(shape[:-1])
+
+
+def _without_units(axes: Shape) -> Shape:
+    """Axes without those of size 1 before the first larger one."""
+    return next((axes[i:] for i, size in enumerate(axes) if size > 1), ())
 
 
 def _is_of_channels(tensor: Tensor) -> bool:
