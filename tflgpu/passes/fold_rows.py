@@ -7,14 +7,17 @@ differ moves once. That is a minimum cut: a node with another choice than its ne
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from math import inf, prod
 
 from tflgpu.graph.ir import Graph, TensorId
-from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.graph.layout import LANES, Geometry, Shape
 
 MATRIX, IMAGE = "matrix", "image"
+
+# What a movement costs. A fully connected layer that becomes a convolution costs 1: its rows are read in wider pieces.
+MOVEMENT = 4
 
 
 @dataclass(frozen=True)
@@ -26,30 +29,35 @@ class Reading:
     output: TensorId | None
 
 
-def nodes_of_rows(graph: Graph, free: Iterable[TensorId], readings: Iterable[Reading]) -> frozenset[TensorId]:
+def nodes_of_rows(
+    graph: Graph, free: Iterable[TensorId], layers: Iterable[TensorId], readings: Iterable[Reading]
+) -> frozenset[TensorId]:
     """The nodes that should compute rows of a matrix, by their outputs.
 
     Args:
         graph: The graph.
         free: What nodes that can choose compute, and what is moved in any case.
-        readings: What is read of these and of other tensors.
+        layers: Of these the results of fully connected layers.
+        readings: What is read of all these and of other tensors.
 
     Returns:
         Of ``free`` the tensors that become matrices.
     """
     free = frozenset(free)
     network = _Network()
+    for layer in layers:
+        network.connect(MATRIX, layer, 1)
     for reading in readings:
         shape = graph[reading.tensor].shape
-        if is_row_major(shape) and is_row_major((prod(shape[:-1]), *shape[-1:])):
+        if prod(shape[:-1]) == 1 or shape[-1] == LANES:
             continue  # the same bytes in both
         writer = reading.tensor if reading.tensor in free else _place(graph, reading.tensor, shape)
         reader = reading.output if reading.output is not None else _place(graph, None, reading.shape)
         # All readers of a tensor that differ from its writer share one movement.
-        network.connect(writer, (reading.tensor, "image"), 1)
+        network.connect(writer, (reading.tensor, "image"), MOVEMENT)
         network.connect((reading.tensor, "image"), reader, inf)
         network.connect(reader, (reading.tensor, "matrix"), inf)
-        network.connect((reading.tensor, "matrix"), writer, 1)
+        network.connect((reading.tensor, "matrix"), writer, MOVEMENT)
     return free & network.cut_off(MATRIX, IMAGE)
 
 
@@ -60,7 +68,9 @@ def is_row_major(shape: Shape) -> bool:
 
 def _place(graph: Graph, tensor: TensorId | None, shape: Shape) -> str:
     """What a tensor is whose shape nothing can choose. The host has the rows of inputs side by side."""
-    return MATRIX if is_row_major(shape) or (tensor in graph.inputs and Geometry(shape).channels % 4 == 0) else IMAGE
+    return (
+        MATRIX if is_row_major(shape) or (tensor in graph.inputs and Geometry(shape).channels % LANES == 0) else IMAGE
+    )
 
 
 class _Network:

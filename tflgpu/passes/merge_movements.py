@@ -8,16 +8,19 @@ the other: where such a node can choose, it computes a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape, keeps_bytes
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
-from tflgpu.passes.fold_rows import Reading, nodes_of_rows
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import POINTWISE
 from tflgpu.ops.movement.shaping import Rearrange
 from tflgpu.ops.movement.strided import Strided, rearranged, whole
+from tflgpu.passes.fold_rows import Reading, is_row_major, nodes_of_rows
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,8 @@ def merge_movements(graph: Graph) -> Graph:
 
     Returns ``graph`` itself if the result does not move less often.
     """
-    rows = _Merging(graph).choose_rows()
-    merged = [_Merging(graph).run(), _Merging(graph, rows).run()] if rows else [_Merging(graph).run()]
-    return min(graph, *merged, key=_movements)
+    are_rows = _Merging(graph).choose_rows()
+    return min(graph, _Merging(graph).run(), _Merging(graph, are_rows).run(), key=_movements)
 
 
 def _movements(graph: Graph) -> int:
@@ -45,11 +47,11 @@ def _movements(graph: Graph) -> int:
 
 
 class _Merging:
-    """rows: outputs of nodes that compute matrices, even if that takes a movement."""
+    """are_rows: whether nodes compute rows of a matrix, even if that takes a movement, or an image; by their outputs."""
 
-    def __init__(self, graph: Graph, rows: frozenset[TensorId] = frozenset()) -> None:
+    def __init__(self, graph: Graph, are_rows: Mapping[TensorId, bool] = MappingProxyType({})) -> None:
         self._graph = graph
-        self._rows = rows
+        self._are_rows = are_rows
         self._tensors = dict(graph.tensors)
         self._fresh = graph.fresh_ids()
         self._nodes: list[Node] = []
@@ -70,25 +72,31 @@ class _Merging:
                 self._plain(node.output)
         return self._graph.with_nodes(self._nodes, self._tensors.values())
 
-    def choose_rows(self) -> frozenset[TensorId]:
-        """The nodes that should compute matrices, by their outputs."""
-        free, readings = set[TensorId](), list[Reading]()
+    def choose_rows(self) -> dict[TensorId, bool]:
+        """Whether nodes that could do either should compute rows of a matrix, by their outputs."""
+        free, layers, readings = set[TensorId](), list[TensorId](), list[Reading]()
         for node in self._graph.nodes:
             if (view := self._view(node)) is not None:
                 self._views[node.output] = view
                 if not self._is_folded(view, node.output):
                     free.add(node.output)
                 continue
+            if node.kind == "matmul":  # as a part of attention it reads and writes either
+                free.add(node.output)
+                continue
             rows = self._row_operands(node)
             if rows:
                 free.add(node.output)
+                if node.kind == "fully_connected":
+                    layers.append(node.output)
             for i, tensor in enumerate(node.inputs):
                 view = self._views.get(tensor)
                 source = view.source if view is not None and self._is_folded(view, tensor) else tensor
                 if not self._tensors[tensor].is_constant:
                     output = node.output if i in rows else None
                     readings.append(Reading(source, self._tensors[tensor].shape, output))
-        return nodes_of_rows(self._graph, free, readings)
+        are_rows = nodes_of_rows(self._graph, free, layers, readings)
+        return {tensor: tensor in are_rows for tensor in free}
 
     def _view(self, node: Node) -> View | None:
         """What a node that only moves elements makes of a tensor that is no view; None if it does more."""
@@ -143,7 +151,7 @@ class _Merging:
         return is_last and is_free and Geometry(self._tensors[source].shape).is_linear
 
     def _row_operands(self, node: Node) -> set[int]:
-        """Positions of the inputs whose rows become rows of the result; none if a node computes in its own shape only."""
+        """Positions of the inputs whose rows become rows of the result; none if a node has to compute in its shape."""
         shape = self._tensors[node.output].shape
         is_layer = _is_layer(self._graph, node)
         if not (is_layer or node.kind in ("map", "layer_norm", "softmax")) or not shape or not prod(shape):
@@ -158,13 +166,16 @@ class _Merging:
         """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
         shape = self._tensors[node.output].shape
         full = self._row_operands(node)
-        leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node)
+        leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node) if full else None
         if leading in (None, shape[:-1]):
             return False
         if _is_layer(self._graph, node):
-            if len(leading) != 1:
+            if len(leading) == 1:
+                node = replace(node, kind="fully_connected", attributes=None)
+            elif len(leading) == 3:
+                node = replace(node, kind="convolution", attributes=Convolution(POINTWISE))
+            else:
                 return False
-            node = replace(node, kind="fully_connected", attributes=None)
         inputs = [
             self._in_shape(t, (*leading, self._tensors[t].shape[-1])) if i in full else self._flat(t, node)
             for i, t in enumerate(node.inputs)
@@ -176,8 +187,10 @@ class _Merging:
 
     def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape | None:
         """The axes before the last one in which a node of these operands takes no more movements than in its own."""
-        if node.output in self._rows:
-            return (prod(self._tensors[node.output].shape[:-1]),)
+        if (is_rows := self._are_rows.get(node.output)) is not None:
+            return (prod(self._tensors[node.output].shape[:-1]),) if is_rows else self._axes_of_image(operands, node)
+        if node.kind == "fully_connected":
+            return None
         found: set[Shape] = set()
         for tensor in operands:
             view = self._views.get(tensor)
@@ -189,15 +202,35 @@ class _Merging:
         candidates = sorted(found, key=lambda axes: (len(axes), axes))
         return next((axes for axes in candidates if all(self._is_free(t, axes) for t in operands)), None)
 
+    def _axes_of_image(self, operands: Sequence[TensorId], node: Node) -> Shape:
+        """The axes before the last one of an image with the pixels that ``node`` computes: those of an operand, if one
+        is an image, and of several the one that is computed last, whose kernel can have the node as its epilogue."""
+        views = [(t, self._views.get(t)) for t in operands if not self._tensors[t].is_constant]
+        sources = {v.source if v is not None and self._is_folded(v, t) else t for t, v in views}
+        images = {t for t in sources if not is_row_major(self._tensors[t].shape)}
+        last = next((n.output for n in reversed(self._nodes) if n.output in images), None) if len(images) > 1 else None
+        chosen = last if last is not None else next(iter(images), node.output)
+        shape = self._tensors[chosen].shape
+        if is_row_major(shape):
+            shape = next((s for s in self._folded_shapes(node) if not is_row_major(s)), shape)
+        leading = (1, prod(shape[:-1])) if is_row_major(shape) else shape[:-1]
+        if not _is_layer(self._graph, node):
+            return leading
+        return (prod(leading[:-2]), *leading[-2:]) if len(leading) > 2 else (leading[0], 1, leading[1])
+
     def _is_folded(self, view: View, tensor: TensorId) -> bool:
         """Whether a view differs from its source only in how the axes before the last one are folded."""
         return self._is_reshape(view) and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
 
     def _leads_to_matrix(self, node: Node) -> bool:
         """Whether something reads the rows of a node's result as those of a matrix."""
-        shape = self._tensors[node.output].shape
+        return any(len(read) == 2 for read in self._folded_shapes(node))
+
+    def _folded_shapes(self, node: Node) -> list[Shape]:
+        """The shapes that reshapes make of the rows of a node's result."""
+        channels = self._tensors[node.output].shape[-1:]
         readers = [self._tensors[n.output].shape for n in self._graph.consumers.get(node.output, ()) if _folds(n)]
-        return any(len(read) == 2 and read[-1] == shape[-1] for read in readers)
+        return [shape for shape in readers if shape[-1:] == channels]
 
     def _is_free(self, tensor: TensorId, leading: Shape) -> bool:
         """Whether an operand with other axes before the last one takes no movement that it does not take anyway."""
@@ -224,8 +257,10 @@ class _Merging:
     def _flat(self, tensor: TensorId, node: Node) -> TensorId:
         """A constant for the same node on a matrix: the weights of a layer, a number for each channel, or one."""
         shape = self._tensors[tensor].shape
-        is_weights = node.kind == "fully_connected" and tensor == node.inputs[1]
-        return self._constant(tensor, (shape[0], shape[-1]) if is_weights else shape[-1:])
+        if tensor != node.inputs[1] or not _is_layer(self._graph, node):
+            return self._constant(tensor, shape[-1:])
+        pixel = (1, 1) if node.kind == "convolution" else ()
+        return self._constant(tensor, (shape[0], *pixel, shape[-1]))
 
     def _constant(self, tensor: TensorId, shape: Shape) -> TensorId:
         value = self._tensors[tensor]
@@ -263,5 +298,6 @@ def _is_of_channels(tensor: Tensor) -> bool:
 
 
 def _is_layer(graph: Graph, node: Node) -> bool:
-    """Whether a convolution is a fully connected layer of each pixel."""
-    return is_pointwise(node) and graph[node.inputs[1]].is_constant and graph[node.inputs[1]].scale is None
+    """Whether a node is a fully connected layer, of the rows of a matrix or of each pixel of an image."""
+    is_layer = node.kind == "fully_connected" or is_pointwise(node)
+    return is_layer and graph[node.inputs[1]].is_constant and graph[node.inputs[1]].scale is None
