@@ -48,6 +48,7 @@ WITHOUT_DEVICE = (
     "tests/frontend/test_state_lowering.py",
     "tests/graph/test_layout.py",
     "tests/graph/test_merge_movements.py",
+    "tests/graph/test_merge_products.py",
     "tests/inputs",
     "tests/interpreter/test_delegate.py",
     "tests/interpreter/test_misuse.py",

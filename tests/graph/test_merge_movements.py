@@ -108,6 +108,40 @@ def test_a_number_for_each_row_goes_with_them() -> None:
     assert kinds(graph) == {"fully_connected": 3, "map": 1}
 
 
+def block(m: Chain, x: int, *, rank: int) -> int:
+    """A residual block of two layers, whose sum has an axis of size 1 more than the layers' rows."""
+    rows, channels = m.shape(x)[-2:]
+    y = m.add("TANH", [m.reshape(x, rows, channels)])
+    y = m.layer(m.add("EXP", [m.layer(y, 12)]), channels)
+    return m.add("ADD", [x, m.reshape(y, 1, rows, channels) if rank == 3 else y], (1, rows, channels))
+
+
+@pytest.mark.device
+@pytest.mark.quick(when=lambda rank: rank == 3)
+@pytest.mark.parametrize("rank", [2, 3])
+def test_an_image_becomes_rows_once_for_all_layers_behind_it(rank: int) -> None:
+    m = Chain()
+    x = m.reshape(m.conv(m.input((1, 5, 6, 7)), 3, out=8), 1, 12, 8)
+    for _ in range(3):
+        x = block(m, x, rank=rank)
+    merged = apply(merge_movements, m.graph(m.layer(m.reshape(x, 12, 8), 5)))
+    assert kinds(merged)["reshape"] == 1
+    assert kinds(merged)["fully_connected"] == 7
+
+
+@pytest.mark.device
+@pytest.mark.quick(when=lambda batch: batch == 2)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_layers_between_images_are_convolutions(batch: int) -> None:
+    m = Chain()
+    x = m.conv(m.input((batch, 5, 6, 7)), 3, out=8)
+    for _ in range(2):
+        y = m.layer(m.reshape(x, 12 * batch, 8), 8)
+        x = m.conv(m.pad(m.reshape(y, batch, 3, 4, 8), [(0, 0), (1, 1), (1, 1), (0, 0)]), 3, out=8)
+    merged = apply(merge_movements, m.graph(x))
+    assert kinds(merged)["fully_connected"] == kinds(merged)["reshape"] == 0
+
+
 @pytest.mark.device
 def test_numbers_without_axes_are_no_rows() -> None:
     m = Chain()

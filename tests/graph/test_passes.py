@@ -18,6 +18,7 @@ from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
+from tflgpu.passes.merge_products import merge_products
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
@@ -64,6 +65,7 @@ def test_every_pass_is_tested() -> None:
         slice_concatenations,
         shorten_lookups,
         merge_movements,  # test_merge_movements.py
+        merge_products,  # test_merge_products.py
         merge_padding,
         fold_affine,
         keep_given_weights,

@@ -125,6 +125,43 @@ def layer_norm_of_rows(net: Net, x: Tensor) -> Tensor:
     return _reshaped(net, binary(net, "ADD", y, _reshaped(net, offset, (1, rows.shape[1], 1))), x.shape)
 
 
+def layer_norm_of_moments(net: Net, x: Tensor) -> Tensor:
+    """As Flax writes it: the mean of squares without the square of the mean, at least 0."""
+    mean = channel_mean(net, x)
+    squares = net.op("SQUARE", [x], np.square(x.value))
+    variance = binary(net, "SUB", channel_mean(net, squares), binary(net, "MUL", mean, mean))
+    positive = net.op("MAXIMUM", [number(net, 0), variance], np.maximum(variance.value, 0))
+    scale = binary(net, "DIV", number(net, 1), _root(net, "SQRT", positive))
+    return binary(net, "MUL", binary(net, "SUB", x, mean), scale)
+
+
+def layer_norm_of_powers(net: Net, x: Tensor) -> Tensor:
+    """As onnx2tf writes it."""
+    centered = binary(net, "SUB", x, channel_mean(net, x))
+    squares = net.op("POW", [centered, number(net, 2)], np.square(centered.value))
+    y = binary(net, "DIV", centered, _root(net, "SQRT", channel_mean(net, squares)))
+    return binary(net, "MUL", net.constant(net.factors(x.shape[-1:])), y)
+
+
+def rms_norm_of_products(net: Net, x: Tensor) -> Tensor:
+    """As PyTorch writes it, before a factor."""
+    scale = _root(net, "RSQRT", channel_mean(net, binary(net, "MUL", x, x)))
+    return binary(net, "MUL", net.constant(net.factors(x.shape[-1:])), binary(net, "MUL", x, scale))
+
+
+def rms_norm_of_quotients(net: Net, x: Tensor) -> Tensor:
+    """By its definition."""
+    squares = net.op("POW", [x, number(net, 2)], np.square(x.value))
+    return binary(net, "DIV", x, _root(net, "SQRT", channel_mean(net, squares)))
+
+
+def rms_norm_of_factors(net: Net, x: Tensor) -> Tensor:
+    """With the factor in the number of a row's pixel, as Keras writes it."""
+    squares = net.op("SQUARE", [x], np.square(x.value))
+    scale = binary(net, "MUL", _root(net, "RSQRT", channel_mean(net, squares)), net.constant(net.factors(x.shape[-1:])))
+    return binary(net, "MUL", x, scale)
+
+
 def _reshaped(net: Net, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return net.op("RESHAPE", [x, net.integers(shape)], x.value.reshape(shape), {"new_shape": list(shape)})
 
@@ -134,4 +171,9 @@ LAYER_NORMS: tuple[Callable[[Net, Tensor], Tensor], ...] = (
     layer_norm_of_quotients,
     layer_norm_of_products,
     layer_norm_of_rows,
+    layer_norm_of_moments,
+    layer_norm_of_powers,
+    rms_norm_of_products,
+    rms_norm_of_quotients,
+    rms_norm_of_factors,
 )

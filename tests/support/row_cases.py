@@ -114,6 +114,22 @@ def attention_of_projections(net: Net, heads: Heads) -> Tensor:
     return layer(net, reshaped(net, y, (heads.rows * batch, size)), 8)
 
 
+def attention_of_images(net: Net, heads: Heads) -> Tensor:
+    """Of pixels between two convolutions: heads are channels of what three layers make of the same rows."""
+    batch, count = heads.leading
+    size, pixels = count * heads.depth, batch * heads.rows
+    image = depthwise(net, computed(net, (batch, 1, heads.rows, 8)), Window((1, 3), padding="SAME"), "NONE")
+    rows = reshaped(net, image, (pixels, 8))
+    parts = []
+    for _ in range(3):
+        x = reshaped(net, layer(net, rows, size), (batch, heads.rows, count, heads.depth))
+        parts.append(net.op("TRANSPOSE", [x, net.integers([0, 2, 1, 3])], x.value.transpose(0, 2, 1, 3)))
+    y = attention(net, heads, *parts)
+    y = net.op("TRANSPOSE", [y, net.integers([0, 2, 1, 3])], y.value.transpose(0, 2, 1, 3))
+    y = reshaped(net, layer(net, reshaped(net, y, (pixels, size)), 8), image.shape)
+    return depthwise(net, binary(net, "ADD", y, image), Window((1, 3), padding="SAME"), "NONE")
+
+
 def bounds(index: int, shape: tuple[int, ...]) -> tuple[list[int], list[int], list[int]]:
     """Of a slice: its begin, end and strides."""
     return [index, *[0] * (len(shape) - 1)], [index + 1, *shape[1:]], [1] * len(shape)
@@ -134,6 +150,7 @@ def attentions(net: Net) -> Tensor:
     """Several blocks of keys, a mask for each row, and heads that are parts of rows."""
     plain = Heads((2,), 18, 270, 4, 8, (18, 270))
     net.output(attention(net, plain, *(computed(net, shape) for shape in plain.shapes)))
+    net.output(attention_of_images(net, Heads((2, 2), 9, 9, 8, 8, ())))
     return attention_of_projections(net, Heads((2, 2), 18, 18, 4, 4, (2, 1, 1, 18)))
 
 

@@ -2,6 +2,7 @@
 
 Converters write a layer normalization as some ten operators, in several ways. Here a tensor is known by what it holds
 of a tensor x, and the node that completes ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` becomes all of it.
+So does the one that completes ``x / sqrt(mean square + epsilon) * gamma`` (RMSNorm).
 A tensor with any other operator on its way from x is not known, so nothing else can become a normalization.
 """
 
@@ -16,15 +17,26 @@ from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, TensorId, Value
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import Reduce
 
-# What a function makes of its operands; "x" and "constant" stand for such tensors, all others for Known.holds.
-RULES = {
+# What a function makes of its operands; "x" and "constant" stand for such tensors, all others for Known.holds. Numbers
+# stand for constants of that value.
+RULES: Mapping[tuple[str | float, ...], str] = {
+    ("square", "x"): "x squared",
+    ("mul", "x", "x"): "x squared",
+    ("pow", "x", 2.0): "x squared",
+    ("square", "mean"): "squared mean",
+    ("mul", "mean", "mean"): "squared mean",
+    ("pow", "mean", 2.0): "squared mean",
+    ("sub", "mean square", "squared mean"): "variance",
+    ("maximum", "variance", 0.0): "variance",
     ("sub", "x", "mean"): "centered",
     ("squared_difference", "x", "mean"): "squares",
     ("square", "centered"): "squares",
     ("mul", "centered", "centered"): "squares",
+    ("pow", "centered", 2.0): "squares",
     ("add", "variance", "constant"): "shifted",
     ("sqrt", "shifted"): "deviation",
     ("rsqrt", "shifted"): "scale",
+    ("div", "constant", "deviation"): "scale",
     ("mul", "scale", "constant"): "scale",
     ("mul", "x", "scale"): "scaled",
     ("mul", "mean", "scale"): "scaled mean",
@@ -34,8 +46,16 @@ RULES = {
     ("sub", "scaled", "scaled mean"): "normalized",
     ("mul", "centered", "scale"): "normalized",
     ("div", "centered", "deviation"): "normalized",
+    ("add", "mean square", "constant"): "shifted square",
+    ("sqrt", "shifted square"): "magnitude",
+    ("rsqrt", "shifted square"): "quotient",
+    ("div", "constant", "magnitude"): "quotient",
+    ("mul", "quotient", "constant"): "quotient",
+    ("mul", "x", "quotient"): "divided",
+    ("div", "x", "magnitude"): "divided",
 }
-SYMMETRIC = ("add", "mul", "squared_difference")
+SYMMETRIC = ("add", "mul", "squared_difference", "maximum")
+SQUARING = ("square", "mul", "pow")  # the first of what is made of a tensor of which nothing is known
 
 
 @dataclass(frozen=True)
@@ -44,7 +64,8 @@ class Known:
 
     holds: the mean m; centered: x - m; squares: (x - m)^2; variance: their mean; shifted: variance + epsilon;
         deviation: its root; scale: gamma / deviation; scaled: x * scale; scaled mean: m * scale; offset: beta - m *
-        scale; normalized: x * scale + offset.
+        scale; normalized: x * scale + offset. Of the root mean square: mean square: of x; shifted square: with
+        epsilon; magnitude: its root; quotient: gamma / magnitude; divided: x * quotient.
     epsilon: once it is added. gamma, beta: constants; None for 1 and 0.
     """
 
@@ -63,7 +84,7 @@ def find_layer_norms(graph: Graph) -> Graph:
         found = _known(graph, node, known)
         if found is not None:
             known[node.output] = found
-            if found.holds == "normalized":
+            if found.holds in ("normalized", "divided"):
                 node = _layer_norm(graph, node, found)
         nodes.append(node)
     return graph.with_nodes(nodes)
@@ -78,7 +99,8 @@ def _layer_norm(graph: Graph, last: Node, found: Known) -> Node:
             epilogue.append(EpilogueOp(function, (Value(len(epilogue)), Input(len(inputs)))))
             inputs.append(constant)
     sources = tuple(sorted(_sources(graph, last, found.x)))
-    return Node("layer_norm", tuple(inputs), last.output, LayerNorm(found.epsilon), tuple(epilogue), sources)
+    attributes = LayerNorm(found.epsilon, centered=found.holds == "normalized")
+    return Node("layer_norm", tuple(inputs), last.output, attributes, tuple(epilogue), sources)
 
 
 def _sources(graph: Graph, last: Node, x: TensorId) -> set[int]:
@@ -119,7 +141,8 @@ def _mean(graph: Graph, node: Node, of: Known | None) -> Known | None:
     axes = [axis for axis in attributes.axes if source.shape[axis] > 1]
     if attributes.function != "mean" or axes != [len(source.shape) - 1] or source.dtype != "float32":
         return None
-    return replace(of, holds="variance") if of and of.holds == "squares" else Known("mean", source.id)
+    held = {"squares": "variance", "x squared": "mean square"}.get(of.holds) if of else None
+    return replace(of, holds=held) if of and held else Known("mean", source.id)
 
 
 def _is_aligned(graph: Graph, tensor: TensorId, result: TensorId, known: Mapping[TensorId, Known]) -> bool:
@@ -136,10 +159,25 @@ def _result(
 ) -> Known | None:
     """What ``function`` makes of its operands in this order, by the rules."""
     found = [known[t] for t in operands if t in known]
-    x = next((k.x for k in found if k.x in operands), found[0].x if found else None)
-    if x is None:
-        return None
-    of_x = [k for k in found if k.x == x]
+    tensors = [k.x for k in found if k.x in operands] + [k.x for k in found]
+    tensors += operands[:1] if function in SQUARING and not graph[operands[0]].is_constant else []
+    for x in dict.fromkeys(tensors):
+        result = _result_of(graph, output, function, operands, known, x)
+        if result is not None:
+            return result
+    return None
+
+
+def _result_of(
+    graph: Graph,
+    output: TensorId,
+    function: str,
+    operands: Sequence[TensorId],
+    known: Mapping[TensorId, Known],
+    x: TensorId,
+) -> Known | None:
+    """The same, if the rows are those of ``x``."""
+    of_x = [known[t] for t in operands if t in known and known[t].x == x]
     names = [
         "x"
         if t == x
@@ -150,22 +188,30 @@ def _result(
         else ""
         for t in operands
     ]
-    holds = RULES.get((function, *names))
+    holds = RULES.get((function, *names)) or RULES.get(
+        (function, *(_number(graph, t, n) for t, n in zip(operands, names, strict=True)))
+    )
     details = {(k.epsilon, k.gamma) for k in of_x if k.epsilon is not None}
     if holds is None or len(details) > 1:
         return None
     epsilon, gamma = details.pop() if details else (None, None)
     beta = next((k.beta for k in of_x if k.beta is not None), None)
     constant = next((t for t, name in zip(operands, names, strict=True) if name == "constant"), None)
-    if constant is None:
+    if constant is None or holds in ("x squared", "squares", "squared mean", "variance"):
         return Known(holds, x, epsilon, gamma, beta)
     value = graph[constant]
     assert value.data is not None
     of_channels = graph[output].shape == graph[x].shape and value.shape[-1:] == graph[x].shape[-1:] == (value.size,)
-    if holds == "shifted" and value.size == 1:
+    if holds in ("shifted", "shifted square") and value.size == 1:
         return Known(holds, x, float(value.data.item()))
-    if holds == "scale" and gamma is None and (value.size == 1 or of_channels):
+    if holds in ("scale", "quotient") and gamma is None and (value.size == 1 or of_channels):
         return Known(holds, x, epsilon, constant)
     if holds == "offset" and (value.size == 1 or of_channels):
         return Known(holds, x, epsilon, gamma, constant)
     return None
+
+
+def _number(graph: Graph, tensor: TensorId, name: str) -> str | float:
+    """The value of a constant of one element instead of its name."""
+    value = graph[tensor].data
+    return float(value.item()) if value is not None and value.size == 1 else name

@@ -8,15 +8,19 @@ the other: where such a node can choose, it computes a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
 from tflgpu.graph.layout import Geometry, Shape, keeps_bytes
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import POINTWISE
 from tflgpu.ops.movement.shaping import Rearrange
 from tflgpu.ops.movement.strided import Strided, rearranged, whole
+from tflgpu.passes.fold_rows import Reading, is_row_major, nodes_of_rows
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ def merge_movements(graph: Graph) -> Graph:
 
     Returns ``graph`` itself if the result does not move less often.
     """
-    merged = _Merging(graph).run()
-    return merged if _movements(merged) < _movements(graph) else graph
+    are_rows = _Merging(graph).choose_rows()
+    return min(graph, _Merging(graph).run(), _Merging(graph, are_rows).run(), key=_movements)
 
 
 def _movements(graph: Graph) -> int:
@@ -43,15 +47,18 @@ def _movements(graph: Graph) -> int:
 
 
 class _Merging:
-    def __init__(self, graph: Graph) -> None:
+    """are_rows: whether nodes compute rows of a matrix, even if that takes a movement, or images; by their output."""
+
+    def __init__(self, graph: Graph, are_rows: Mapping[TensorId, bool] = MappingProxyType({})) -> None:
         self._graph = graph
+        self._are_rows = are_rows
         self._tensors = dict(graph.tensors)
         self._fresh = graph.fresh_ids()
         self._nodes: list[Node] = []
         self._views: dict[TensorId, View] = {}
         self._moved: dict[TensorId, Node] = {}  # a single node that makes a view
         self._written: set[TensorId] = set()  # the views that a node computes
-        self._folded: dict[tuple[TensorId, Shape], TensorId] = {}
+        self._made: dict[tuple[TensorId, Strided, Shape], TensorId] = {}  # what a node makes of another tensor
 
     def run(self) -> Graph:
         for node in self._graph.nodes:
@@ -64,6 +71,32 @@ class _Merging:
             if node.output in self._graph.wanted:
                 self._plain(node.output)
         return self._graph.with_nodes(self._nodes, self._tensors.values())
+
+    def choose_rows(self) -> dict[TensorId, bool]:
+        """Whether nodes that could do either should compute rows of a matrix, by their outputs."""
+        free, layers, readings = set[TensorId](), list[TensorId](), list[Reading]()
+        for node in self._graph.nodes:
+            if (view := self._view(node)) is not None:
+                self._views[node.output] = view
+                if not self._is_folded(view, node.output):
+                    free.add(node.output)
+                continue
+            if node.kind == "matmul":  # as a part of attention it reads and writes either
+                free.add(node.output)
+                continue
+            rows = self._row_operands(node)
+            if rows:
+                free.add(node.output)
+                if node.kind == "fully_connected":
+                    layers.append(node.output)
+            for i, tensor in enumerate(node.inputs):
+                view = self._views.get(tensor)
+                source = view.source if view is not None and self._is_folded(view, tensor) else tensor
+                if not self._tensors[tensor].is_constant:
+                    output = node.output if i in rows else None
+                    readings.append(Reading(source, self._tensors[tensor].shape, output))
+        are_rows = nodes_of_rows(self._graph, free, layers, readings)
+        return {tensor: tensor in are_rows for tensor in free}
 
     def _view(self, node: Node) -> View | None:
         """What a node that only moves elements makes of a tensor that is no view; None if it does more."""
@@ -91,6 +124,10 @@ class _Merging:
         as_it_was = self._is_reshape(view) and self._tensors[view.source].shape == self._tensors[tensor].shape
         if as_it_was and tensor not in self._graph.wanted:
             return view.source
+        if tensor not in self._graph.wanted:
+            made = self._made.setdefault((view.source, view.strided, self._tensors[tensor].shape), tensor)
+            if made != tensor:
+                return made
         self._written.add(tensor)
         self._nodes.append(self._moved.get(tensor) or self._movement(view, tensor))
         return tensor
@@ -113,23 +150,32 @@ class _Merging:
         is_free = source not in self._graph.given | self._graph.wanted
         return is_last and is_free and Geometry(self._tensors[source].shape).is_linear
 
-    def _compute_folded(self, node: Node) -> bool:
-        """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
+    def _row_operands(self, node: Node) -> set[int]:
+        """Positions of the inputs whose rows become rows of the result; none if a node has to compute in its shape."""
         shape = self._tensors[node.output].shape
         is_layer = _is_layer(self._graph, node)
         if not (is_layer or node.kind in ("map", "layer_norm", "softmax")) or not shape or not prod(shape):
-            return False
+            return set()
         weights = set(range(1, kernel_inputs(node))) if is_layer else set()
-        shapes = [self._tensors[t].shape for t in node.inputs]
-        full = {i for i, own in enumerate(shapes) if own and own[:-1] == shape[:-1]} - weights
-        others = [self._tensors[t] for i, t in enumerate(node.inputs) if i not in full | weights]
-        leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node)
-        if leading in (None, shape[:-1]) or not all(map(_is_of_channels, others)):
+        operands = [self._tensors[t] for t in node.inputs]
+        full = {i for i, own in enumerate(operands) if _has_rows(own, shape)} - weights
+        others = [own for i, own in enumerate(operands) if i not in full | weights]
+        return full if all(map(_is_of_channels, others)) else set()
+
+    def _compute_folded(self, node: Node) -> bool:
+        """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
+        shape = self._tensors[node.output].shape
+        full = self._row_operands(node)
+        leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node) if full else None
+        if leading in (None, shape[:-1]):
             return False
-        if is_layer:
-            if len(leading) != 1:
+        if _is_layer(self._graph, node):
+            if len(leading) == 1:
+                node = replace(node, kind="fully_connected", attributes=None)
+            elif len(leading) == 3:
+                node = replace(node, kind="convolution", attributes=Convolution(POINTWISE))
+            else:
                 return False
-            node = replace(node, kind="fully_connected", attributes=None)
         inputs = [
             self._in_shape(t, (*leading, self._tensors[t].shape[-1])) if i in full else self._flat(t, node)
             for i, t in enumerate(node.inputs)
@@ -141,6 +187,10 @@ class _Merging:
 
     def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape | None:
         """The axes before the last one in which a node of these operands takes no more movements than in its own."""
+        if (is_rows := self._are_rows.get(node.output)) is not None:
+            return (prod(self._tensors[node.output].shape[:-1]),) if is_rows else self._axes_of_image(operands, node)
+        if node.kind == "fully_connected":
+            return None
         found: set[Shape] = set()
         for tensor in operands:
             view = self._views.get(tensor)
@@ -152,15 +202,35 @@ class _Merging:
         candidates = sorted(found, key=lambda axes: (len(axes), axes))
         return next((axes for axes in candidates if all(self._is_free(t, axes) for t in operands)), None)
 
+    def _axes_of_image(self, operands: Sequence[TensorId], node: Node) -> Shape:
+        """The axes before the last one of an image with the pixels that ``node`` computes: those of an operand, if one
+        is an image, and of several the one that is computed last, whose kernel can have the node as its epilogue."""
+        views = [(t, self._views.get(t)) for t in operands if not self._tensors[t].is_constant]
+        sources = {v.source if v is not None and self._is_folded(v, t) else t for t, v in views}
+        images = {t for t in sources if not is_row_major(self._tensors[t].shape)}
+        last = next((n.output for n in reversed(self._nodes) if n.output in images), None) if len(images) > 1 else None
+        chosen = last if last is not None else next(iter(images), node.output)
+        shape = self._tensors[chosen].shape
+        if is_row_major(shape):
+            shape = next((s for s in self._folded_shapes(node) if not is_row_major(s)), shape)
+        leading = (1, prod(shape[:-1])) if is_row_major(shape) else shape[:-1]
+        if not _is_layer(self._graph, node):
+            return leading
+        return (prod(leading[:-2]), *leading[-2:]) if len(leading) > 2 else (leading[0], 1, leading[1])
+
     def _is_folded(self, view: View, tensor: TensorId) -> bool:
         """Whether a view differs from its source only in how the axes before the last one are folded."""
         return self._is_reshape(view) and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
 
     def _leads_to_matrix(self, node: Node) -> bool:
         """Whether something reads the rows of a node's result as those of a matrix."""
-        shape = self._tensors[node.output].shape
+        return any(len(read) == 2 for read in self._folded_shapes(node))
+
+    def _folded_shapes(self, node: Node) -> list[Shape]:
+        """The shapes that reshapes make of the rows of a node's result."""
+        channels = self._tensors[node.output].shape[-1:]
         readers = [self._tensors[n.output].shape for n in self._graph.consumers.get(node.output, ()) if _folds(n)]
-        return any(len(read) == 2 and read[-1] == shape[-1] for read in readers)
+        return [shape for shape in readers if shape[-1:] == channels]
 
     def _is_free(self, tensor: TensorId, leading: Shape) -> bool:
         """Whether an operand with other axes before the last one takes no movement that it does not take anyway."""
@@ -178,16 +248,19 @@ class _Merging:
         view = self._views.get(tensor) or View(tensor, whole(prod(shape)))
         if self._is_reshape(view) and self._tensors[view.source].shape == shape:
             return view.source
-        if (tensor, shape) not in self._folded:
-            result = self._folded[tensor, shape] = self._add_tensor(self._tensors[tensor], shape)
-            self._nodes.append(self._movement(view, result))
-        return self._folded[tensor, shape]
+        made = (view.source, view.strided, shape)
+        if made not in self._made:
+            self._made[made] = self._add_tensor(self._tensors[tensor], shape)
+            self._nodes.append(self._movement(view, self._made[made]))
+        return self._made[made]
 
     def _flat(self, tensor: TensorId, node: Node) -> TensorId:
         """A constant for the same node on a matrix: the weights of a layer, a number for each channel, or one."""
         shape = self._tensors[tensor].shape
-        is_weights = node.kind == "fully_connected" and tensor == node.inputs[1]
-        return self._constant(tensor, (shape[0], shape[-1]) if is_weights else shape[-1:])
+        if tensor != node.inputs[1] or not _is_layer(self._graph, node):
+            return self._constant(tensor, shape[-1:])
+        pixel = (1, 1) if node.kind == "convolution" else ()
+        return self._constant(tensor, (shape[0], *pixel, shape[-1]))
 
     def _constant(self, tensor: TensorId, shape: Shape) -> TensorId:
         value = self._tensors[tensor]
@@ -207,11 +280,24 @@ def _folds(node: Node) -> bool:
     return node.kind == "reshape" and not node.epilogue
 
 
+def _has_rows(operand: Tensor, shape: Shape) -> bool:
+    """Whether an operand has a row, or a number, for each row of a result of ``shape``."""
+    if operand.is_constant and operand.size == prod(shape):
+        return operand.shape[-1] == shape[-1]
+    return bool(operand.shape) and _without_units(operand.shape[:-1]) == _without_units(shape[:-1])
+
+
+def _without_units(axes: Shape) -> Shape:
+    """Axes without those of size 1 before the first larger one."""
+    return next((axes[i:] for i, size in enumerate(axes) if size > 1), ())
+
+
 def _is_of_channels(tensor: Tensor) -> bool:
     """Whether a tensor is a constant with one number, or with one for each channel."""
     return tensor.is_constant and (tensor.size == 1 or tensor.size == tensor.shape[-1])
 
 
 def _is_layer(graph: Graph, node: Node) -> bool:
-    """Whether a convolution is a fully connected layer of each pixel."""
-    return is_pointwise(node) and graph[node.inputs[1]].is_constant and graph[node.inputs[1]].scale is None
+    """Whether a node is a fully connected layer, of the rows of a matrix or of each pixel of an image."""
+    is_layer = node.kind == "fully_connected" or is_pointwise(node)
+    return is_layer and graph[node.inputs[1]].is_constant and graph[node.inputs[1]].scale is None

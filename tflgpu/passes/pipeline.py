@@ -16,6 +16,7 @@ from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
+from tflgpu.passes.merge_products import merge_products
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
@@ -32,6 +33,7 @@ PASSES: Mapping[str, Pass] = {
     "simplify": simplify,
     "sink_transposes": sink_transposes,
     "find_layer_norms": find_layer_norms,
+    "merge_products": merge_products,
     "merge_movements": merge_movements,
     "merge_padding": merge_padding,
     "fold_affine": fold_affine,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflgpu.graph.ir import Graph, Node, TensorId
-from tflgpu.graph.layout import Shape
+from tflgpu.graph.layout import Shape, keeps_bytes
 from tflgpu.ops.arithmetic.reduction import Reduce
 from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
 
@@ -103,21 +103,27 @@ class _Sinking:
         return replace(reordered, inputs=known, output=inner.id), order
 
     def _past_reshape(self, node: Node, order: Order) -> tuple[Node, Order] | None:
-        """The same as :meth:`_past` of a reshape that only adds or removes axes of size 1, which then come last."""
+        """The same as :meth:`_past` of a reshape that only adds or removes axes of size 1.
+
+        These then come first, so that channels stay the last axis, or last, where the source has one channel.
+        """
         old, output = self._tensors[node.inputs[0]].shape, self._tensors[node.output]
+        source = self._transposed[node.inputs[0]].source
         axes = [
             axis for axis, size in zip(order, old, strict=True) if size > 1
         ]  # of the source, as the result has them
         if node.epilogue or [size for size in old if size > 1] != [size for size in output.shape if size > 1]:
             return None
-        places = {axis: place for place, axis in enumerate(sorted(axes))}
-        moved, added = iter(axes), iter(range(len(axes), len(output.shape)))
+        units = len(output.shape) - len(axes)
+        first = units if self._tensors[source].shape[-1] > 1 else 0
+        places = {axis: place for place, axis in enumerate(sorted(axes), first)}
+        moved, added = iter(axes), iter(range(0 if first else len(axes), units if first else len(output.shape)))
         new = tuple(places[next(moved)] if size > 1 else next(added) for size in output.shape)
         shape = tuple(output.shape[axis] for axis in _inverse(new))
         inner = replace(output, id=next(self._fresh), name="", shape=shape)
         self._tensors[inner.id] = inner
-        source = self._transposed[node.inputs[0]].source
-        return replace(node, inputs=(source,), output=inner.id, in_place=False), new
+        in_place = keeps_bytes(self._tensors[source].shape, shape)
+        return replace(node, inputs=(source,), output=inner.id, in_place=in_place), new
 
     def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
         """The tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""

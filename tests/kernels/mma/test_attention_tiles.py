@@ -10,7 +10,7 @@ from tests.kernels.networks import binary
 from tests.ops.case import Case, Net
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import templates
-from tests.support.row_cases import Heads, attention, attention_of_projections, computed
+from tests.support.row_cases import Heads, attention, attention_of_images, attention_of_projections, computed
 from tflgpu.compiler import plan_model
 from tflgpu.kernels.mma import attention_kernel, divide_attention
 from tflgpu.kernels.mma.attention_kernel import AttentionTile
@@ -51,6 +51,15 @@ def test_of_tensors_with_an_axis_of_heads(heads: Heads, tile: AttentionTile, mon
     y = attention(net, heads, *(computed(net, shape) for shape in heads.shapes))
     net.output(binary(net, "ADD", y, net.input(net.normal(y.shape))))
     case, plan = planned(net, tile, monkeypatch)
+    assert_close(emulated.run(plan, case.inputs), case.expected)
+
+
+@pytest.mark.usefixtures("emulation")
+def test_of_heads_that_are_channels_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(seed=1)
+    net.output(attention_of_images(net, Heads((2, 2), 33, 33, 12, 12, ())))
+    case, plan = planned(net, AttentionTile(4, 2, 1, 1), monkeypatch)
+    assert not any("strided" in kernel.kernel.template for kernel in plan.kernels)
     assert_close(emulated.run(plan, case.inputs), case.expected)
 
 

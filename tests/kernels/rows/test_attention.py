@@ -15,7 +15,7 @@ from tests.ops.case import Net, Tensor
 from tests.quick import on_first_runtime
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of, templates
-from tests.support.row_cases import Heads, attention, attention_of_projections, computed
+from tests.support.row_cases import Heads, attention, attention_of_images, attention_of_projections, computed
 from tests.support.running import run_checked
 from tests.support.targets import CPU
 
@@ -65,6 +65,19 @@ def test_of_heads_that_are_parts_of_rows(heads: Heads, family: Family, device_na
     net = Net(seed=heads.rows)
     net.output(attention_of_projections(net, heads))
     assert not any("strided" in template or "matmul" in template for template in templates_on_cpu(net))
+    assert_right(net, device_name, family, "fp32" if heads.rows % 2 else "fp16")
+
+
+@pytest.mark.quick(when=is_quick)
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+@pytest.mark.parametrize("heads", PROJECTED, ids=str)
+def test_of_heads_that_are_channels_of_an_image(heads: Heads, family: Family, device_name: str) -> None:
+    """Three layers are one convolution, whose result attention reads from where it is, and nothing moves."""
+    net = Net(seed=heads.rows)
+    net.output(attention_of_images(net, heads))
+    found = templates_on_cpu(net)
+    assert not any("strided" in template or "matmul" in template for template in found)
+    assert sum("depthwise" in t or "convolution" in t for t in found) == 4
     assert_right(net, device_name, family, "fp32" if heads.rows % 2 else "fp16")
 
 

@@ -32,6 +32,7 @@ class LayerNormVectorsParameters(ItemParameters, template="rows/layer_norm_vecto
     """Parameters of ``templates/rows/layer_norm_vectors.cl.j2``."""
 
     epsilon: float
+    centered: bool
     src: Storage
     dirty: bool = True
 
@@ -60,5 +61,6 @@ def layer_norm(request: Request) -> Kernel:
     """Layer normalization of the channels of four pixels at a time."""
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
-    parameters = LayerNormVectorsParameters(epsilon=attributes.epsilon, src=request.input(0))
+    epsilon, centered = attributes.epsilon, attributes.centered
+    parameters = LayerNormVectorsParameters(epsilon=epsilon, centered=centered, src=request.input(0))
     return _row_kernel(request, 6, parameters)

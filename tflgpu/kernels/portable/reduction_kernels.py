@@ -307,6 +307,7 @@ class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
     """Parameters of ``templates/rows/layer_norm.cl.j2``."""
 
     epsilon: float
+    centered: bool
 
 
 @PORTABLE.lowering("softmax")
@@ -325,7 +326,8 @@ def layer_norm_kernel(request: Request) -> Kernel:
     """Layer normalization whose work-items share the channels of a pixel."""
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
-    return _row_kernel(request, LayerNormParameters(epsilon=attributes.epsilon, src=request.input(0)))
+    epsilon, centered = attributes.epsilon, attributes.centered
+    return _row_kernel(request, LayerNormParameters(epsilon=epsilon, centered=centered, src=request.input(0)))
 
 
 def _share_row(request: Request) -> Sharing:

@@ -81,8 +81,8 @@ def operands_of(request: Request, attention: Attention) -> dict[str, Argument]:
     return {name: request.operand(name, index) for index, name in enumerate(names)}
 
 
-def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int]) -> Reach | None:
-    """Reach into a tensor whose vec4s are in row-major order. None if vec4s of a row do not stay together.
+def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int], geometry: Geometry) -> Reach | None:
+    """Reach into a tensor whose channels are whole vec4s. None if strides of vec4s do not tell it.
 
     shape: (heads, ..) of what ``strided`` makes of the tensor. axes: those of the rows and of the elements of a row.
     """
@@ -90,15 +90,41 @@ def reach_in_rows(strided: Strided, shape: Shape, axes: tuple[int, int]) -> Reac
     if found is None:
         return None
     rows, elements = (found[axis] for axis in axes)
-    factors = [*found[0], *rows]
-    together = shape[axes[1]] % LANES == 0 and elements == (Factor(shape[axes[1]], 1),)
-    if not together or len(rows) > 1 or any(n % LANES for n in (strided.start, *(f.stride for f in factors))):
+    depth = Factor(shape[axes[1]], 1)
+    strides = _vec4_strides(strided.start, [*found[0], *rows, depth], geometry)
+    if depth.extent % LANES or elements != (depth,) or len(rows) > 1 or strides is None:
         return None
-    digits = [
-        HeadDigit(prod(g.extent for g in found[0][i + 1 :]), f.extent, f.stride // LANES)
-        for i, f in enumerate(found[0])
-    ]
-    return Reach(strided.start // LANES, tuple(digits), rows[0].stride // LANES if rows else 0, 1)
+    start, *others = strides
+    digits = [HeadDigit(prod(g.extent for g in found[0][i + 1 :]), f.extent, others[i]) for i, f in enumerate(found[0])]
+    return Reach(start, tuple(digits), others[len(digits)] if rows else 0, geometry.plane)
+
+
+def _vec4_strides(start: int, factors: Sequence[Factor], geometry: Geometry) -> list[int] | None:
+    """The vec4 of element ``start``, and by how many vec4s a step of each factor goes on; None if that differs.
+
+    Factors, the last of which is of single elements, stay within the channels of a pixel, go from pixel to pixel of an
+    image, or from image to image.
+    """
+    channels, plane = geometry.channels, geometry.plane
+    if any(n % LANES for n in (channels, start, *(f.stride for f in factors[:-1]))):
+        return None
+    if plane == 1:
+        return [start // LANES, *(f.stride // LANES for f in factors)]
+    pixel, channel = divmod(start, channels)
+    image, pixel = divmod(pixel, plane)
+    strides = [image * geometry.slices * plane + channel // LANES * plane + pixel]
+    for factor in factors:
+        if factor.stride < channels:
+            channel += (factor.extent - 1) * factor.stride
+            strides.append(factor.stride // LANES * plane)
+        elif factor.stride % (channels * plane) == 0:
+            strides.append(factor.stride // channels * geometry.slices)
+        elif factor.stride % channels == 0:
+            pixel += (factor.extent - 1) * factor.stride // channels
+            strides.append(factor.stride // channels)
+        else:
+            return None
+    return strides if channel < channels and pixel < plane else None
 
 
 def reach_in_planes(shape: Shape, leading: Sequence[int], rows: int) -> Reach | None:

@@ -166,8 +166,8 @@ def _operand(
         reach = reach_in_planes(graph[tensor].shape, graph[tensor].shape[:-2], rows)
         found = Found(tensor, reach, scale, nodes) if reach is not None else None
     while True:
-        if _is_in_rows(storage, tensor):
-            reach = reach_in_rows(view, given, (2, 1) if swapped else (1, 2))
+        if tensor in storage and not storage[tensor].linear:
+            reach = reach_in_rows(view, given, (2, 1) if swapped else (1, 2), storage[tensor].geometry)
             found = Found(tensor, reach, scale, nodes) if reach is not None else found
         node = graph.producer.get(tensor)
         factor = _factor(graph, node) if node is not None and node.kind in (*MOVEMENTS, "map") else None
@@ -195,14 +195,6 @@ def _factor(graph: Graph, node: Node) -> float | None:
     )
 
 
-def _is_in_rows(storage: Mapping[TensorId, Storage], tensor: TensorId) -> bool:
-    """Whether the vec4s of a tensor are in row-major order."""
-    if tensor not in storage or storage[tensor].linear:
-        return False
-    geometry = storage[tensor].geometry
-    return geometry.plane == 1 and geometry.channels % LANES == 0
-
-
 @dataclass(frozen=True)
 class Result:
     """Where the rows of the result go: into the output of ``last``, the last node of the attention."""
@@ -226,6 +218,9 @@ def _result(graph: Graph, storage: Mapping[TensorId, Storage], weighted: Node, s
         if after is None or back is None:
             break
         view, last = after, reader
-        reach = reach_in_rows(back, shape, (1, 2)) if _is_in_rows(storage, reader.output) else None
+        stored = storage.get(reader.output)
+        reach = (
+            reach_in_rows(back, shape, (1, 2), stored.geometry) if stored is not None and not stored.linear else None
+        )
         found = Result(reader, reach) if reach is not None else found
     return found
