@@ -12,6 +12,7 @@ from tests.kernels.networks import LAYER_NORMS, binary, channel_mean, layer_norm
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.quick import on_first_runtime
+from tests.support import emulated_matrix_units as emulated
 from tests.support.limited_devices import Simulation, limited
 from tests.support.planning import plan_of, templates
 from tests.support.running import run_checked
@@ -142,3 +143,17 @@ def root(net: Net, variance: Tensor) -> Tensor:
 
 def templates_on_cpu(net: Net) -> list[str]:
     return templates(plan_of(net.case().model, CPU))
+
+
+@pytest.mark.usefixtures("emulation")
+@pytest.mark.parametrize("channels", [129, 256])
+def test_work_items_of_a_persistent_kernel_hold_several_rows(channels: int) -> None:
+    """More rows than all compute units have at once. Some work-items have a vec4 less than others."""
+    net = Net(seed=channels)
+    x = net.input(net.normal((1100, channels)))
+    net.output(layer_norm_of_products(net, binary(net, "MUL", x, x)))
+    case = net.case()
+    plan = plan_of(case.model, emulated.TARGET)
+    (kernel,) = (k.kernel for k in plan.kernels if k.kernel.template == "rows/layer_norm")
+    assert vars(kernel.parameters)["at_once"] == 2
+    emulated.check(plan, case)

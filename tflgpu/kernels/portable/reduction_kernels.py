@@ -21,6 +21,7 @@ from tflgpu.kernels.tiling import (
     reduces_in_subgroups,
     shared_workspace,
     tile_count,
+    waves,
 )
 from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 from tflgpu.ops.arithmetic.reduction import ArgExtreme, Reduce, Softmax
@@ -55,6 +56,7 @@ COMBINATIONS = {
 
 
 LARGE_GROUP = 512  # work-items
+HELD_VEC4S = 8  # of a row that a work-item has in registers
 LONG = 8  # elements of a result for each work-item of a usual group, from which on a large one is worth it
 
 
@@ -308,6 +310,8 @@ class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
 
     epsilon: float
     centered: bool
+    held: int = 0
+    at_once: int = 1
 
 
 @PORTABLE.lowering("softmax")
@@ -318,6 +322,7 @@ def softmax_kernel(request: Request) -> Kernel:
     return _row_kernel(
         request,
         SoftmaxParameters(beta=attributes.beta, log=attributes.log, shares=attributes.shares, src=request.input(0)),
+        _share_row(request),
     )
 
 
@@ -326,8 +331,18 @@ def layer_norm_kernel(request: Request) -> Kernel:
     """Layer normalization whose work-items share the channels of a pixel."""
     attributes = request.node.attributes
     assert isinstance(attributes, LayerNorm)
-    epsilon, centered = attributes.epsilon, attributes.centered
-    return _row_kernel(request, LayerNormParameters(epsilon=epsilon, centered=centered, src=request.input(0)))
+    target, pixels, sharing = request.target, request.output.geometry.pixels, _share_row(request)
+    held = tile_count(request.output.slices, sharing.sharers)
+    if sharing.sharers == 1 or held > HELD_VEC4S:
+        held = 0
+    # Waves of a persistent kernel would wait for memory one after another.
+    at_once = min(HELD_VEC4S // held, waves(sharing.tiles, target)) if held and target.executor != "launch" else 1
+    per_tile = sharing.per_tile * at_once
+    sharing = replace(sharing, per_tile=per_tile, tiles=tile_count(pixels, per_tile))
+    parameters = LayerNormParameters(
+        epsilon=attributes.epsilon, centered=attributes.centered, held=held, at_once=at_once, src=request.input(0)
+    )
+    return _row_kernel(request, parameters, sharing)
 
 
 def _share_row(request: Request) -> Sharing:
@@ -341,9 +356,8 @@ def _share_row(request: Request) -> Sharing:
     return Sharing(sharers, tile_count(g.pixels, size // sharers), size // sharers, size)
 
 
-def _row_kernel(request: Request, parameters: SharedRowsParameters) -> Kernel:
+def _row_kernel(request: Request, parameters: SharedRowsParameters, sharing: Sharing) -> Kernel:
     """A kernel whose work-items share the channels of a pixel."""
-    sharing = _share_row(request)
     return Kernel(
         replace(
             parameters,
