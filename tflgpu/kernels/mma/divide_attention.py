@@ -23,6 +23,7 @@ from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.tiling import tile_count, waves
 
 PARTS = (2, 3, 4, 5, 6, 8, 12, 16)
+HELD_VEC4S = 16  # of all parts that a work-item of the second kernel has in registers
 
 
 @dataclass(frozen=True)
@@ -72,20 +73,24 @@ class JoinAttentionParameters(Parameters, template="rows/join_attention"):
     """Parameters of ``templates/rows/join_attention.cl.j2``."""
 
     attention: Attention
-    per_tile: int
+    at_once: int
     parts: Argument
 
 
 @MMA.lowering("join_attention")
 def join_attention(request: Request) -> Kernel:
-    """The second kernel: a work-item joins a vec4 of all parts."""
+    """The second kernel: a work-item joins some vec4s of all parts."""
     joined, target = request.node.attributes, request.target
     assert isinstance(joined, JoinedAttention)
     attention, parts = joined.attention, request.operand("parts", 0)
     vec4s = attention.heads * attention.rows * attention.value_depth // LANES
+    tiles = tile_count(vec4s, target.local_size)
+    # Waves of a persistent kernel would wait for memory one after another.
+    most = max(1, HELD_VEC4S // attention.parts)
+    at_once = 1 if target.executor == "launch" else min(most, waves(tiles, target))
     return Kernel(
-        JoinAttentionParameters(attention=attention, per_tile=target.local_size, parts=parts),
+        JoinAttentionParameters(attention=attention, at_once=at_once, parts=parts),
         (parts,),
-        tiles=tile_count(vec4s, target.local_size),
+        tiles=tile_count(tiles, at_once),
         local_size=target.local_size,
     )
