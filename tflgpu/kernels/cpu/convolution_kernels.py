@@ -18,6 +18,7 @@ from tflgpu.kernels.cpu.block_products import (
     pixels_per_block,
     vectors_in_registers,
 )
+from tflgpu.kernels.cpu.packed_convolution import is_packed, packed_convolution
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups
 from tflgpu.kernels.phases import Phases, phases_of
@@ -109,6 +110,9 @@ def pointwise_convolution(request: Request) -> Kernel:
     wanted = PIXELS_OF_SLICES[vectors]
     (pixels,) = request.choose([(n,) for n in dict.fromkeys(pixels_per_block(plane, n) for n in wanted)])
     return _kernel_of_vectors(request, PixelRows(1, plane), pixels, vectors)
+
+
+CPU.lowering("convolution", when=lambda request: _reads_slices(request) and is_packed(request))(packed_convolution)
 
 
 @CPU.lowering("transpose_convolution")
