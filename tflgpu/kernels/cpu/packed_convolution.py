@@ -102,7 +102,7 @@ def is_packed(request: Request) -> bool:
     if request.factor_type(src.type, target.storage) != "float" or not _has_whole_groups(request):
         return False
     vectors = _vectors(target, out // attributes.groups)
-    products = prod(attributes.window.kernel) * _inputs(request)
+    products = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES) * LANES
     columns = tile_count(out // attributes.groups, vectors * VECTOR) * vectors * VECTOR
     quads = tile_count(out // attributes.groups, LANES) * LANES
     faster = packed_cost(columns, products) < quads_cost(quads, products, halves)
