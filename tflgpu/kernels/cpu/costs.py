@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from tflgpu.kernels.demand import Demand, InTurn, Phase
 from tflgpu.kernels.kernel import Storage
@@ -93,3 +94,9 @@ def quads_cost(columns: int, products: int, halves: bool) -> float:
     """The same of a convolution by quads, of whole slices. halves: whether these are among its operands."""
     costs = core_costs()
     return products * columns * costs.quad_products[halves]
+
+
+def tiles_cost(tiles: int, columns: int, target: Target) -> float:
+    """What ``tiles`` of a packed convolution, each of so many columns, take: each packs the image anew."""
+    costs = core_costs()
+    return (ceil(tiles / target.compute_units) + costs.uneven) * (columns + costs.packing_columns)

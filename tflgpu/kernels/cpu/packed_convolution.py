@@ -13,7 +13,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.cpu.block_products import REGISTERS, BlockProductsParameters, blocks_per_tile
-from tflgpu.kernels.cpu.costs import packed_cost, quads_cost
+from tflgpu.kernels.cpu.costs import packed_cost, quads_cost, tiles_cost
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
@@ -35,11 +35,7 @@ SMALL_IMAGE = 64
 # float4 elements of a part of the depth, packed for a run: it stays in a core's first cache beside the weights. The
 # same of the sums that wait for the next part.
 PART_VEC4S = 1536
-SUMS_VEC4S = 1536
-
-# Vectors of output channels that a tile has at least: the image is packed anew for each tile.
-LEAST_VECTORS = 4
-TILES_PER_CORE = 8
+SUMS_VEC4S = 2048
 
 # Products that are added up in turn, at most: `unbroken` of templates/access/sums.cl.j2.
 MOST_PRODUCTS = 4608
@@ -164,9 +160,12 @@ def divided(request: Request, pixels: int) -> PackedBlocks:
     part = tile_count(depth, tile_count(depth, max(1, PART_VEC4S // run)))
     waiting = max(1, SUMS_VEC4S // (run * vectors * VECTOR // LANES)) if part < depth else blocks
     runs = tile_count(row_blocks, run_blocks)
-    wanted_tiles = tile_count(target.compute_units * TILES_PER_CORE, runs * g.batch)
-    shared_out = min(wanted_tiles, max(1, blocks * vectors // LEAST_VECTORS))
-    column_tiles = blocks if attributes.groups > 1 else max(tile_count(blocks, waiting), shared_out)
+    column_tiles = blocks
+    if attributes.groups == 1:
+        column_tiles = min(
+            range(tile_count(blocks, waiting), blocks + 1),
+            key=lambda n: tiles_cost(n * runs * g.batch, tile_count(blocks, n) * vectors * VECTOR, target),
+        )
     return PackedBlocks(vectors, pixels, blocks, depth, part, run_blocks, runs, tile_count(blocks, column_tiles))
 
 
