@@ -11,10 +11,11 @@ from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
 
 
-def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str) -> Tensor:
-    terms = x.shape[3] * window.kernel[0] * window.kernel[1]
+def convolution(net: Net, x: Tensor, out: int, window: Window, activation: str, groups: int = 1) -> Tensor:
+    depth = x.shape[3] // groups
+    terms = depth * window.kernel[0] * window.kernel[1]
     filters, bias = (
-        net.constant(net.normal((out, *window.kernel, x.shape[3]), terms**-0.5)),
+        net.constant(net.normal((out, *window.kernel, depth), terms**-0.5)),
         net.constant(net.normal((out,))),
     )
     value = windows.conv_2d(x.value, filters.value, bias.value, window)

@@ -108,6 +108,9 @@ class CoreCosts:
     foreign_bytes: in a cycle, of what another core has written.
     block_pixels: what a block of pixels costs beside these, in pixels.
     part_pixels: what it costs to store a part of a block, in pixels.
+    quad_products: what a product in quads takes of one against vectors of output channels, of floats and of halves.
+    packing_columns: what it takes to pack an element of an image, in products.
+    storing_products: what it takes to store a sum that waited in memory, in products.
     """
 
     convolution_products: float
@@ -121,6 +124,9 @@ class CoreCosts:
     foreign_bytes: float
     block_pixels: float
     part_pixels: float
+    quad_products: tuple[float, float]
+    packing_columns: float
+    storing_products: float
 
 
 @cache

@@ -49,11 +49,11 @@ def test_deep_convolutions_are_right(name: str, device_name: str) -> None:
         ((1, 5, 5, DEEP), 40, 16, "float", "cpu/convolution_quads"),
         ((1, 5, 5, DEEP - 4), 32, 16, "float", "cpu/convolution_quads"),
         ((1, 4, 4, DEEP), 32, 16, "float", "cpu/convolution_quads"),
-        ((1, 5, 5, DEEP), 32, 8, "float", "cpu/convolution_quads"),
-        ((1, 5, 5, DEEP), 32, 16, "half", "cpu/convolution_quads"),
+        ((1, 5, 5, DEEP), 32, 8, "float", "cpu/convolution_packed"),
+        ((1, 5, 5, DEEP), 32, 16, "half", "cpu/convolution_packed"),
     ],
 )
-def test_other_convolutions_compute_quads(
+def test_other_convolutions_compute_quads_or_pack_the_image(
     shape: tuple[int, ...], channels: int, width: int, storage: str, expected: str
 ) -> None:
     """Where lanes, registers or the time to transpose would be wasted."""

@@ -18,8 +18,9 @@ from tflgpu.kernels.cpu.block_products import (
     pixels_per_block,
     vectors_in_registers,
 )
+from tflgpu.kernels.cpu.packed_convolution import is_packed, packed_convolution
 from tflgpu.kernels.kernel import Kernel, Storage
-from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups
+from tflgpu.kernels.packing import RUNTIME_BLOCK, Groups, block_inputs
 from tflgpu.kernels.phases import Phases, phases_of
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
@@ -111,6 +112,9 @@ def pointwise_convolution(request: Request) -> Kernel:
     return _kernel_of_vectors(request, PixelRows(1, plane), pixels, vectors)
 
 
+CPU.lowering("convolution", when=lambda request: _reads_slices(request) and is_packed(request))(packed_convolution)
+
+
 @CPU.lowering("transpose_convolution")
 @CPU.lowering("convolution", when=_reads_slices)
 def convolution_of_slices(request: Request) -> Kernel:
@@ -124,13 +128,23 @@ def convolution_of_slices(request: Request) -> Kernel:
     height, width = (1, g.plane) if in_one_row else (grid.height, grid.width)
     vectors = vectors_in_registers(request.target)
     most = min(MOST_SLICES, vectors - 2, g.slices)
-    # Few slices are left over in the last block.
-    slices = min(range(most, most // 2, -1), key=lambda n: -g.slices % n)
+    slices = min(range(most, 0, -1), key=lambda n: _multiplied(request, n)) if attributes.groups > 1 else 0
+    if not slices:
+        # Few slices are left over in the last block.
+        slices = min(range(most, most // 2, -1), key=lambda n: -g.slices % n)
     if request.value(1) is None:
         slices = RUNTIME_BLOCK // LANES
     # Each quad has its sums, its element of the image, and that once more with a channel in all lanes.
     quads = choose_quads(request, width, max(1, vectors // (slices + 2)))
     return _kernel(request, QuadConvolutionParameters, PixelRows(height, width), quads * LANES, slices)
+
+
+def _multiplied(request: Request, slices: int) -> int:
+    """Products of a pixel if blocks are of ``slices``: those with channels of other groups are in vain."""
+    attributes, g = request.node.attributes, request.output.geometry
+    assert isinstance(attributes, Convolution | TransposeConvolution)
+    read = block_inputs(g.channels, attributes.groups, slices * LANES, request.input(0).geometry)
+    return len(read.first) * slices * read.slices
 
 
 @CPU.lowering("convolution")

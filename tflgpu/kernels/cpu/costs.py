@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from tflgpu.kernels.demand import Demand, InTurn, Phase
 from tflgpu.kernels.kernel import Storage
@@ -81,3 +82,21 @@ def depthwise_rate(window: Window) -> float:
     """Products in a cycle of a depthwise convolution of an image in PHWC4."""
     costs = core_costs()
     return costs.depthwise_products if window.stride[1] == 1 else costs.strided_products
+
+
+def packed_cost(columns: int, products: int) -> float:
+    """What a packed convolution takes for a pixel, in products of one column. columns: those of whole vectors."""
+    costs = core_costs()
+    return products * (columns + costs.packing_columns) + columns * costs.storing_products
+
+
+def quads_cost(columns: int, products: int, halves: bool) -> float:
+    """The same of a convolution by quads, of whole slices. halves: whether these are among its operands."""
+    costs = core_costs()
+    return products * columns * costs.quad_products[halves]
+
+
+def tiles_cost(tiles: int, columns: int, target: Target) -> float:
+    """What ``tiles`` of a packed convolution, each of so many columns, take: each packs the image anew."""
+    costs = core_costs()
+    return (ceil(tiles / target.compute_units) + costs.uneven) * (columns + costs.packing_columns)

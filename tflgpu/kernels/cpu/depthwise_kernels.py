@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.convolutions import depthwise_arguments, unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import items_per_tile, tile_count
-from tflgpu.ops.image.convolution import Depthwise
+from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType
 
 # Of a window, whose weights of a slice are kept as 4 KiB of floats.
 MOST_TAPS = 256
+
+
+def _has_one_channel(request: Request) -> bool:
+    """Whether each output channel sees the same input channel."""
+    return request.input(0).channels == 1 < request.output.channels and request.value(1) is not None
+
+
+@CPU.lowering("depthwise", when=_has_one_channel)
+def dense_convolution(request: Request) -> Kernel:
+    """A depthwise convolution of one channel is a dense one."""
+    attributes, weights = request.node.attributes, request.node.inputs[1]
+    assert isinstance(attributes, Depthwise)
+    data = request.constant(1).transpose(3, 1, 2, 0)
+    tensors = {**request.graph.tensors, weights: replace(request.graph[weights], data=data, shape=data.shape)}
+    node = replace(request.node, kind="convolution", attributes=Convolution(attributes.window))
+    return lower_node(replace(request, node=node, graph=replace(request.graph, tensors=tensors)))
 
 
 def _is_small(request: Request) -> bool:

@@ -1,0 +1,51 @@
+"""Convolutions on CPUs of images that are packed for blocks of sums: windows, groups, parts of the depth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.kernels.networks import convolution
+from tests.ops.case import Net
+from tests.ops.windows import Window
+from tests.support.running import run_checked
+from tflgpu.kernels.cpu import packed_convolution
+
+SAME = Window((3, 3), padding="SAME")
+# Shape of the image, output channels, window, groups.
+CASES = {
+    "padding, an incomplete run, rows that end in a run": ((1, 9, 7, 32), 48, SAME, 1),
+    "parts of the depth, of several blocks of channels": ((1, 5, 13, 134), 70, SAME, 1),
+    "images, strides, and channels that fill no slice": ((3, 7, 9, 30), 46, Window((3, 2), (2, 3), padding="SAME"), 1),
+    "dilation past the image": ((1, 4, 5, 24), 32, Window((3, 3), dilation=(2, 4), padding="SAME"), 1),
+    "one axis, groups, a long window": ((1, 1, 40, 64), 64, Window((1, 20)), 2),
+    "one axis, upright": ((1, 40, 1, 64), 32, Window((7, 1), (2, 1), padding="SAME"), 1),
+    "one pixel": ((2, 3, 3, 32), 32, Window((3, 3)), 1),
+    "pointwise": ((1, 6, 11, 160), 64, Window((1, 1)), 1),
+    "pointwise with a stride": ((1, 6, 11, 160), 64, Window((1, 1), (2, 2)), 1),
+}
+
+
+def network(shape: tuple[int, ...], channels: int, window: Window, groups: int) -> Net:
+    """With an activation, and a residual that is added after it."""
+    net = Net(seed=channels)
+    x = net.input(net.normal(shape))
+    y = convolution(net, net.op("ABS", [x], np.abs(x.value)), channels, window, "RELU6", groups=groups)
+    other = net.input(net.normal(y.shape))
+    net.output(net.op("ADD", [y, other], y.value + other.value, activation="RELU"))
+    return net
+
+
+@pytest.mark.quick(when=lambda name: "parts" in name or "groups" in name or "images" in name)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("name", CASES)
+def test_packed_convolutions_are_right(name: str, device_name: str, precision: str) -> None:
+    source = run_checked(network(*CASES[name]).case(), device=device_name, precision=precision)
+    assert "packed" in source
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_of_two_vectors_are_right(name: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wide registers hold them."""
+    monkeypatch.setattr(packed_convolution, "NARROW_VECTORS", 2)
+    assert "packed" in run_checked(network(*CASES[name]).case(), device=device_name)

@@ -1,0 +1,209 @@
+"""Convolutions on CPUs as products of blocks that caches hold, of an image that is packed for them (im2col).
+
+A run of neighbouring pixels is packed once for all output channels of a tile, part by part of the depth. A block of
+sums, pixels by vectors of output channels, then reads two streams, and no product asks where its pixel is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
+from tflgpu.kernels.cpu import VECTOR
+from tflgpu.kernels.cpu.block_products import REGISTERS, BlockProductsParameters, blocks_per_tile
+from tflgpu.kernels.cpu.costs import packed_cost, quads_cost, tiles_cost
+from tflgpu.kernels.kernel import Kernel, Storage
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import local_vec4s, tile_count
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import Window
+from tflgpu.target import ElementType, Target
+from tflgpu.target.measured_costs import core_costs
+
+# Vectors of output channels of a block: with two, each element of the image serves two products. Narrow registers hold
+# the sums of too few pixels then.
+WIDE_VECTORS, NARROW_VECTORS = 2, 1
+
+MOST_PIXELS = 14  # of a block, which is text that compilers unroll
+
+# Pixels of a run, about: that many share the loads of the weights. Of a small image all do.
+RUN_PIXELS = 28
+SMALL_IMAGE = 64
+
+# float4 elements of a part of the depth, packed for a run: it stays in a core's first cache beside the weights. The
+# same of the sums that wait for the next part.
+PART_VEC4S = 1536
+SUMS_VEC4S = 2048
+
+# Products that are added up in turn, at most: `unbroken` of templates/access/sums.cl.j2.
+MOST_PRODUCTS = 4608
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedConvolutionParameters(BlockProductsParameters, template="cpu/convolution_packed"):
+    """Parameters of ``templates/cpu/convolution_packed.cl.j2``."""
+
+    window: Window
+    slices: int
+    first_slice: str
+    out_blocks: int
+    column_blocks: int
+    run_blocks: int
+    part: int
+    images: int
+    src: Storage
+    weights_type: ElementType
+
+
+@dataclass(frozen=True)
+class PackedBlocks:
+    """How a convolution is divided.
+
+    vectors, pixels: of a block of sums. blocks: blocks of output channels. depth: slices of all taps; part: those that
+    are packed together. run_blocks: blocks of pixels of a run. runs: of an image. column_blocks: of a tile.
+    """
+
+    vectors: int
+    pixels: int
+    blocks: int
+    depth: int
+    part: int
+    run_blocks: int
+    runs: int
+    column_blocks: int
+
+    @property
+    def run(self) -> int:
+        """Pixels of a run."""
+        return self.run_blocks * self.pixels
+
+    @property
+    def workspace(self) -> int:
+        """float4 elements of local memory: a packed part, and the sums of one block, or of all of a tile."""
+        waiting = self.column_blocks if self.part < self.depth else 1
+        return self.run * (self.part + waiting * self.vectors * VECTOR // LANES)
+
+
+def is_packed(request: Request) -> bool:
+    """Whether a convolution of an image in PHWC4 is to be packed: it is possible, and faster than by quads."""
+    attributes, src, out = request.node.attributes, request.input(0), request.output.geometry.channels
+    if not isinstance(attributes, Convolution) or request.value(1) is None:
+        return False
+    target, halves = request.target, "half" in (src.type, request.target.storage)
+    # Wide registers hold so many quads that products of neighbouring pixels are as fast by these.
+    if attributes.window.is_pointwise and _is_wide(target) and not halves:
+        return False
+    if request.factor_type(src.type, target.storage) != "float" or not _has_whole_groups(request):
+        return False
+    vectors = _vectors(target, out // attributes.groups)
+    products = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES) * LANES
+    columns = tile_count(out // attributes.groups, vectors * VECTOR) * vectors * VECTOR
+    quads = tile_count(out // attributes.groups, LANES) * LANES
+    faster = packed_cost(columns, products) < quads_cost(quads, products, halves)
+    return (
+        faster
+        and products <= MOST_PRODUCTS
+        and divided(request, _block_pixels(request)[0]).workspace <= local_vec4s(target)
+    )
+
+
+def packed_convolution(request: Request) -> Kernel:
+    """Blocks of pixels by vectors of output channels, whose operands lie together."""
+    attributes, src, g = request.node.attributes, request.input(0), request.output.geometry
+    assert isinstance(attributes, Convolution)
+    (pixels,) = request.choose([(n,) for n in _block_pixels(request)])
+    made = divided(request, pixels)
+    block = made.vectors * VECTOR
+    weights = packed_weights(request, block)
+    column_tiles = tile_count(made.blocks, made.column_blocks)
+    cost = 2 * LANES * made.depth * made.run * block * made.column_blocks
+    runs = made.runs * g.batch
+    per_tile = blocks_per_tile(runs, column_tiles, cost, request.target)
+    return Kernel(
+        PackedConvolutionParameters(
+            rows=made.pixels,
+            slices_out=block // LANES,
+            blocks_per_tile=per_tile,
+            factor_type="float",
+            window=attributes.window,
+            slices=weights.read.slices,
+            first_slice=weights.read.expression,
+            out_blocks=made.blocks,
+            column_blocks=made.column_blocks,
+            run_blocks=made.run_blocks,
+            part=made.part,
+            images=g.batch,
+            src=src,
+            weights_type=weights.argument.type,
+        ),
+        (request.activation("src", 0), weights.argument, bias_argument(request, weights.blocks * block)),
+        tiles=column_tiles * tile_count(runs, per_tile),
+        local_size=1,
+        workspace=made.workspace,
+        macs=convolution_macs(request),
+    )
+
+
+def divided(request: Request, pixels: int) -> PackedBlocks:
+    """How blocks of ``pixels``, runs and parts divide a convolution that can be packed."""
+    attributes, g, target = request.node.attributes, request.output.geometry, request.target
+    assert isinstance(attributes, Convolution)
+    vectors = _vectors(target, g.channels // attributes.groups)
+    blocks = tile_count(g.channels, vectors * VECTOR)
+    depth = prod(attributes.window.kernel) * tile_count(_inputs(request), LANES)
+    row_blocks = tile_count(g.plane, pixels)
+    run_pixels = SMALL_IMAGE if g.plane <= SMALL_IMAGE else RUN_PIXELS
+    run_blocks = tile_count(row_blocks, tile_count(row_blocks, max(1, run_pixels // pixels)))
+    run = run_blocks * pixels
+    part = tile_count(depth, tile_count(depth, max(1, PART_VEC4S // run)))
+    waiting = max(1, SUMS_VEC4S // (run * vectors * VECTOR // LANES)) if part < depth else blocks
+    runs = tile_count(row_blocks, run_blocks)
+    column_tiles = blocks
+    if attributes.groups == 1:
+        column_tiles = min(
+            range(tile_count(blocks, waiting), blocks + 1),
+            key=lambda n: tiles_cost(n * runs * g.batch, tile_count(blocks, n) * vectors * VECTOR, target),
+        )
+    return PackedBlocks(vectors, pixels, blocks, depth, part, run_blocks, runs, tile_count(blocks, column_tiles))
+
+
+def _is_wide(target: Target) -> bool:
+    return target.limits.vector_width >= VECTOR
+
+
+def _vectors(target: Target, out: int) -> int:
+    """Vectors of a block of ``out`` output channels, or of those of a group."""
+    most = WIDE_VECTORS if _is_wide(target) else NARROW_VECTORS
+    return min(range(most, 0, -1), key=lambda n: -out % (n * VECTOR))
+
+
+def _block_pixels(request: Request) -> list[int]:
+    """Pixels of a block, those first that take the least time for an image.
+
+    The registers hold the sums, the weights and an element of the image.
+    """
+    attributes, g, width = request.node.attributes, request.output.geometry, request.target.limits.vector_width
+    assert isinstance(attributes, Convolution)
+    vectors = _vectors(request.target, g.channels // attributes.groups)
+    most = min(MOST_PIXELS, (REGISTERS[width] - 1) * width // (vectors * VECTOR) - 1)
+    between = core_costs().block_pixels
+    return sorted(range(most, most // 2, -1), key=lambda n: tile_count(g.plane, n) * (n + between))
+
+
+def _inputs(request: Request) -> int:
+    """Input channels that an output channel sees."""
+    attributes = request.node.attributes
+    assert isinstance(attributes, Convolution)
+    return request.input(0).channels // attributes.groups
+
+
+def _has_whole_groups(request: Request) -> bool:
+    """Whether a block of output channels belongs to one group, and reads whole slices of it."""
+    attributes, out = request.node.attributes, request.output.geometry.channels
+    assert isinstance(attributes, Convolution)
+    if attributes.groups == 1:
+        return True
+    per_group = out // attributes.groups
+    return per_group % (_vectors(request.target, per_group) * VECTOR) == 0 and _inputs(request) % LANES == 0
