@@ -28,7 +28,7 @@ IN_FLOAT = {
     "gpu/layer_of_mean",
     "cpu/convolution",
     "rows/attention",
-    "rows/attention_vectors",
+    "cpu/attention_blocks",
 }
 
 # Sixteen products of these fill a half: the next one would be an infinity.

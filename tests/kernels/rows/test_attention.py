@@ -40,7 +40,7 @@ PROJECTED = (
 def assert_right(net: Net, device_name: str, family: Family, precision: Literal["fp32", "fp16"]) -> None:
     with limited(device_name, Simulation()):
         source = run_checked(net.case(), device=device_name, kernels=family, precision=precision)
-    assert "rows_attention" in source
+    assert "attention" in source
 
 
 def is_quick(heads: Heads, device_name: str) -> bool:
@@ -120,7 +120,7 @@ def test_a_mask_that_half_cannot_hold_still_hides_all(family: Family, device_nam
         device=device_name, execution=tflgpu.Execution(kernels=family), precision="fp16", cache="off"
     )
     compiled = tflgpu.compile(case.model, options)
-    assert "rows_attention" in compiled.source
+    assert "attention" in compiled.source
     (got,) = compiled.run(case.inputs).values()
     np.testing.assert_allclose(got, case.expected[0], atol=1e-2)
 
@@ -176,7 +176,7 @@ def softmax(net: Net, x: Tensor) -> Tensor:
 def test_anything_else_stays_as_it_is(build: Callable[[Net, Tensor, Tensor, Tensor], Tensor], device_name: str) -> None:
     net = Net(seed=1)
     net.output(build(net, *(computed(net, (2, 12, 8)) for _ in range(3))))
-    assert "rows_attention" not in run_checked(net.case(), device=device_name)
+    assert "attention" not in run_checked(net.case(), device=device_name)
 
 
 @pytest.mark.parametrize("depth", [6, 1024])

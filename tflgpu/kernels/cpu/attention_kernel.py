@@ -1,63 +1,79 @@
-"""Attention on CPUs, 16 rows at a time."""
+"""Attention on CPUs, in blocks of rows by keys that a core's cache holds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tflgpu.graph.layout import LANES
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.block_products import vectors_in_registers
+from tflgpu.kernels.cpu.block_products import rows_in_registers, step_cycles
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rows.attention import Attention, AttentionParameters, operands_of
-from tflgpu.kernels.tiling import TILES_PER_CORE, most_per_tile, tile_count
+from tflgpu.kernels.tiling import most_per_tile, tile_count
+from tflgpu.target import Target
 
-FLOATS = 16384  # of a block's keys, values and scores: 64 KiB, which a core's second cache holds
-VECTORS = 512  # of the sums of a tile, 32 KiB
-MOST_KEYS_HELD = 8
-LEAST_ROWS = 8  # of a vector of 16, for which it is worth to leave the others idle
+KEY_FLOATS = 32768  # of a block's keys and values: 128 KiB, which a core's second cache holds
+ROW_FLOATS = 24576  # of a tile's queries and results
+MOST_ELEMENTS = 512  # of a key, or of a value
+LEAST_ROWS = 8  # for which it is worth to transpose keys
+MOST_VECTORS = 4  # of a group of keys
+COPY_CYCLES = 0.6  # for each element of keys and values that a tile copies
 
 
-def fits_vectors(attention: Attention) -> bool:
-    """Whether the kernel has room for such an attention, and enough rows to fill vectors."""
-    return attention.rows >= LEAST_ROWS and attention.value_depth + 2 <= VECTORS and attention.depth <= VECTORS
+def fits_blocks(attention: Attention) -> bool:
+    """Whether the kernel has room for such an attention, and enough rows to use what it copies."""
+    return attention.rows >= LEAST_ROWS and max(attention.depth, attention.value_depth) <= MOST_ELEMENTS
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """Rows by vectors of 16 keys, or of 16 elements of a value, whose sums are in registers.
+
+    products: of vectors, for all keys. cycles: of a core for these.
+    """
+
+    rows: int
+    vectors: int
+    products: int
+    cycles: float
+
+    @property
+    def columns(self) -> int:
+        """Keys or elements of a value."""
+        return self.vectors * VECTOR
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionVectorsParameters(AttentionParameters, template="rows/attention_vectors"):
-    """Parameters of ``templates/rows/attention_vectors.cl.j2``."""
+class AttentionBlocksParameters(AttentionParameters, template="cpu/attention_blocks"):
+    """Parameters of ``templates/cpu/attention_blocks.cl.j2``."""
 
-    blocks: int
-    row_blocks: int
+    rows: int
+    slices_out: int
+    rows_per_tile: int
     chunks: int
     block_keys: int
-    keys_held: int
-    values_held: int
 
 
 @CPU.lowering("attention")
-def attention_of_vectors(request: Request) -> Kernel:
-    """Attention whose work-item computes blocks of 16 rows."""
-    attention = request.node.attributes
+def attention_in_blocks(request: Request) -> Kernel:
+    """Attention whose work-item computes some blocks of rows of a head."""
+    attention, target = request.node.attributes, request.target
     assert isinstance(attention, Attention)
-    depths = attention.depth + attention.value_depth
-    key_blocks = tile_count(attention.keys, FLOATS // (depths + VECTOR))
-    row_blocks = tile_count(attention.rows, VECTOR)
-    balanced = attention.heads * row_blocks // (request.target.compute_units * TILES_PER_CORE)
-    cost = attention.keys * (2 * depths + VECTOR)  # turns of vectors of a block
-    blocks = min(VECTORS // (attention.value_depth + 2), row_blocks, max(1, balanced))
-    blocks = min(blocks, most_per_tile(request.target, cost))
-    chunks = tile_count(row_blocks, blocks)
-    registers = vectors_in_registers(request.target)
+    block = _block(attention, target)
+    rows_per_tile = block.rows * _row_blocks(attention, block, target)
+    chunks = tile_count(attention.rows, rows_per_tile)
+    most_keys = max(1, KEY_FLOATS // (_elements(attention, block) * block.columns)) * block.columns
+    keys = tile_count(attention.keys, tile_count(attention.keys, most_keys))
     operands = operands_of(request, attention)
     return Kernel(
-        AttentionVectorsParameters(
+        AttentionBlocksParameters(
             attention=attention,
-            blocks=blocks,
-            row_blocks=row_blocks,
+            rows=block.rows,
+            slices_out=block.columns // LANES,
+            rows_per_tile=rows_per_tile,
             chunks=chunks,
-            block_keys=tile_count(attention.keys, key_blocks),
-            keys_held=min(MOST_KEYS_HELD, registers - 2),
-            values_held=max(1, registers - 2),
+            block_keys=tile_count(keys, block.columns) * block.columns,
             **operands,
         ),
         tuple(operands.values()),
@@ -66,3 +82,37 @@ def attention_of_vectors(request: Request) -> Kernel:
         macs=attention.macs,
         fills_vectors=True,
     )
+
+
+def _elements(attention: Attention, block: AttentionBlock) -> int:
+    """Of a key and of a value, which has whole vectors."""
+    return attention.depth + tile_count(attention.value_depth, block.columns) * block.columns
+
+
+def _block(attention: Attention, target: Target) -> AttentionBlock:
+    """The block that takes the least time for all rows of a head."""
+
+    def block(vectors: int) -> AttentionBlock:
+        rows = rows_in_registers(attention.rows, vectors, target)
+        groups, values = (tile_count(n, vectors * VECTOR) for n in (attention.keys, attention.value_depth))
+        steps = attention.depth * groups + attention.keys * values
+        return AttentionBlock(rows, vectors, rows * vectors * steps, steps * step_cycles(rows, vectors, target))
+
+    blocks = [block(vectors) for vectors in range(1, MOST_VECTORS + 1)]
+    fitting = [b for b in blocks if b.columns * _elements(attention, b) <= KEY_FLOATS]
+    return min(fitting or blocks[:1], key=lambda b: tile_count(attention.rows, b.rows) * b.cycles)
+
+
+def _row_blocks(attention: Attention, block: AttentionBlock, target: Target) -> int:
+    """Blocks of rows of a tile. Large tiles copy keys and values seldom, small ones keep all cores busy."""
+    all_blocks = tile_count(attention.rows, block.rows)
+    room = max(1, ROW_FLOATS // (block.rows * _elements(attention, block)))
+    most = min(all_blocks, room, most_per_tile(target, block.products))
+    copying = attention.keys * (attention.depth + attention.value_depth) * COPY_CYCLES
+
+    def cycles(count: int) -> float:
+        tiles = attention.heads * tile_count(all_blocks, count)
+        return tile_count(tiles, target.compute_units) * (count * block.cycles + copying)
+
+    evenly = {tile_count(all_blocks, tile_count(all_blocks, count)) for count in range(1, most + 1)}
+    return min(sorted(evenly, reverse=True), key=cycles)

@@ -16,6 +16,13 @@ from tflgpu.target.measured_costs import core_costs
 REGISTERS = {16: 32, 8: 16, 4: 32}
 MOST_SLICES = 8  # of a block of output channels; more would leave room for few pixels
 
+FLOAT_BYTES = 4
+
+MOST_ROWS = 8  # of a block of vectors: more would only make the source longer
+
+# Cycles from a product to the next one of the same sum, and one more for loads that come late.
+PRODUCT_LATENCY = 5
+
 # Floating-point operations of a tile that are worth starting it, and tiles for each core. Round numbers, not fitted.
 WORTHWHILE_OPERATIONS = 400_000
 TILES_PER_CORE = 12
@@ -50,6 +57,27 @@ def vectors_in_registers(target: Target) -> int:
     """Vectors of 16 floats that the registers hold beside a vector of weights."""
     width = target.limits.vector_width
     return (REGISTERS[width] - 1) * width // VECTOR
+
+
+def rows_in_registers(rows: int, vectors: int, target: Target) -> int:
+    """Rows of blocks that divide ``rows`` evenly, whose sums of ``vectors`` vectors each stay in registers.
+
+    So do the weights of an input, and that input of one row at a time.
+    """
+    most = max(1, min((vectors_in_registers(target) - vectors) // vectors, MOST_ROWS))
+    return tile_count(rows, tile_count(rows, most))
+
+
+def step_cycles(rows: int, vectors: int, target: Target) -> float:
+    """Cycles in which a core multiplies one element of each of ``rows`` rows by ``vectors`` vectors of weights.
+
+    Two products and two loads begin in a cycle, and weights come from the second cache. A sum waits for the product
+    before it, so that few sums take longer. Loads take a little of the time of products, too.
+    """
+    instructions = VECTOR // target.limits.vector_width
+    loads = rows + vectors * instructions
+    weights = vectors * VECTOR * FLOAT_BYTES / core_costs().near_bytes
+    return max(rows * vectors * instructions / 2, loads / 2, weights, PRODUCT_LATENCY) + loads / 8
 
 
 def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:

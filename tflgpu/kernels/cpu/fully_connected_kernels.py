@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.block_products import BlockProductsParameters, blocks_per_tile, vectors_in_registers
+from tflgpu.kernels.cpu.block_products import BlockProductsParameters, blocks_per_tile, rows_in_registers, step_cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.target import ElementType
+from tflgpu.target import ElementType, Target
 
-# Of a block: more would only make the source longer.
-MOST_ROWS = 8
-MOST_VECTORS = 8
+MOST_VECTORS = 8  # of a block: more would only make the source longer
 
 PART = 256  # floats of each row of a block: 8 KiB, a sixth of the smallest cache of a core
 
@@ -39,7 +37,7 @@ def fully_connected(request: Request) -> Kernel:
     source, g = request.input(0).geometry, request.output.geometry
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
-    vectors, rows = _block(out, g.batch, vectors_in_registers(request.target) + 1, request.target.compute_units)
+    vectors, rows = _block(out, g.batch, request.target)
     blocks = tile_count(out, vectors * VECTOR)
     row_blocks = tile_count(g.batch, rows)
     per_tile = blocks_per_tile(row_blocks, blocks, 2 * rows * vectors * VECTOR * depth, request.target)
@@ -72,20 +70,13 @@ def fully_connected(request: Request) -> Kernel:
     )
 
 
-def _block(out: int, images: int, registers: int, compute_units: int) -> tuple[int, int]:
-    """Vectors of outputs and images of the blocks that take the least time.
+def _block(out: int, images: int, target: Target) -> tuple[int, int]:
+    """Vectors of outputs and images of the blocks that take the least time."""
 
-    registers: for sums, the weights of an input, and the input of an image. A step of a block is a product for each
-    sum, and a load for each of the others.
-    """
-
-    def rows(vectors: int) -> int:
-        most = max(1, min((registers - 1 - vectors) // vectors, MOST_ROWS))
-        return tile_count(images, tile_count(images, most))
-
-    def cost(vectors: int) -> int:
-        blocks = tile_count(out, vectors * VECTOR) * tile_count(images, rows(vectors))
-        return tile_count(blocks, compute_units) * (rows(vectors) * vectors + rows(vectors) + vectors)
+    def cost(vectors: int) -> float:
+        rows = rows_in_registers(images, vectors, target)
+        blocks = tile_count(out, vectors * VECTOR) * tile_count(images, rows)
+        return tile_count(blocks, target.compute_units) * step_cycles(rows, vectors, target)
 
     vectors = min(range(1, min(MOST_VECTORS, tile_count(out, VECTOR)) + 1), key=cost)
-    return vectors, rows(vectors)
+    return vectors, rows_in_registers(images, vectors, target)
