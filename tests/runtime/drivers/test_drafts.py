@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tests.support.models import Builder
-from tflgpu.codegen import persistent_kernel
+from tflgpu.codegen import persistent_runs
 from tflgpu.runtime.opencl import build, program, quirks
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options
@@ -86,8 +86,8 @@ def test_a_driver_that_refuses_what_replaces_a_draft_compiles_it_again(
 @pytest.fixture
 def three_kernels(monkeypatch: pytest.MonkeyPatch, options: tflgpu.Options) -> tflgpu.Options:
     """Options with which the model is three kernels, whose drafts are compiled apart."""
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(persistent_kernel, "OF_EACH", 1)
+    monkeypatch.setattr(persistent_runs, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(persistent_runs, "OF_EACH", 1)
     return replace(options, execution=replace(options.execution, kernels="gpu", executor="persistent"))
 
 
