@@ -180,7 +180,7 @@ class Executable:
     """Launches in order over buffers by number; ``persistent`` or ``claiming`` is set if one kernel runs all of them.
 
     results: number of the buffer that begins with ``HEADER`` bytes for the executor. The outputs follow, if they share
-    a buffer.
+    a buffer. launch_parts: parts of the program that can be compiled alone, if each launch is one.
 
     Raises ValueError for memory outside of the buffers: nothing later looks at it, and a file of the cache may say
     anything. What kernels do with their memory cannot be known from here.
@@ -194,6 +194,7 @@ class Executable:
     results: int = 0
     persistent: Persistent | None = None
     claiming: Claiming | None = None
+    launch_parts: int = 1
 
     def __post_init__(self) -> None:
         for buffer in self.buffers:
@@ -235,8 +236,8 @@ class Executable:
 
     @property
     def parts(self) -> int:
-        """Kernels that the program has, if each can be compiled alone; else 1."""
-        return len(self.persistent.functions) if self.persistent else 1
+        """How many parts the program has that can be compiled alone."""
+        return len(self.persistent.functions) if self.persistent else self.launch_parts
 
     @property
     def ranges(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from tflgpu.artifact.executable import Executable, Persistent, PersistentRun
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
-from tflgpu.codegen.persistent_runs import find_runs
+from tflgpu.codegen.program_parts import find_runs
 from tflgpu.codegen.render import KernelSource
 
 PERSISTENT = "persistent"  # how the names of the kernels begin
@@ -56,15 +56,15 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         kernels.append(kernel)
     functions = [f"static inline {function.tile(*WAITING)}" for function in source.functions]
     if len(kernels) > 1:
-        kernels = [_for_parts([part], kernel) for part, kernel in enumerate(kernels)]
-        functions = [_for_parts(parts_of[f.name], text) for f, text in zip(source.functions, functions, strict=True)]
+        kernels = [for_parts([part], kernel) for part, kernel in enumerate(kernels)]
+        functions = [for_parts(parts_of[f.name], text) for f, text in zip(source.functions, functions, strict=True)]
     barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
     return "\n".join((AWAITING, source.prelude, grid, barrier, *functions, *kernels)), persistent
 
 
-def _for_parts(parts: Sequence[int], text: str) -> str:
-    """Text that the whole program has, and each of these parts where one is compiled alone."""
+def for_parts(parts: Sequence[int], text: str) -> str:
+    """Text of a program that these parts of it have, too, where parts are compiled alone: PART is the number of one."""
     return "\n".join((f"#if !defined PART{''.join(f' || PART == {part}' for part in parts)}", text, "#endif"))
 
 

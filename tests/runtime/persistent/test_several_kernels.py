@@ -15,7 +15,7 @@ from tests.runtime.persistent.chains import X, chain, expected
 from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.codegen import persistent_runs
+from tflgpu.codegen import program_parts
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
@@ -29,10 +29,10 @@ def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.Mo
     source = render(plan)
     executable = link(plan, source.names)
     number = len(source.functions)
-    monkeypatch.setattr(persistent_runs, "OF_EACH", 10)
-    monkeypatch.setattr(persistent_runs, "MANY_FUNCTIONS", number)
+    monkeypatch.setattr(program_parts, "OF_EACH", 10)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", number)
     assert len(render_persistent(source, executable, ptx=True)[1].functions) == 1
-    monkeypatch.setattr(persistent_runs, "MANY_FUNCTIONS", number - 1)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", number - 1)
     text, persistent = render_persistent(source, executable, ptx=True)
     assert replace(executable, persistent=persistent).parts == len(persistent.functions) == 3
     loops = [tuple(map(int, found)) for found in re.findall(r"int place = (\d+); place < (\d+);", text)]
@@ -52,8 +52,8 @@ def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def few_functions_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent_runs, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(persistent_runs, "OF_EACH", 2)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(program_parts, "OF_EACH", 2)
 
 
 @pytest.mark.usefixtures("few_functions_each")
@@ -84,7 +84,7 @@ def test_a_barrier_that_gives_up_in_one_of_several_kernels_is_reported(executor:
 
 def test_layers_that_repeat_run_the_same_kernels(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And give the results of one kernel."""
-    monkeypatch.setattr(persistent_runs, "WORTH_A_LAUNCH", 1)
+    monkeypatch.setattr(program_parts, "WORTH_A_LAUNCH", 1)
     options = tflgpu.Options(
         device=device_name,
         execution=tflgpu.Execution(kernels="gpu", executor="persistent"),
@@ -92,8 +92,8 @@ def test_layers_that_repeat_run_the_same_kernels(device_name: str, monkeypatch: 
         cache="off",
     )
     whole = tflgpu.compile(repeated_layers(), options)
-    monkeypatch.setattr(persistent_runs, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(persistent_runs, "OF_EACH", 2)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(program_parts, "OF_EACH", 2)
     several = tflgpu.compile(repeated_layers(), options)
     assert "int begin, int end" in several.source and "int begin, int end" not in whole.source
     assert several.source.count("__kernel") < several.report.kernels

@@ -1,14 +1,14 @@
-"""Which persistent kernel runs which launches, where a model has more functions than one kernel should have."""
+"""Parts of a program that are compiled alone, where a model has more functions than one part should have."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, islice, takewhile
 from typing import NamedTuple
 
-# Functions that one kernel may have, and how many each has at most if they are more. A compiler takes a time that grows
-# faster than their number, and several kernels are compiled at the same time, but take a launch each: see
-# docs/internals/measurements/compiling.md.
+# Functions that one part may have, and how many each has at most if they are more. A compiler takes a time that grows
+# faster than the number of functions of a kernel, and parts are compiled at the same time, but several persistent
+# kernels take a launch each: see docs/internals/measurements/compiling.md.
 MANY_FUNCTIONS, OF_EACH = 40, 25
 
 # How many functions all kernels have together, by the number of different ones. Each is compiled once for each kernel
@@ -17,6 +17,9 @@ COPIES = 1.5
 
 # Intervals that are worth a launch of a kernel that has their functions, as long as copies of these are allowed.
 WORTH_A_LAUNCH = 8
+
+# How many intervals are looked at to choose a kernel.
+FAR = 200
 
 Functions = frozenset[str]
 
@@ -29,7 +32,7 @@ class Run(NamedTuple):
 
 
 def find_runs(intervals: Sequence[Functions]) -> list[Run]:
-    """Kernels by number, and what they run: one kernel, or as few as can be, with about as many functions each.
+    """Persistent kernels by number, and what they run: one, or as few as can be, with about as many functions each.
 
     Layers that repeat are runs of the same kernels.
 
@@ -48,14 +51,28 @@ def find_runs(intervals: Sequence[Functions]) -> list[Run]:
     return found
 
 
+def find_parts(sizes: Sequence[int]) -> list[int]:
+    """The part of each kernel, if every launch is one: as many parts as are needed, with about as much text each.
+
+    Args:
+        sizes: How long the text of each kernel is.
+    """
+    if len(sizes) <= MANY_FUNCTIONS:
+        return [0] * len(sizes)
+    parts, taken = list[int](), [0] * -(-len(sizes) // OF_EACH)
+    for size in sizes:
+        parts.append(taken.index(min(taken)))
+        taken[parts[-1]] += size
+    return parts
+
+
 def _kernels(runs: Sequence[Run]) -> int:
     return 1 + max(run.kernel for run in runs)
 
 
 def _runs(intervals: Sequence[Functions], most: int) -> list[Run]:
     """The runs of kernels of ``most`` functions each, if no interval has more."""
-    kernels, known, copies = list[set[str]](), set[str](), COPIES * len(frozenset[str]().union(*intervals))
-    chosen = list[int]()
+    kernels, chosen, copies = list[set[str]](), list[int](), COPIES * len(frozenset[str]().union(*intervals))
     for number, functions in enumerate(intervals):
         current = chosen[-1] if chosen else -1
         if not chosen or not functions <= kernels[current]:
@@ -67,15 +84,12 @@ def _runs(intervals: Sequence[Functions], most: int) -> list[Run]:
                 kernels.append(set())
                 current = len(kernels) - 1
             kernels[current] |= functions
-            known |= functions
         chosen.append(current)
     numbered = groupby(range(len(intervals)), key=chosen.__getitem__)
     return [Run(kernel, range((places := list(own))[0], places[-1] + 1)) for kernel, own in numbered]
 
 
 def _reach(kernel: set[str], intervals: Sequence[Functions], begin: int) -> int:
-    """The number of intervals from ``begin`` on of which the kernel has all functions."""
-    reach = 0
-    while begin + reach < len(intervals) and intervals[begin + reach] <= kernel:
-        reach += 1
-    return reach
+    """The number of intervals from ``begin`` on of which the kernel has all functions, of the next FAR at most."""
+    following = islice(intervals, begin, begin + FAR)
+    return sum(1 for _ in takewhile(kernel.issuperset, following))
