@@ -38,6 +38,11 @@ def part(record: dict[str, Any], name: str) -> Any:
     return record["partitions"][0]["executable"][name][0]
 
 
+def persistent(order: list[int], end: int) -> dict[str, Any]:
+    runs = [{"is": "PersistentRun", "function": "f", "begin": 0, "end": end}]
+    return {"is": "Persistent", "runs": runs, "local_size": 1, "order": order, "clock": False}
+
+
 FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "slot behind its buffer": lambda r: part(r, "launches")["arguments"][0].update(offset=1 << 40),
     "slot before its buffer": lambda r: part(r, "launches")["arguments"][0].update(offset=-1),
@@ -54,9 +59,8 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "state of no buffer": lambda r: r["partitions"][0]["executable"].update(
         states=[{"is": "StateBuffer", "buffer": 99, "next": None, "initial": None}]
     ),
-    "order": lambda r: r["partitions"][0]["executable"].update(
-        persistent={"is": "Persistent", "functions": ["f"], "local_size": 1, "order": [1 << 40], "clock": False}
-    ),
+    "order": lambda r: r["partitions"][0]["executable"].update(persistent=persistent([1 << 40], end=1)),
+    "places of no launch": lambda r: r["partitions"][0]["executable"].update(persistent=persistent([0], end=1 << 30)),
     "a binary many times": lambda r: r["partitions"][0]["binaries"].extend(1000 * r["partitions"][0]["binaries"]),
 }
 

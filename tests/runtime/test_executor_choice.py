@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from tflgpu.runtime.executors.executor import Executor
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.fastest import ENOUGH_SECONDS, IN_A_ROW, ROUNDS, fastest
-from tflgpu.runtime.opencl import devices
+from tflgpu.runtime.opencl import build, devices
 
 H200 = replace(targets.H200, executor="auto")
 
@@ -144,6 +146,21 @@ def test_the_winner_is_kept_and_a_warm_start_measures_nothing(
     assert cold.executor == warm.executor == ("launch" if kind is LaunchExecutor else "persistent")
     assert "plan" in cold.seconds and "plan" not in warm.seconds
     np.testing.assert_array_equal(cold.run(X)["y"], warm.run(X)["y"])
+
+
+def test_rivals_are_compiled_at_the_same_time(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the driver compiles several programs at once: each waits for the other here."""
+    together, original = threading.Barrier(2, timeout=60), build.build
+
+    def waiting(*arguments: Any, **named: Any) -> Any:
+        together.wait()
+        return original(*arguments, **named)
+
+    options = Options(device=both, execution=Execution(kernels="gpu"), precision="fp32", cache="off")
+    expected = tflgpu.compile(network(16), options).run(X)["y"]
+    monkeypatch.setattr(build, "makes_drafts", lambda _: True)
+    monkeypatch.setattr(build, "build", waiting)
+    np.testing.assert_array_equal(tflgpu.compile(network(16), options).run(X)["y"], expected)
 
 
 def test_a_race_leaves_no_trace_in_the_answer(both: str) -> None:

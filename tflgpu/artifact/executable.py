@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
@@ -110,22 +111,41 @@ class StateBuffer:
 
 
 @dataclass(frozen=True)
+class PersistentRun:
+    """One launch of a persistent kernel, which runs the launches from the place ``begin`` to ``end`` of an order."""
+
+    function: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Persistent:
-    """All launches of an executable as one kernel, or as a few that run one after another.
+    """All launches of an executable as one kernel, or as a few that run one after another, some of them repeatedly.
 
     Arguments of each are one buffer that has all others (:attr:`Executable.ranges`) and after them a clock for each
     launch and one more, every movable binding and its offset in bytes, then those of
     ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
     before the first run.
-    functions: the kernels, by name.
-    order: the numbers of the launches as the kernels run them.
+    runs: the launches of kernels, in order.
+    order: the numbers of the executable's launches as the kernels run them.
     clock: whether the kernels can read the device's clock after each of them.
     """
 
-    functions: tuple[str, ...]
+    runs: tuple[PersistentRun, ...]
     local_size: int
     order: tuple[int, ...]
     clock: bool
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The kernels, by name."""
+        return tuple(dict.fromkeys(run.function for run in self.runs))
+
+    @property
+    def repeated(self) -> frozenset[str]:
+        """The kernels that are launched more than once, and take their places as arguments."""
+        return frozenset(name for name, number in Counter(run.function for run in self.runs).items() if number > 1)
 
     @property
     def clock_bytes(self) -> int:
@@ -160,7 +180,7 @@ class Executable:
     """Launches in order over buffers by number; ``persistent`` or ``claiming`` is set if one kernel runs all of them.
 
     results: number of the buffer that begins with ``HEADER`` bytes for the executor. The outputs follow, if they share
-    a buffer.
+    a buffer. launch_parts: parts of the program that can be compiled alone, if each launch is one.
 
     Raises ValueError for memory outside of the buffers: nothing later looks at it, and a file of the cache may say
     anything. What kernels do with their memory cannot be known from here.
@@ -174,6 +194,7 @@ class Executable:
     results: int = 0
     persistent: Persistent | None = None
     claiming: Claiming | None = None
+    launch_parts: int = 1
 
     def __post_init__(self) -> None:
         for buffer in self.buffers:
@@ -196,6 +217,11 @@ class Executable:
         for kernel in (self.persistent, self.claiming):
             if kernel and sorted(kernel.order) != list(range(len(self.launches))):
                 raise ValueError(f"one kernel runs launches {list(kernel.order)} of {len(self.launches)}")
+        if self.persistent:
+            ends = [0, *(run.end for run in self.persistent.runs)]
+            begins = [*(run.begin for run in self.persistent.runs), len(self.launches)]
+            if begins != ends:
+                raise ValueError(f"runs of kernels begin at {begins} and end at {ends}")
 
     def _check_place(self, buffer: int, offset: int, size: int) -> None:
         """Raise ValueError unless a buffer has ``size`` bytes from ``offset`` on."""
@@ -210,8 +236,8 @@ class Executable:
 
     @property
     def parts(self) -> int:
-        """Kernels that the program has, if each can be compiled alone; else 1."""
-        return len(self.persistent.functions) if self.persistent else 1
+        """How many parts the program has that can be compiled alone."""
+        return len(self.persistent.functions) if self.persistent else self.launch_parts
 
     @property
     def ranges(self) -> tuple[int, ...]:

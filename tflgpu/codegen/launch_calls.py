@@ -39,7 +39,7 @@ def calls(
     source: KernelSource,
     executable: Executable,
     order: Sequence[int],
-    places: range,
+    places: Sequence[int],
     local_size: int,
     last_argument: str = "",
 ) -> list[Case]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count, groupby, pairwise
+from itertools import groupby, pairwise
 
-from tflgpu.artifact.executable import Executable, Persistent
+from tflgpu.artifact.executable import Executable, Persistent, PersistentRun
 from tflgpu.codegen.environment import AWAIT_INPUTS, environment
 from tflgpu.codegen.launch_calls import binding_names, calls, in_intervals
+from tflgpu.codegen.program_parts import find_runs
 from tflgpu.codegen.render import KernelSource
 
 PERSISTENT = "persistent"  # how the names of the kernels begin
@@ -15,11 +16,6 @@ PERSISTENT = "persistent"  # how the names of the kernels begin
 # Parameters of functions that wait for other work-groups where they say so, if `waits`, and how they do.
 WAITING = ("Meeting meeting", "bool waits")
 AWAITING = f"#define {AWAIT_INPUTS} if (waits) await_others(meeting);"
-
-# Functions that one kernel may have, and how many each has at most if they are more. A compiler takes a time that grows
-# faster than their number, and several kernels are compiled at the same time, but take a launch each: see
-# docs/internals/measurements/compiling.md.
-MANY_FUNCTIONS, OF_EACH = 40, 25
 
 
 def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool) -> tuple[str, Persistent]:
@@ -37,49 +33,52 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         for place, (number, following) in enumerate(pairwise(order))
         if launches[number].interval == launches[following].interval
     ]
-    parts = _parts(executable, order)
-    names = [f"{PERSISTENT}_{number}" if number else PERSISTENT for number in range(len(parts))]
+    persistent = Persistent(_runs(executable, order), local_size, tuple(order), clock=ptx)
     template = environment().get_template("executor/persistent.cl.j2")
-    kernels = [
-        template.render(
+    kernels, parts_of = list[str](), dict[str, list[int]]()
+    for part, name in enumerate(persistent.functions):
+        places = [place for run in persistent.runs if run.function == name for place in range(run.begin, run.end)]
+        for function in {launches[order[place]].function for place in places}:
+            parts_of.setdefault(function, []).append(part)
+        repeats = name in persistent.repeated
+        kernel = template.render(
             function=name,
             ranges=executable.ranges,
             bindings=binding_names(executable),
             results=executable.results,
             local_size=local_size,
             workspace=max((f.workspace for f in source.functions), default=0),
-            places=(places.start, places.stop),
+            places=("begin", "end") if repeats else (min(places, default=0), len(places) + min(places, default=0)),
+            repeats=repeats,
             cases=calls(source, executable, order, places, local_size, "meeting, waits && tile == first_tile"),
-            within_levels=[place for place in within_levels if place in places],
+            within_levels=sorted(set(within_levels).intersection(places)),
         )
-        for name, places in zip(names, parts, strict=True)
-    ]
+        kernels.append(kernel)
+    functions = [f"static inline {function.tile(*WAITING)}" for function in source.functions]
     if len(kernels) > 1:
-        kernels = [f"#if !defined PART || PART == {part}\n{kernel}\n#endif" for part, kernel in enumerate(kernels)]
+        kernels = [for_parts([part], kernel) for part, kernel in enumerate(kernels)]
+        functions = [for_parts(parts_of[f.name], text) for f, text in zip(source.functions, functions, strict=True)]
     barrier = environment().get_template("executor/grid_barrier.cl.j2").render(ptx=ptx)
     grid = environment().get_template("ptx/grid_ptx.cl.j2" if ptx else "executor/grid.cl.j2").render()
-    functions = (f"static inline {function.tile(*WAITING)}" for function in source.functions)
-    text = "\n".join((AWAITING, source.prelude, grid, barrier, *functions, *kernels))
-    return text, Persistent(tuple(names), local_size, tuple(order), clock=ptx)
+    return "\n".join((AWAITING, source.prelude, grid, barrier, *functions, *kernels)), persistent
 
 
-def _parts(executable: Executable, order: Sequence[int]) -> list[range]:
-    """The places of each kernel's launches: one kernel, or as few as can be, with about as many functions each."""
-    if len({launch.function for launch in executable.launches}) <= MANY_FUNCTIONS:
-        return [range(len(order))]
-    fewest = len(_cut(executable, order, OF_EACH))
-    return next(found for most in count(1) if len(found := _cut(executable, order, most)) <= fewest)
+def for_parts(parts: Sequence[int], text: str) -> str:
+    """Text of a program that these parts of it have, too, where parts are compiled alone: PART is the number of one."""
+    return "\n".join((f"#if !defined PART{''.join(f' || PART == {part}' for part in parts)}", text, "#endif"))
 
 
-def _cut(executable: Executable, order: Sequence[int], most: int) -> list[range]:
-    """The places of each kernel's launches, if a kernel ends ahead of the interval that adds one function too many."""
+def _runs(executable: Executable, order: Sequence[int]) -> tuple[PersistentRun, ...]:
+    """The launches of kernels, which end between intervals."""
     launches = [executable.launches[number] for number in order]
-    begins, functions = [0], set[str]()
-    for _, interval in groupby(range(len(order)), key=lambda place: launches[place].interval):
-        places = list(interval)
-        own = {launches[place].function for place in places}
-        if functions and len(functions | own) > most:
-            begins.append(places[0])
-            functions = set()
-        functions |= own
-    return [range(begin, end) for begin, end in pairwise((*begins, len(order)))]
+    intervals = [list(own) for _, own in groupby(range(len(order)), key=lambda place: launches[place].interval)]
+    functions = [frozenset(launches[place].function for place in own) for own in intervals]
+    begins = [*(own[0] for own in intervals), len(order)]
+    return tuple(
+        PersistentRun(
+            f"{PERSISTENT}_{run.kernel}" if run.kernel else PERSISTENT,
+            begins[run.intervals.start],
+            begins[run.intervals.stop],
+        )
+        for run in find_runs(functions)
+    )

@@ -36,6 +36,7 @@ from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
 from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.build import Binaries, build, check_groups, keep, makes_drafts
 from tflgpu.runtime.opencl.interruptible import LONG, InterruptibleRuns, interruptible
+from tflgpu.runtime.opencl.program import Program
 from tflgpu.runtime.opencl.session import Session
 
 if TYPE_CHECKING:  # models that run on the device alone do without
@@ -66,6 +67,7 @@ class Instance:
         open_piece: OpenPiece | None = None,
         *,
         drafts: bool = False,
+        built: Mapping[str, tuple[Program, Binaries]] | None = None,
     ) -> None:
         """Raises BuildError, DeviceError, and UnsupportedError if LiteRT also refuses a partition for the CPU.
 
@@ -73,7 +75,8 @@ class Instance:
 
         clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
         ``Options``. open_piece: makes the executor of each piece, in order; by default :func:`open_executor`.
-        drafts: whether what has to be compiled may be slower than what :meth:`keep_binaries` makes of it.
+        drafts: whether what has to be compiled may be slower than what :meth:`keep_binaries` makes of it. built:
+        programs by source that exist already, with their binaries.
         """
         self._open_piece = open_piece or open_executor
         self.artifact = artifact
@@ -81,7 +84,7 @@ class Instance:
         self._drafts = drafts and makes_drafts(session)
         self._cpu_timeout = cpu_timeout
         self._guarded: GuardedProcess | None = None  # runs partitions on the CPU for the first time
-        self._built: dict[str, tuple[Any, Binaries]] = {}  # programs by source, which pieces may share
+        self._built = dict(built or {})  # programs by source, which pieces may share
         self._programs: dict[tuple[int, int], Any] = {}  # that had to be compiled, by partition and piece
         started = [self._start(number, clock, cache) for number in range(len(artifact.partitions))]
         self.artifact = replace(artifact, partitions=tuple(partition for partition, _ in started))
@@ -103,8 +106,11 @@ class Instance:
         pieces, executors = [], list[Executor]()
         for place, piece in enumerate(pieces_of(partition)):
             if piece.source not in self._built:
-                draft_parts = piece.executable.parts if self._drafts else 0
-                self._built[piece.source] = build(piece.source, self._session, piece.binaries, cache, draft_parts)
+                # Parts that the driver does not link into one cannot be kept: a warm start without a binary makes one.
+                parts = piece.executable.parts if self._drafts or cache is None else 1
+                self._built[piece.source] = build(
+                    piece.source, self._session, piece.binaries, cache, parts=parts, draft=self._drafts
+                )
             program, binaries = self._built[piece.source]
             if not binaries:
                 check_groups(program, piece.executable, self._session)

@@ -11,6 +11,7 @@ from tflgpu.errors import DeviceError
 from tflgpu.report.stopwatch import Stopwatch
 from tflgpu.runtime.fastest import fastest
 from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.opencl.build import build_together
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 
 
@@ -31,9 +32,11 @@ def open_fastest(
     if len(artifacts) == 1:
         return Instance(artifacts[0], session, clock, cache, cpu_timeout, drafts=drafts)
     rivals = []
+    pieces = [piece for artifact in artifacts for piece in artifact.pieces]
+    built = build_together({piece.source: piece.executable.parts for piece in pieces}, session, cache)
     for artifact in artifacts:
         with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
-            instance = Instance(artifact, session, clock, cache, cpu_timeout)
+            instance = Instance(artifact, session, clock, cache, cpu_timeout, built=built)
             instance.warm_up()
             rivals.append(instance)
     if not rivals:

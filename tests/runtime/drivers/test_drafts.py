@@ -11,7 +11,7 @@ import pytest
 
 import tflgpu
 from tests.support.models import Builder
-from tflgpu.codegen import persistent_kernel
+from tflgpu.codegen import program_parts
 from tflgpu.runtime.opencl import build, program, quirks
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.quirks import NVIDIA, Driver, Quirk, compiler_options
@@ -86,8 +86,8 @@ def test_a_driver_that_refuses_what_replaces_a_draft_compiles_it_again(
 @pytest.fixture
 def three_kernels(monkeypatch: pytest.MonkeyPatch, options: tflgpu.Options) -> tflgpu.Options:
     """Options with which the model is three kernels, whose drafts are compiled apart."""
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(persistent_kernel, "OF_EACH", 1)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(program_parts, "OF_EACH", 1)
     return replace(options, execution=replace(options.execution, kernels="gpu", executor="persistent"))
 
 
@@ -95,7 +95,7 @@ def test_drafts_of_several_kernels_are_replaced_by_one_program(
     three_kernels: tflgpu.Options, drafts: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = tflgpu.compile(softmax_of_means(), replace(three_kernels, cache="off"))
-    assert expected.source.count("__kernel") == 3 and drafts == [False]
+    assert expected.source.count("__kernel") == 3 and drafts == [False] * 3, "they are compiled apart, too"
     (whole,) = program.binaries_of(program.compile_program(expected.queue.context, expected.source))
     linked = list[int]()
 
@@ -122,9 +122,17 @@ def test_drafts_that_nothing_links_are_compiled_again_as_a_whole(
     assert len(drafts) == 5
 
 
+def test_launches_of_many_functions_are_compiled_in_parts(three_kernels: tflgpu.Options, drafts: list[bool]) -> None:
+    launches = replace(three_kernels, execution=replace(three_kernels.execution, executor="launch"), cache="off")
+    model = tflgpu.compile(softmax_of_means(), launches)
+    number = model.report.kernels
+    assert drafts == [False] * number and model.source.count("#if !defined PART || PART ==") == number > 1
+    np.testing.assert_allclose(model.run(X)["y"], tflgpu.compile(softmax_of_means()).run(X)["y"], rtol=1e-5)
+
+
 def test_a_part_without_the_kernel_is_no_answer(device_name: str) -> None:
     text = "#if PART == 0\n__kernel void f() {}\n#else\n__kernel void h() {}\n#endif\n"
-    parts = program.compile_parts(open_session(choose(device_name)).context, text, 2)
+    parts = program.compile_parts(open_session(choose(device_name)).context, text, 2, draft=True)
     assert [program.make_kernel(parts, name).function_name for name in "hf"] == ["h", "f"]
     with pytest.raises(LookupError, match="no part of the program has a kernel g"):
         program.make_kernel(parts, "g")

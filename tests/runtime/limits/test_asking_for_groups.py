@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.quick import RUNTIMES
 from tests.support.limited_devices import Simulation, limited
-from tflgpu.artifact.executable import DeviceBuffer, Executable, Launch, Persistent
+from tflgpu.artifact.executable import DeviceBuffer, Executable, Launch, Persistent, PersistentRun
 from tflgpu.runtime.opencl.build import WideGroupsError, check_groups
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import open_session
@@ -42,6 +42,7 @@ def test_a_kernel_of_several_functions_is_allowed_what_all_of_them_are() -> None
 
 def test_one_kernel_for_all_has_a_key_of_its_own() -> None:
     executable = launches(("a", "f", 128), ("b", "f", 128))
-    persistent = Persistent(("whole", "whole_1"), 128, (0, 1), clock=False)
+    runs = (PersistentRun("whole", 0, 1), PersistentRun("whole_1", 1, 2))
+    persistent = Persistent(runs, 128, (0, 1), clock=False)
     executable = Executable(executable.buffers, executable.launches, (), (), persistent=persistent)
     assert too_wide(executable, whole=64, whole_1=32, f=16) == {WHOLE_PLAN: 32}

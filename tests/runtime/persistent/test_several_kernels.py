@@ -12,9 +12,10 @@ import pytest
 
 import tflgpu
 from tests.runtime.persistent.chains import X, chain, expected
+from tests.support.models import Builder
 from tests.support.planning import plan_of
 from tests.support.targets import H200
-from tflgpu.codegen import persistent_kernel
+from tflgpu.codegen import program_parts
 from tflgpu.codegen.link import link
 from tflgpu.codegen.persistent_kernel import render_persistent
 from tflgpu.codegen.render import render
@@ -28,10 +29,10 @@ def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.Mo
     source = render(plan)
     executable = link(plan, source.names)
     number = len(source.functions)
-    monkeypatch.setattr(persistent_kernel, "OF_EACH", 10)
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", number)
+    monkeypatch.setattr(program_parts, "OF_EACH", 10)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", number)
     assert len(render_persistent(source, executable, ptx=True)[1].functions) == 1
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", number - 1)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", number - 1)
     text, persistent = render_persistent(source, executable, ptx=True)
     assert replace(executable, persistent=persistent).parts == len(persistent.functions) == 3
     loops = [tuple(map(int, found)) for found in re.findall(r"int place = (\d+); place < (\d+);", text)]
@@ -44,13 +45,15 @@ def test_many_functions_are_several_kernels(shared: Path, monkeypatch: pytest.Mo
     for part, kernel in enumerate(text.split("__kernel")[1:]):
         assert f"void {persistent.functions[part]}(" in kernel
         assert ("times[0] =" in kernel) == (part == 0)
-    assert re.findall(r"#if (.*PART.*)", text) == [f"!defined PART || PART == {part}" for part in range(3)]
+    conditions = re.findall(r"#if (.*PART.*)", text)
+    assert conditions[-3:] == [f"!defined PART || PART == {part}" for part in range(3)]
+    assert len(conditions) == number + 3, "a part has the functions that it calls"
 
 
 @pytest.fixture
 def few_functions_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent_kernel, "MANY_FUNCTIONS", 1)
-    monkeypatch.setattr(persistent_kernel, "OF_EACH", 2)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(program_parts, "OF_EACH", 2)
 
 
 @pytest.mark.usefixtures("few_functions_each")
@@ -77,3 +80,34 @@ def test_a_barrier_that_gives_up_in_one_of_several_kernels_is_reported(executor:
     executor.set_spin_limit(SPIN_LIMIT)
     (got,) = executor.run([X])
     np.testing.assert_allclose(got, expected(X), rtol=1e-5)
+
+
+def test_layers_that_repeat_run_the_same_kernels(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And give the results of one kernel."""
+    monkeypatch.setattr(program_parts, "WORTH_A_LAUNCH", 1)
+    options = tflgpu.Options(
+        device=device_name,
+        execution=tflgpu.Execution(kernels="gpu", executor="persistent"),
+        precision="fp32",
+        cache="off",
+    )
+    whole = tflgpu.compile(repeated_layers(), options)
+    monkeypatch.setattr(program_parts, "MANY_FUNCTIONS", 1)
+    monkeypatch.setattr(program_parts, "OF_EACH", 2)
+    several = tflgpu.compile(repeated_layers(), options)
+    assert "int begin, int end" in several.source and "int begin, int end" not in whole.source
+    assert several.source.count("__kernel") < several.report.kernels
+    for x in (X, -X, X):
+        np.testing.assert_array_equal(several.run([x])["y"], whole.run([x])["y"])
+
+
+def repeated_layers() -> bytes:
+    """Three times softmax(x) * mean(x), each of the result before."""
+    builder = Builder()
+    x = builder.input((1, 4, 4, 8))
+    axes = builder.ints([1, 2])
+    for name in (None, None, "y"):
+        curve = builder.add("SOFTMAX", [x], (1, 4, 4, 8), beta=1.0)
+        mean = builder.add("MEAN", [x, axes], (1, 1, 1, 8), keep_dims=True)
+        x = builder.add("MUL", [curve, mean], (1, 4, 4, 8), name=name)
+    return builder.finish([x])

@@ -59,10 +59,14 @@ class PersistentExecutor(OneKernelExecutor):
         return PinnedTransfer(self.executable, self._buffers, self.session)
 
     def _bind(self, program: Program) -> None:
-        self._kernels = [make_kernel(program, function) for function in self._persistent.functions]
-        for kernel in self._kernels:
+        runs, repeated = self._persistent.runs, self._persistent.repeated
+        self._kernels = [make_kernel(program, run.function) for run in runs]
+        for kernel, run in zip(self._kernels, runs, strict=True):
             self._spin_limit_argument = self._bind_whole(kernel)
             self._follow(kernel)
+            if run.function in repeated:
+                for behind, place in ((2, run.begin), (3, run.end)):
+                    set_number(kernel, self._spin_limit_argument + behind, np.int32(place))
         self._set_number(1, np.int32(0))
         self.set_spin_limit(SPIN_LIMIT)
         device, local_size = self.session.device, self._persistent.local_size

@@ -80,12 +80,18 @@ def _compile_nothing(opening: Opening) -> None:
 
 
 def build(
-    source: str, session: Session, binaries: Binaries = (), cache: Cache | None = None, draft_parts: int = 0
+    source: str,
+    session: Session,
+    binaries: Binaries = (),
+    cache: Cache | None = None,
+    *,
+    parts: int = 1,
+    draft: bool = False,
 ) -> tuple[Program, Binaries]:
     """The program of ``source`` from one of ``binaries``, or from the cache; else compiled, and without binaries.
 
-    draft_parts: if it will be replaced by what :func:`keep` makes of it, so that it may be slower, how many parts it
-    has that can be compiled at the same time; else 0.
+    parts: how many it has that can be compiled at the same time. draft: whether it will be replaced by what
+    :func:`keep` makes of it, so that it may be slower.
 
     Raises BuildError with source and log if the device's compiler refuses.
     """
@@ -100,23 +106,52 @@ def build(
             LOGGER.info("the cache has a binary of the kernels")
             return program, binaries
     LOGGER.info("the driver compiles the kernels")
-    return _compiled(source, session, draft_parts), ()
+    return _compiled(source, session, parts, draft=draft), ()
 
 
-def _compiled(source: str, session: Session, draft_parts: int) -> Program:
+def build_together(
+    wanted: Mapping[str, int], session: Session, cache: Cache | None
+) -> dict[str, tuple[Program, Binaries]]:
+    """What :func:`build` makes of several sources, compiled at the same time where the device's compiler can.
+
+    wanted: the sources, and how many parts each has. Those that cannot be built are left out, and all are where the
+    compiler takes one program at a time.
+    """
+    if len(wanted) < 2 or not makes_drafts(session) or not starts_threads():
+        return {}
+    from concurrent.futures import ThreadPoolExecutor  # a warm start does without
+
+    found = dict[str, tuple[Program, Binaries]]()
+
+    def build_one(source: str, parts: int) -> None:
+        with Helping(), suppress(BuildError, DeviceError, cl.Error):  # who builds it alone will be told
+            found[source] = build(source, session, (), cache, parts=parts)
+
+    def build_each() -> None:
+        with ThreadPoolExecutor(len(wanted), thread_name_prefix="tflgpu-build") as pool:
+            list(pool.map(build_one, wanted, wanted.values()))
+
+    interruptible(build_each)
+    return found
+
+
+def _compiled(source: str, session: Session, parts: int, *, draft: bool) -> Program:
     if binary := compiled_apart(session.device.handle, source):
         program = load_program(session.context, binary)
         if program is not None:
             return program
     if session.device.handle in _loading:
         _loading[session.device.handle].join()  # Oclgrind cannot compile two programs at once
-    if draft_parts > 1:
-        return interruptible(lambda: compile_parts(session.context, source, draft_parts))
-    return interruptible(lambda: compile_program(session.context, source, draft=draft_parts == 1))
+    if parts > 1 and makes_drafts(session):
+        return interruptible(lambda: compile_parts(session.context, source, parts, draft=draft))
+    return interruptible(lambda: compile_program(session.context, source, draft=draft))
 
 
 def makes_drafts(session: Session) -> bool:
-    """Whether the device's compiler can take less time for code that will be replaced."""
+    """Whether the device's compiler can take less time for code that will be replaced.
+
+    It compiles several programs at the same time, too, and what replaces them is linked from all.
+    """
     device = session.device.handle
     return build_options(device, "", draft=True) != build_options(device, "")
 

@@ -30,29 +30,33 @@ class Parts:
 
     def __init__(self, programs: tuple[cl.Program, ...]) -> None:
         self.programs = programs
+        self._by_kernel = {
+            kernel: program
+            for program in programs
+            for kernel in cast(str, program.get_info(cl.program_info.KERNEL_NAMES)).split(";")
+        }
 
     def part_with(self, kernel: str) -> cl.Program:
         """The program that has a kernel. Raises LookupError if none has."""
-        for program in self.programs:
-            if kernel in cast(str, program.get_info(cl.program_info.KERNEL_NAMES)).split(";"):
-                return program
-        raise LookupError(f"no part of the program has a kernel {kernel}")
+        if kernel not in self._by_kernel:
+            raise LookupError(f"no part of the program has a kernel {kernel}")
+        return self._by_kernel[kernel]
 
 
 Program = cl.Program | Parts
 
 
-def compile_parts(context: cl.Context, text: str, parts: int) -> Parts:
-    """Drafts of the kernels that ``text`` has for each number that ``PART`` is, compiled at the same time.
+def compile_parts(context: cl.Context, text: str, parts: int, *, draft: bool) -> Parts:
+    """The kernels that ``text`` has for each number that ``PART`` is, compiled at the same time.
 
     Raises what :func:`compile_program` does.
     """
     if not starts_threads():
-        return Parts(tuple(compile_program(context, text, draft=True, part=part) for part in range(parts)))
+        return Parts(tuple(compile_program(context, text, draft=draft, part=part) for part in range(parts)))
     from concurrent.futures import ThreadPoolExecutor  # a warm start does without
 
     with ThreadPoolExecutor(parts, thread_name_prefix="tflgpu-part") as pool:
-        pending = [pool.submit(compile_program, context, text, draft=True, part=part) for part in range(parts)]
+        pending = [pool.submit(compile_program, context, text, draft=draft, part=part) for part in range(parts)]
         return Parts(tuple(each.result() for each in pending))
 
 
