@@ -17,6 +17,8 @@ def attention(w: Writer, x: Value) -> Value:
     *_, width = x.shape
     heads = w.one_of([n for n in (1, 2, 3, 4, 6, 8) if width % n == 0 and width // n >= 4])
     depth = width // heads
+    if heads % 2 == 0 and w.chance(0.06):
+        return _groups_as_rows(w, x, heads, depth)
     if heads % 2 == 0 and w.chance(0.2):
         q, k, v = _grouped(w, x, heads, depth)
     elif w.chance(0.5):
@@ -92,6 +94,18 @@ def _grouped(w: Writer, x: Value, heads: int, depth: int) -> tuple[Value, Value,
     q = _heads(w, linear(w, x, heads * depth), heads)
     k, v = (_heads(w, linear(w, x, groups * depth), groups) for _ in range(2))
     return q, _repeated(w, k, heads // groups), _repeated(w, v, heads // groups)
+
+
+def _groups_as_rows(w: Writer, x: Value, heads: int, depth: int) -> Value:
+    """Heads that share keys and values, as more rows of one head."""
+    batch, rows, width = x.shape
+    groups = w.one_of((1, 2))
+    times = heads // groups
+    apart = w.transpose(w.reshape(linear(w, x, width), batch, rows, groups, times, depth), 0, 2, 3, 1, 4)
+    q = w.reshape(apart, batch, groups, times * rows, depth)
+    k, v = (_heads(w, linear(w, x, groups * depth), groups) for _ in range(2))
+    y = w.reshape(_weighted(w, q, k, v, lambda scores: scores), batch, groups, times, rows, depth)
+    return linear(w, w.reshape(w.transpose(y, 0, 3, 1, 2, 4), batch, rows, width), width)
 
 
 def _repeated(w: Writer, x: Value, times: int) -> Value:
