@@ -28,15 +28,16 @@ def value_of(node: Node, inputs: Sequence[Tensor], output: Tensor) -> Array | No
         return None
     if output.size > max(MAX_GROWTH_ELEMENTS, *(t.size for t in inputs)):
         return None
+    own = arrays[: len(arrays) - len(node.epilogue_inputs)]  # what the kernel reads, ahead of the epilogue's
     match node.attributes:
         case Rearrange() as rearrange:
             base = rearranged(rearrange, arrays[0], output.shape)
         case Strided() as strided:
             base = in_strides(strided, arrays[0], output.shape)
         case Gather() as gather:
-            base = gathered(gather, arrays, output.shape)
+            base = gathered(gather, own, output.shape)
         case Concatenate(axis):
-            base = np.concatenate(arrays, axis)
+            base = np.concatenate(own, axis)
         case Reduce(function, axes):
             base = reduced(function, arrays[0], axes).astype(computed(arrays[0]).dtype)
         case None if node.kind == "reshape":

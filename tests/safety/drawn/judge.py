@@ -5,59 +5,25 @@ An answer is wrong if it is further from numpy's than the tolerance, and LiteRT'
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from random import Random
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-import tflgpu
 from tests.ops.case import Case
 from tests.ops.tolerance import check
-from tests.safety.drawn.device_arrays import run_on_device_arrays
-from tests.safety.drawn.networks import Network, Setting
-from tests.safety.drawn.poison import NANS, poison
+from tests.safety.drawn.jobs import Job, cause_of, run
+from tests.safety.drawn.networks import Network
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
-from tests.safety.sandbox import Fate, Sandbox
-from tflgpu.errors import DeviceWarning, FallbackWarning
-from tflgpu.options import options_of
+from tests.safety.sandbox import Sandbox
 
 Array = NDArray[Any]
 
 SECONDS = 60.0
-RANDOM_WORD = 0x3DCC4D2B  # about 0.1 as a float; as halves 1.4 and 20.7
 
 Outcome = Literal["right", "refused", "litert differs", "wrong", "fault"]
-
-
-@dataclass(frozen=True)
-class Job:
-    model: bytes
-    inputs: Sequence[Array]
-    setting: Setting
-    device: str
-
-
-def run(job: Job) -> list[list[Array]]:
-    """The outputs of runs on memory of NaN, then of numbers, and of one whose inputs and outputs are device arrays."""
-    s = job.setting
-    own = {"device": job.device, "cache": "off", "cpu_timeout": None}
-    options = options_of(own | {f.name: getattr(s, f.name) for f in fields(s)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)
-        warnings.simplefilter("ignore", DeviceWarning)
-        with tflgpu.compile(job.model, options) as model:
-            results = []
-            for word in (NANS, RANDOM_WORD):
-                poison(model, word)
-                results.append([*model.run(list(job.inputs)).values()])
-            poison(model, NANS)
-            results.append(run_on_device_arrays(model, job.inputs, NANS, Random(len(job.model))))
-            return results
 
 
 @dataclass(frozen=True)
@@ -80,7 +46,7 @@ class Judge:
         if fate.kind == "public error" and not fate.text.startswith(("InternalError", "BuildError")):
             return Verdict("refused", fate.text)
         if fate.kind != "answer":
-            return Verdict("fault", _cause(fate))
+            return Verdict("fault", cause_of(fate))
         found = (difference(case, outputs, setting.precision) for outputs in fate.value)
         wrong = next((text for text in found if text is not None), None)
         if wrong is None:
@@ -116,8 +82,3 @@ def difference(case: Case, outputs: Sequence[Array], precision: str) -> str | No
     except AssertionError as difference:
         return str(difference)
     return None
-
-
-def _cause(fate: Fate) -> str:
-    places = re.findall(r'File ".*/(tflgpu/[^"]*)", line (\d+)', fate.details)
-    return f"{fate.kind}: {fate.text} at {':'.join(places[-1]) if places else 'an unknown place'}"

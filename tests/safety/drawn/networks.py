@@ -12,30 +12,12 @@ from tests.ops.tolerance import EXACT, Tolerance
 from tests.safety.drawn.arithmetic import ARITHMETIC
 from tests.safety.drawn.control import CONTROL
 from tests.safety.drawn.drawing import Drawing
+from tests.safety.drawn.jobs import EXECUTORS, Setting
 from tests.safety.drawn.movements import MOVEMENTS, Step
 from tests.safety.drawn.quantized import quantized_network
 from tflgpu.options import ExecutorChoice, KernelFamily, Precision
 
 MANY_STEPS = Tolerance(fp32=4e-5, fp16=6e-2)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How a network is compiled. cpu_ops: operators that LiteRT computes amid the others."""
-
-    kernels: KernelFamily
-    executor: ExecutorChoice
-    precision: Precision
-    cpu_ops: tuple[str, ...] = ()
-
-
-# The persistent executor has a single work-group on a CPU: seldom, as it is slow.
-EXECUTORS: Sequence[tuple[KernelFamily, ExecutorChoice]] = (
-    *[("cpu", "claiming"), ("cpu", "launch"), ("gpu", "launch")] * 3,
-    ("gpu", "persistent"),
-    ("cpu", "persistent"),
-)
-ON_GPUS: Sequence[tuple[KernelFamily, ExecutorChoice]] = (("gpu", "launch"), ("gpu", "persistent"))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
+from tests.safety.drawn.jobs import EXECUTORS, ON_GPUS
 from tests.safety.drawn.judge import Judge
-from tests.safety.drawn.networks import EXECUTORS, ON_GPUS, network
+from tests.safety.drawn.networks import network
 from tests.safety.sandbox import share_out
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import tflgpu
 from tests.safety.drawn.device_arrays import Guarded
-from tests.safety.drawn.judge import Job, Judge, difference, run
+from tests.safety.drawn.jobs import Job, run
+from tests.safety.drawn.judge import Judge, difference
 from tests.safety.drawn.networks import network
 from tests.safety.drawn.poison import NANS
 
