@@ -20,6 +20,7 @@ from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.merge_products import merge_products
 from tflgpu.passes.pack_weights import pack_weights
+from tflgpu.passes.pad_heads import pad_heads
 from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
@@ -67,6 +68,7 @@ def test_every_pass_is_tested() -> None:
         merge_movements,  # test_merge_movements.py
         merge_products,  # test_merge_products.py
         merge_padding,
+        pad_heads,  # tests/kernels/rows/test_attention.py
         fold_affine,
         keep_given_weights,
         inline_shared_source,

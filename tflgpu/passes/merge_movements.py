@@ -47,7 +47,7 @@ def _movements(graph: Graph) -> int:
 
 
 class _Merging:
-    """are_rows: whether nodes compute rows of a matrix, even if that takes a movement, or images; by their output."""
+    """are_rows: by outputs of nodes, whether these compute rows of a matrix, even if that takes a movement."""
 
     def __init__(self, graph: Graph, are_rows: Mapping[TensorId, bool] = MappingProxyType({})) -> None:
         self._graph = graph

@@ -18,6 +18,7 @@ from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.merge_products import merge_products
 from tflgpu.passes.pack_weights import pack_weights
+from tflgpu.passes.pad_heads import pad_heads
 from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
 from tflgpu.passes.sink_transposes import sink_transposes
@@ -33,6 +34,7 @@ PASSES: Mapping[str, Pass] = {
     "simplify": simplify,
     "sink_transposes": sink_transposes,
     "find_layer_norms": find_layer_norms,
+    "pad_heads": pad_heads,
     "merge_products": merge_products,
     "merge_movements": merge_movements,
     "merge_padding": merge_padding,

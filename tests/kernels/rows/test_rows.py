@@ -8,15 +8,23 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from tests.kernels.networks import LAYER_NORMS, binary, channel_mean, layer_norm_of_products, number
+from tests.kernels.networks import (
+    LAYER_NORMS,
+    binary,
+    channel_mean,
+    layer_norm_of_products,
+    number,
+    rms_norm_of_products,
+)
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.quick import on_first_runtime
 from tests.support import emulated_matrix_units as emulated
 from tests.support.limited_devices import Simulation, limited
-from tests.support.planning import plan_of, templates
+from tests.support.planning import graph_of, plan_of, templates
 from tests.support.running import run_checked
 from tests.support.targets import CPU
+from tflgpu.ops.arithmetic.layer_norm import LayerNorm
 
 Family = Literal["cpu", "gpu"]
 
@@ -65,8 +73,8 @@ def test_layer_norm_is_right(shape: tuple[int, ...], family: Family, device_name
     """Of numbers far from zero, before an elementwise function."""
     net = Net(seed=len(shape))
     x = net.input(net.normal(shape) + np.float32(3))
-    y = LAYER_NORMS[len(shape) % 4](net, x)
-    net.output(binary(net, "MUL", y, net.input(net.normal(shape))))
+    for norm in (LAYER_NORMS[len(shape) % 4], rms_norm_of_products):
+        net.output(binary(net, "MUL", norm(net, x), net.input(net.normal(shape))))
     assert_right(net, device_name, family, "layer_norm")
 
 
@@ -124,7 +132,8 @@ def with_rows_for_columns(net: Net, x: Tensor) -> Tensor:
 def test_nothing_else_becomes_one(build: Callable[[Net, Tensor], Tensor], device_name: str) -> None:
     net = Net(seed=1)
     net.output(build(net, net.input(net.normal((1, 8, 8)) + np.float32(1))))
-    assert not any("layer_norm" in template for template in templates_on_cpu(net))
+    norms = [node.attributes for node in graph_of(net.case().model).nodes if node.kind == "layer_norm"]
+    assert not any(isinstance(norm, LayerNorm) and norm.centered for norm in norms)
     assert_right(net, device_name, "cpu", "reduce")
 
 
