@@ -19,7 +19,7 @@ def open_fastest(
     session: Session,
     clock: Stopwatch,
     cache: Cache | None = None,
-    cpu_timeout: float | None = None,
+    trial_timeout: float | None = None,
     *,
     drafts: bool = False,
 ) -> Instance:
@@ -29,15 +29,15 @@ def open_fastest(
     is compiled as a draft.
     """
     if len(artifacts) == 1:
-        return Instance(artifacts[0], session, clock, cache, cpu_timeout, drafts=drafts)
+        return Instance(artifacts[0], session, clock, cache, trial_timeout, drafts=drafts)
     rivals = []
     for artifact in artifacts:
         with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
-            instance = Instance(artifact, session, clock, cache, cpu_timeout)
+            instance = Instance(artifact, session, clock, cache, trial_timeout)
             instance.warm_up()
             rivals.append(instance)
     if not rivals:
-        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
+        return Instance(artifacts[0], session, clock, cache, trial_timeout)
     winner = fastest(rivals, Instance.launch)
     winner.reset_state()
     clock.lap("executors")
