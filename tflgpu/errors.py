@@ -148,8 +148,11 @@ class PluginWarning(UserWarning):
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Give a warning that points at the line outside of tflgpu which led here, however deep that is."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+    """Give a warning that points at the line outside of tflgpu which led here, however deep that is.
+
+    Calls of ``dataclasses.replace`` and ``copy.replace`` count as tflgpu's.
+    """
+    frame, level, own = sys._getframe(1), 2, (__package__, "dataclasses", "copy")
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

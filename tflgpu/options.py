@@ -37,7 +37,7 @@ from tflgpu.checking.option_fields import (
 Precision = Literal["auto", "fp32", "fp16", "fp16_fast"]
 ExecutorChoice = Literal["auto", "launch", "persistent", "claiming"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
-Quantized = Literal["simulate", "float"]
+Quantized = Literal["fake_quantize", "float"]
 Fallback = Literal["auto", "forbid"]
 TuningEffort = Literal["none", "fast", "exhaustive"]
 CostModelChoice = Literal["auto", "measured", "built-in"]
@@ -107,7 +107,7 @@ class Numerics(Group, place="numerics"):
         calibration: inputs to try for ``tolerance``, a list of what :meth:`CompiledModel.run` takes; by default a few
             pictures or signals and some noise, the same ones each time, scaled as the file says. Better are inputs such
             as the model will get.
-        quantized: ``"simulate"`` rounds each quantized activation to what its integer type can hold, as the CPU's
+        quantized: ``"fake_quantize"`` rounds each quantized activation to what its integer type can hold, as the CPU's
             integer kernels do; ``"float"`` does not round. It clamps activations to the range of their integers, which
             is what is left of a ReLU6 in many files; ``report.operators[].notes`` name those that it does not clamp.
         checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,
@@ -131,7 +131,11 @@ class Numerics(Group, place="numerics"):
         metavar="FOLDER",
         absent="generated inputs",
     )
-    quantized: Quantized = option("simulate", "Round quantized activations as integers are, or only clamp them.")
+    quantized: Quantized = option(
+        "fake_quantize",
+        "Round quantized activations as integers are, or only clamp them.",
+        old_values={"simulate": "fake_quantize"},
+    )
     checks: bool = option(
         False,
         "Fail for indices out of range and for divisors of zero, as LiteRT does.",

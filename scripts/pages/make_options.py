@@ -39,7 +39,7 @@ OLD_NAMES = """## Old names
 
 Until groups were introduced all options were fields of `Options`. `Options(batch=8)` and `options.batch` work for one
 more release, with a DeprecationWarning that says what to write. `load_delegate` takes these names, and goes on to do
-so: [the delegate](../guide/interpreter.md#the-delegate).
+so: [the delegate](../guide/interpreter.md#the-delegate). Old values work for one more release, too.
 
 | old name | option |
 |---|---|
@@ -102,7 +102,13 @@ def page() -> str:
             table, details = section(f"`{group.place}=tflgpu.{group.__name__}(...)`", group, places)
             heading, _, rows = table.partition("\n\n")
             parts += [heading, entries(group)[0], rows, details]
-    old = "\n".join(f"| `{name}` | `{place.path}` |" for name, place in every.items() if place.group)
+    names = [f"| `{name}` | `{place.path}` |" for name, place in every.items() if place.group]
+    values = [
+        f'| `{place.path}="{old}"` | `{place.path}="{now}"` |'
+        for place in every.values()
+        for old, now in place.declared.old_values.items()
+    ]
+    old = "\n".join((*names, *values))
     return "\n\n".join(part.strip() for part in (*parts, OLD_NAMES + old)) + "\n"
 
 

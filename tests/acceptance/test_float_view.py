@@ -53,7 +53,7 @@ def answers(
         mode, size = ("L", info.shape[1:]) if len(info.shape) == 3 else ("RGB", info.shape[1:3])
         pixels = np.asarray(file.convert(mode).resize(size[::-1], Image.Resampling.BILINEAR))[None]
     x = (pixels.astype(np.int16) - 128 * (info.dtype == "int8")).astype(info.dtype)
-    got, expected = (list(compiled(name, shared, way, outputs).run(x).values()) for way in ("float", "simulate"))
+    got, expected = (list(compiled(name, shared, way, outputs).run(x).values()) for way in ("float", "fake_quantize"))
     return got, expected
 
 
@@ -140,5 +140,5 @@ def test_joints_of_movenet_agree(shared: Path) -> None:
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
 def test_clamps_take_no_kernels(name: str, shared: Path) -> None:
     """At most as many as rounding does: both fuse into the kernel before."""
-    kernels = [compiled(name, shared, way).report.kernels for way in ("float", "simulate")]
+    kernels = [compiled(name, shared, way).report.kernels for way in ("float", "fake_quantize")]
     assert kernels[0] is not None and kernels[1] is not None and kernels[0] <= kernels[1]

@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu
 from tflgpu.checking.option_declarations import flat_names
+from tflgpu.interpreter import load_delegate
 from tflgpu.options import Options, options_of
 
 VALUES: dict[str, Any] = {
@@ -72,6 +73,19 @@ def test_a_warning_points_at_the_callers_line() -> None:
     for use in uses.values():
         with pytest.warns(DeprecationWarning) as given:
             use()
+        assert (given[0].filename, given[0].lineno) == (__file__, use.__code__.co_firstlineno)
+
+
+def test_an_old_value_means_the_same() -> None:
+    uses = {
+        "group": lambda: Options(numerics=tflgpu.Numerics(quantized="simulate")),  # type: ignore[arg-type]
+        "replace": lambda: Options(numerics=replace(tflgpu.Numerics(), quantized="simulate")),  # type: ignore[arg-type]
+        "delegate": lambda: load_delegate("gpu", {"quantized": "simulate"}).options,
+    }
+    for use in uses.values():
+        match = "^Options.numerics.quantized 'simulate' is now 'fake_quantize'; "
+        with pytest.warns(DeprecationWarning, match=match) as given:
+            assert use() == Options()
         assert (given[0].filename, given[0].lineno) == (__file__, use.__code__.co_firstlineno)
 
 

@@ -70,7 +70,7 @@ def test_nan_passes(device_name: str) -> None:
 
 def clamped(model: bytes) -> list[str]:
     """The names of tensors that the first stage of compiling clamps."""
-    graph = lower(read_model(model), simulate=False).graph
+    graph = lower(read_model(model), fake_quantize=False).graph
     return [graph[n.output].name for n in graph.nodes if any(op.function == "clamp" for op in n.epilogue)]
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tflgpu
 from tests.conftest import usable
 from tests.ops.axes import FAMILIES, PRECISIONS
 from tests.ops.case import Row
 from tests.ops.table import ROWS
-from tests.ops.tolerance import check
 from tests.quick import RUNTIMES
+from tests.support.running import run_checked
 
 FIRST_OF_OPERATOR = {row.op: row.name for row in reversed(ROWS)}
 SOME = sorted(FIRST_OF_OPERATOR.values())[::8]
@@ -37,18 +37,9 @@ def test_some_on_the_second_runtime(row: Row, data: st.DataObject) -> None:
 
 def check_with_constants(row: Row, device_name: str, data: st.DataObject) -> None:
     precision, kernels = data.draw(st.sampled_from(PRECISIONS)), data.draw(st.sampled_from(FAMILIES))
-    options = tflgpu.Options(
-        precision=precision,
-        device=device_name,
-        execution=tflgpu.Execution(kernels=kernels),
-        fallback="forbid",
-        cache="off",
-    )
     for held in count():
         case = data.draw(row.case(fused=False, held=held))
         if not case.holds_input:
             break
-        outputs = tflgpu.compile(case.model, options).run(case.inputs)
-        note = f"{kernels} kernels; input {held} is a constant; {case.describe}"
-        for got, expected in zip(outputs.values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, note)
+        noted = replace(case, describe=f"input {held} is a constant; {case.describe}")
+        run_checked(noted, precision=precision, device=device_name, kernels=kernels, fallback="forbid")

@@ -15,9 +15,10 @@ import tflgpu
 from tests.ops.axes import FAMILIES, ONE_OF_EACH, PRECISIONS
 from tests.ops.case import Row
 from tests.ops.table import ROWS
-from tests.ops.tolerance import SUMS_IN_HALF, check
+from tests.ops.tolerance import SUMS_IN_HALF
 from tests.quick import on_first_runtime
 from tests.support.models import Builder
+from tests.support.running import run_checked
 
 
 def is_quick(row: Row, fused: bool, device_name: str) -> bool:
@@ -39,16 +40,7 @@ def test_op(row: Row, fused: bool, device_name: str, pytestconfig: pytest.Config
         programs = [data.draw(st.sampled_from(programs), label="program")]
     for precision, kernels in programs:
         # A fallback to the CPU would hide a missing kernel.
-        options = tflgpu.Options(
-            precision=precision,
-            device=device_name,
-            execution=tflgpu.Execution(kernels=kernels),
-            fallback="forbid",
-            cache="off",
-        )
-        outputs = tflgpu.compile(case.model, options).run(case.inputs)
-        for got, expected in zip(outputs.values(), case.expected, strict=True):
-            check(got, expected, case.tolerance, precision, f"{kernels} kernels; {case.describe}")
+        run_checked(case, precision=precision, device=device_name, kernels=kernels, fallback="forbid")
 
 
 @pytest.mark.quick(when=lambda row: row in ONE_OF_EACH)
@@ -59,19 +51,10 @@ def test_op_that_adds_up_in_half(
 ) -> None:
     """``precision="fp16_fast"``. In the quick suite a case takes one family."""
     case = data.draw(row.case(data.draw(st.booleans(), label="fused"), computed=True))
-    tolerance = replace(case.tolerance, fp16=SUMS_IN_HALF[row.op])
+    case = replace(case, tolerance=replace(case.tolerance, fp16=SUMS_IN_HALF[row.op]))
     families = FAMILIES if pytestconfig.getoption("all") else [data.draw(st.sampled_from(FAMILIES), label="family")]
     for kernels in families:
-        options = tflgpu.Options(
-            precision="fp16_fast",
-            device=half_device.index,
-            execution=tflgpu.Execution(kernels=kernels),
-            fallback="forbid",
-            cache="off",
-        )
-        outputs = tflgpu.compile(case.model, options).run(case.inputs)
-        for got, expected in zip(outputs.values(), case.expected, strict=True):
-            check(got, expected, tolerance, "fp16", f"{kernels} kernels; {case.describe}")
+        run_checked(case, precision="fp16_fast", device=half_device.index, kernels=kernels, fallback="forbid")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])

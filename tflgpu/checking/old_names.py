@@ -9,10 +9,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from tflgpu.checking.option_declarations import Group, flat_names, grouped
-
-GOES = "the old name works for one more release"
-
+from tflgpu.checking.option_declarations import GOES, Group, flat_names, grouped
+from tflgpu.errors import warn_caller
 
 Old = Mapping[str, tuple[type[Group], str]]  # group and name of a field by its old name
 
@@ -46,16 +44,13 @@ def _regrouped(kind: Any, old: Old, given: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords with groups in place of old names. Raises TypeError for both an old name and its group."""
     flat = {name: value for name, value in given.items() if name in old}
     result = {name: value for name, value in given.items() if name not in old}
-    frame, level = sys._getframe(2), 3  # of the caller of __init__
-    replacing = frame.f_globals.get("__name__") == "dataclasses"
-    while frame.f_back is not None and frame.f_globals.get("__name__") in ("dataclasses", "copy"):
-        frame, level = frame.f_back, level + 1
+    replacing = sys._getframe(2).f_globals.get("__name__") == "dataclasses"  # calls __init__
     advice = _advice(old, flat, replacing)
     names = ", ".join(f"{name}=..." for name in flat)
     for place, name in ((old[name][0].place, name) for name in flat):
         if place in result and not replacing:
             raise TypeError(f"Options has both {place}= and {name}=, which is a part of it; write {advice}")
-    warnings.warn(f"Options({names}) is now {advice}; {GOES}", DeprecationWarning, stacklevel=level)
+    warn_caller(f"Options({names}) is now {advice}; {GOES}", DeprecationWarning)
     if not replacing:
         return result | grouped(kind, flat)
     for name, value in flat.items():  # dataclasses.replace gives every group as it was

@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from reprlib import repr as shortened
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
+
+from tflgpu.errors import warn_caller
 
 # Of the name of an option and a caller's value, the value to keep. Raises TypeError or ValueError.
 Check = Callable[[str, Any], Any]
 
 DECLARED = "declared"  # in the metadata of a field
+
+GOES = "the old name works for one more release"  # ends the warnings about old names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +31,7 @@ class Declared:
         command: Whether the commands that run a model have it; a text is the end of their help.
         metavar: Stands for its value in the command line's help.
         absent: What the default None means.
+        old_values: What choices are called now, by the names that they had.
     """
 
     help: str
@@ -34,6 +40,7 @@ class Declared:
     command: bool | str
     metavar: str | None
     absent: str | None
+    old_values: Mapping[str, str]
 
 
 def option(
@@ -45,10 +52,19 @@ def option(
     command: bool | str = False,
     metavar: str | None = None,
     absent: str | None = None,
+    old_values: Mapping[str, str] = MappingProxyType({}),
     hash: bool | None = None,
 ) -> Any:
     """A field of a dataclass that is an option; see :class:`Declared`. hash: as for ``dataclasses.field``."""
-    declared = Declared(help=help, check=check, flat=flat, command=command, metavar=metavar, absent=absent)
+    declared = Declared(
+        help=help,
+        check=check,
+        flat=flat,
+        command=command,
+        metavar=metavar,
+        absent=absent,
+        old_values=old_values,
+    )
     return field(default=default, hash=hash, metadata={DECLARED: declared})
 
 
@@ -92,6 +108,12 @@ def check_fields(options: Any, prefix: str = "") -> None:
                 expected = f"tflgpu.{each.type.__name__}(...)"
                 raise TypeError(f"Options.{name} is {shortened(value)}; {expected} was expected")
         elif allowed := choices_of(each):
+            old_values = each.metadata[DECLARED].old_values
+            if isinstance(value, str) and value in old_values:
+                message = f"Options.{name} {value!r} is now {old_values[value]!r}; {GOES}"
+                warn_caller(message, DeprecationWarning)
+                value = old_values[value]
+                object.__setattr__(options, each.name, value)
             if not isinstance(value, str) or value not in allowed:
                 raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
         elif value is not None or each.default is not None:

@@ -119,11 +119,11 @@ class Frontend:
         if self.lowered.is_whole:
             return self.lowered
         entry = self.entry.partition(self.subgraph, partition)
-        simulate = self.options.numerics.quantized == "simulate"
+        fake_quantize = self.options.numerics.quantized == "fake_quantize"
         part = lower(
             self.model,
             entry,
-            simulate=simulate,
+            fake_quantize=fake_quantize,
             shapes=self.shapes,
             grids=self.grids,
             missing_types=self.missing_types,
@@ -157,7 +157,7 @@ def lower_model(
     lowered = lower(
         model,
         entry,
-        simulate=options.numerics.quantized == "simulate",
+        fake_quantize=options.numerics.quantized == "fake_quantize",
         shapes=shapes,
         grids=grids,
         missing_types=missing_types,

@@ -41,7 +41,7 @@ def lower(
     model: Model,
     entry: EntryPoint | None = None,
     *,
-    simulate: bool = True,
+    fake_quantize: bool = True,
     shapes: Mapping[int, Shape] = MappingProxyType({}),
     grids: Mapping[int, Grid] = MappingProxyType({}),
     missing_types: Collection[str] = (),
@@ -51,8 +51,8 @@ def lower(
 ) -> Lowered:
     """Lower an entry point of ``model``, by default :func:`entry_point`'s default.
 
-    simulate: round every quantized activation to the values its type can hold, as integer kernels would; else it is
-        clamped to their range.
+    fake_quantize: round every quantized activation to the values its type can hold, as integer kernels would; else it
+        is clamped to their range.
     shapes: shapes of inputs that replace the file's, by the file's tensor index; what the file declares of any other
         tensor's shape is then not believed.
     grids: float inputs that callers give as integers, by the file's tensor index.
@@ -63,7 +63,7 @@ def lower(
     Raises ModelError where the model contradicts itself.
     """
     entry = entry or entry_point(model)
-    return _Lowering(model, entry, simulate, shapes, grids, missing_types, checks, infer, whole).run()
+    return _Lowering(model, entry, fake_quantize, shapes, grids, missing_types, checks, infer, whole).run()
 
 
 class _Lowering:
@@ -71,7 +71,7 @@ class _Lowering:
         self,
         model: Model,
         entry: EntryPoint,
-        simulate: bool,
+        fake_quantize: bool,
         shapes: Mapping[int, Shape],
         grids: Mapping[int, Grid],
         missing_types: Collection[str],
@@ -85,7 +85,7 @@ class _Lowering:
         self.model = model
         self.subgraph = model.subgraphs[entry.subgraph]
         self.entry = entry
-        self.simulate = simulate
+        self.rounds = fake_quantize
         self.shapes = shapes
         self.grids = grids
         self.missing_types = missing_types
@@ -223,7 +223,7 @@ class _Lowering:
         model = replace(self.model, subgraphs=(*self.model.subgraphs, subgraph))
         entry = EntryPoint(len(self.model.subgraphs), subgraph.operators, (), ())
         types, checks, within = self.missing_types, self.checks, self.budget
-        return _Lowering(model, entry, self.simulate, {}, {}, types, checks, None, outer=outer, called_within=within)
+        return _Lowering(model, entry, self.rounds, {}, {}, types, checks, None, outer=outer, called_within=within)
 
     def _lower_once(self, index: int) -> tuple[Variables, tuple[str, ...]]:
         """The variables that a subgraph without inputs and outputs leaves, and its obstacles."""
@@ -258,7 +258,7 @@ class _Lowering:
     def _grid(self, index: int) -> Grid | None:
         """What rounds a tensor of an operator, if anything does."""
         tensor = self.subgraph.tensors[index] if index >= 0 else None
-        return grid_of(tensor) if self.simulate and tensor is not None and is_quantized(tensor) else None
+        return grid_of(tensor) if self.rounds and tensor is not None and is_quantized(tensor) else None
 
     def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
         """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""
@@ -288,7 +288,7 @@ class _Lowering:
 
     def _held(self, operator: Operator, result: Tensor, target: FileTensor) -> Tensor:
         """``result`` under the file's name: if it is quantized there, rounded to its grid or clamped to its range."""
-        op = hold_op(operator, [self.subgraph.tensors[i] for i in operator.inputs if i >= 0], target, self.simulate)
+        op = hold_op(operator, [self.subgraph.tensors[i] for i in operator.inputs if i >= 0], target, self.rounds)
         if op is not None and op.function == "clamp" and self._quantizes_an_input(operator):
             low, high = op.parameters
             self.notes[operator.index] = (UNCLAMPED.format(name=target.name, low=low, high=high),)

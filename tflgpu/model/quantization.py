@@ -1,8 +1,8 @@
-"""The float view of quantized models: integers are seen as the real numbers that they stand for.
+"""The dequantized view of quantized models: integers are seen as the real numbers that they stand for.
 
 Constants are dequantized once. Activations are floats. Each operator's result is rounded to a value that its integer
-type can hold (*simulated*), so that the model has the accuracy that its authors measured. Model inputs and outputs are
-converted on the device.
+type can hold (fake-quantize), so that the model has the accuracy that its authors measured. Model inputs and outputs
+are converted on the device.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def is_quantized(tensor: FileTensor) -> bool:
 
 
 def view_dtype(tensor: FileTensor) -> str:
-    """The element type of a tensor in the float view."""
+    """The element type of a tensor in the dequantized view."""
     return "float32" if is_quantized(tensor) else tensor.dtype
 
 
@@ -186,9 +186,9 @@ def quantize_op(grid: Grid) -> EpilogueOp:
     return EpilogueOp("quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
 
 
-def simulate_op(grid: Grid) -> EpilogueOp:
+def fake_quantize_op(grid: Grid) -> EpilogueOp:
     """From real numbers to the nearest ones on the grid, within the range of its integer type."""
-    return EpilogueOp("simulate", (Value(0),), (grid.scale, grid.zero, *grid.limits))
+    return EpilogueOp("fake_quantize", (Value(0),), (grid.scale, grid.zero, *grid.limits))
 
 
 def requantize_op(source: Grid, grid: Grid) -> EpilogueOp:
@@ -197,7 +197,7 @@ def requantize_op(source: Grid, grid: Grid) -> EpilogueOp:
         ratio = np.float64(source.scale) / grid.scale
         first = np.float32(ratio)
     if not np.isfinite(first):
-        return simulate_op(grid)
+        return fake_quantize_op(grid)
     parameters = (grid.scale, grid.zero, *grid.limits, source.scale, float(first), float(ratio - first))
     return EpilogueOp("requantize", (Value(0),), parameters)
 
@@ -207,17 +207,17 @@ def clamp_op(grid: Grid) -> EpilogueOp:
     return EpilogueOp("clamp", (Value(0),), grid.range)
 
 
-def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor, simulate: bool) -> EpilogueOp | None:
+def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor, rounds: bool) -> EpilogueOp | None:
     """What the integers of ``result`` do to what an operator with these inputs computes; None if they change nothing.
 
-    simulate: round; else only clamp.
+    rounds: fake-quantize; else only clamp.
     """
     if not is_quantized(result):
         return None
     grid = grid_of(result)
-    if not simulate:
+    if not rounds:
         return clamp_op(grid) if clamps(operator, inputs, result) else None
     if operator.code in KEEPS_QUANTA:
         return None
     sources = [grid_of(t) for t in inputs if is_quantized(t)] if operator.code == "QUANTIZE" else []
-    return requantize_op(sources[0], grid) if sources else simulate_op(grid)
+    return requantize_op(sources[0], grid) if sources else fake_quantize_op(grid)

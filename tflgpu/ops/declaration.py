@@ -35,7 +35,7 @@ class Site:
     version: int
     inputs: tuple[Tensor | None, ...]
     output_shapes: tuple[Shape | None, ...]  # as the file declares them; None where it leaves them open
-    output_types: tuple[str, ...]  # as the file declares them, in the float view
+    output_types: tuple[str, ...]  # as the file declares them, in the dequantized view
     input_grids: tuple[Grid | None, ...]  # what rounds an input, None if it is not quantized
     output_grids: tuple[Grid | None, ...]
     options: Mapping[str, Any]

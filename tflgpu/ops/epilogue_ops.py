@@ -51,7 +51,7 @@ def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> A
     return q
 
 
-def _simulate(x: Array, scale: float, zero: float, low: float, high: float, divisor: float | None = None) -> Array:
+def _fake_quantize(x: Array, scale: float, zero: float, low: float, high: float, divisor: float | None = None) -> Array:
     """The nearest value that a quantized tensor can hold: quantize and dequantize, perhaps from another scale."""
     return scale * (_quantize(x, divisor or scale, zero, low, high) - zero)
 
@@ -214,7 +214,7 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "to_bool": EpilogueFunction(lambda x: x != 0, True, "int"),
     "dequantize": EpilogueFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
     "quantize": EpilogueFunction(_quantize, False, "int"),
-    "simulate": EpilogueFunction(_simulate, False),
+    "fake_quantize": EpilogueFunction(_fake_quantize, False),
     "requantize": EpilogueFunction(_requantize, False),
 }
 

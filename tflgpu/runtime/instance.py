@@ -63,7 +63,7 @@ class Instance:
         session: Session,
         clock: Stopwatch,
         cache: Cache | None = None,
-        cpu_timeout: float | None = None,
+        trial_timeout: float | None = None,
         open_piece: OpenPiece | None = None,
         *,
         drafts: bool = False,
@@ -73,7 +73,7 @@ class Instance:
 
         Raises WideGroupsError if the compiler allows a kernel fewer work-items than were planned.
 
-        clock: gets the time of each stage. cache: has binaries that the artifact does not have. cpu_timeout: of
+        clock: gets the time of each stage. cache: has binaries that the artifact does not have. trial_timeout: of
         ``Options``. open_piece: makes the executor of each piece, in order; by default :func:`open_executor`.
         drafts: whether what has to be compiled may be slower than what :meth:`keep_binaries` makes of it. built:
         programs by source that exist already, with their binaries.
@@ -82,7 +82,7 @@ class Instance:
         self.artifact = artifact
         self._session = session
         self._drafts = drafts and makes_drafts(session)
-        self._cpu_timeout = cpu_timeout
+        self._trial_timeout = trial_timeout
         self._guarded: GuardedProcess | None = None  # runs partitions on the CPU for the first time
         self._built = dict(built or {})  # programs by source, which pieces may share
         self._programs: dict[tuple[int, int], Any] = {}  # that had to be compiled, by partition and piece
@@ -168,7 +168,7 @@ class Instance:
         from tflgpu.fallback.guarded_process import GuardedProcess
 
         if self._guarded is None:
-            self._guarded = GuardedProcess(self._cpu_timeout)
+            self._guarded = GuardedProcess(self._trial_timeout)
         return open_engine(partition, self.artifact, self._guarded, cache)
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory]) -> list[Array]:

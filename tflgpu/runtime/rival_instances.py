@@ -20,7 +20,7 @@ def open_fastest(
     session: Session,
     clock: Stopwatch,
     cache: Cache | None = None,
-    cpu_timeout: float | None = None,
+    trial_timeout: float | None = None,
     *,
     drafts: bool = False,
 ) -> Instance:
@@ -30,17 +30,17 @@ def open_fastest(
     is compiled as a draft.
     """
     if len(artifacts) == 1:
-        return Instance(artifacts[0], session, clock, cache, cpu_timeout, drafts=drafts)
+        return Instance(artifacts[0], session, clock, cache, trial_timeout, drafts=drafts)
     rivals = []
     pieces = [piece for artifact in artifacts for piece in artifact.pieces]
     built = build_together({piece.source: piece.executable.parts for piece in pieces}, session, cache)
     for artifact in artifacts:
         with suppress(DeviceError), DeviceFailures(session.device, "trying an executor"):
-            instance = Instance(artifact, session, clock, cache, cpu_timeout, built=built)
+            instance = Instance(artifact, session, clock, cache, trial_timeout, built=built)
             instance.warm_up()
             rivals.append(instance)
     if not rivals:
-        return Instance(artifacts[0], session, clock, cache, cpu_timeout)
+        return Instance(artifacts[0], session, clock, cache, trial_timeout)
     winner = fastest(rivals, Instance.launch)
     winner.reset_state()
     clock.lap("executors")

@@ -58,6 +58,18 @@ class PatchCosts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttentionCosts:
+    """Costs of attention in a kernel of its own, beside those of :class:`RingCosts`.
+
+    score_cycles: of a score's softmax: ten operations of 128 lanes, and two of them in a quarter of the lanes.
+    chain_latency: of an iteration, whose first product, softmax and second product wait for each other.
+    """
+
+    score_cycles: float
+    chain_latency: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorCoreCosts:
     """Costs of kernels on tensor cores, in cycles of the compute unit that these belong to.
 
@@ -83,14 +95,15 @@ class TensorCoreCosts:
     ring: RingCosts
     row_ring: RingCosts
     patch: PatchCosts
+    attention: AttentionCosts
 
 
 @cache
 def tensor_core_costs(name: str) -> TensorCoreCosts:
     """The costs of tensor cores of a kind, which :attr:`tflgpu.target.Target.matrix_unit` names."""
     costs = measured_costs(name)
-    rings = {name: RingCosts(**costs[name]) for name in ("ring", "row_ring")}
-    return TensorCoreCosts(**{**costs, **rings, "patch": PatchCosts(**costs["patch"])})
+    parts = {"ring": RingCosts, "row_ring": RingCosts, "patch": PatchCosts, "attention": AttentionCosts}
+    return TensorCoreCosts(**{**costs, **{name: kind(**costs[name]) for name, kind in parts.items()}})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ def fuse_bands(graph: Graph, storage: Storages, target: Target) -> Graph:
 
 def _is_quantized(graph: Graph) -> bool:
     """Whether half precision stores whole numbers, which convolutions by themselves sum without error."""
-    return any(op.function == "simulate" for node in graph.nodes for op in node.epilogue)
+    return any(op.function == "fake_quantize" for node in graph.nodes for op in node.epilogue)
 
 
 def _joined(graph: Graph, storage: Storages, target: Target, kind: str, join: Join) -> Graph:

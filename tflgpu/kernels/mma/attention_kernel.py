@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
@@ -97,9 +96,6 @@ class AttentionWork:
         stages: How many iterations local memory has operands of.
     """
 
-    SCORE_CYCLES: ClassVar[float] = 0.1  # ten operations of 128 lanes, and two of them in a quarter of the lanes
-    CHAIN_CYCLES: ClassVar[float] = 400  # an iteration's first product, softmax and second product wait for each other
-
     tiles: int
     iterations: int
     macs: int
@@ -112,13 +108,13 @@ class AttentionWork:
 
     def demand(self, target: Target) -> Demand:
         """Copies overlap with products, scores do not: a warp needs its own before it goes on."""
-        costs = UNIT.costs.ring
+        costs, attention = UNIT.costs.ring, UNIT.costs.attention
         busy = (
-            self.macs / costs.macs + self.scores * self.SCORE_CYCLES,
+            self.macs / costs.macs + self.scores * attention.score_cycles,
             (self.read_bytes + self.copied_bytes) / costs.local_bytes,
             self.copied_bytes / costs.l2_bytes,
         )
-        chain = self.CHAIN_CYCLES + costs.barrier_latency
+        chain = attention.chain_latency + costs.barrier_latency
         if self.stages == 2:
             loop = Phase(self.iterations, busy, costs.copy_latency, chain)
         else:

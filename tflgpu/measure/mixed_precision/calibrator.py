@@ -104,11 +104,11 @@ class Calibrator:
         given: Sequence[Inputs],
         session: Session,
         cache: Cache | None,
-        cpu_timeout: float | None,
+        trial_timeout: float | None,
     ) -> None:
         """given: the caller's sets of inputs. cache: where programs are kept."""
         self._tolerance, self._given, self._session = tolerance, given, session
-        self._cache, self._cpu_timeout = cache, cpu_timeout
+        self._cache, self._trial_timeout = cache, trial_timeout
 
     def __call__(self, parts: Parts, target: Target) -> tuple[Parts, Target]:
         """The parts with tensors that are to stay in float marked as precise, or the target for all of them in float.
@@ -140,7 +140,7 @@ class Calibrator:
         given = self._fitting(outer)
         declared = _normalizations(parts.data, len(outer))
         inputs = given or generated_inputs(outer, declared)
-        probe = Probe(parts, target, self._session, self._cpu_timeout)
+        probe = Probe(parts, target, self._session, self._trial_timeout)
         in_float = make_plans(parts.graphs, replace(target, storage="float"), Stopwatch())
         answers = self._answers(probe, parts.artifact(in_float), inputs)
         errors = OutputErrors(inner, answers, [0] * len(inputs) if given else scales(declared))
@@ -180,7 +180,7 @@ class Calibrator:
 
     def _run(self, artifact: Artifact, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The outputs for each set of inputs."""
-        instance = Instance(artifact, self._session, Stopwatch(), self._cache, self._cpu_timeout)
+        instance = Instance(artifact, self._session, Stopwatch(), self._cache, self._trial_timeout)
         results = []
         for each in inputs:
             instance.reset_state()

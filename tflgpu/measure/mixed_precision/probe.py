@@ -45,7 +45,7 @@ class Probe:
     operators: those that compute each. artifact: what it runs.
     """
 
-    def __init__(self, parts: Parts, target: Target, session: Session, cpu_timeout: float | None) -> None:
+    def __init__(self, parts: Parts, target: Target, session: Session, trial_timeout: float | None) -> None:
         """Compile. Raises what :class:`Instance` raises."""
         # Kernels for tensor cores round in other places: what they read, not what is stored.
         halves = replace(target, storage="half", executor="launch", matrix_unit=None)
@@ -58,7 +58,7 @@ class Probe:
         self._executors: list[RoundingExecutor] = []
         plans = {p: tuple(self._plan(g, halves, floats) for g in graphs) for p, graphs in parts.graphs.items()}
         self.artifact = parts.artifact(plans)
-        self._instance = Instance(self.artifact, session, Stopwatch(), None, cpu_timeout, self._open)
+        self._instance = Instance(self.artifact, session, Stopwatch(), None, trial_timeout, self._open)
 
     def run(self, inputs: Sequence[Array], kept: frozenset[Place] | None = None) -> list[Array]:
         """The outputs in order. kept: the tensors that stay in float, those :meth:`together` with them included; None

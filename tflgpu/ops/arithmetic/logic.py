@@ -59,7 +59,7 @@ def _fixed_point(emit: Emitter, x: Tensor, grid: Grid | None) -> Tensor:
     _, exponent = frexp(grid.scale)
     units = (2.0**exponent * _COMPARISON_UNIT, _COMPARISON_UNIT)
     limits = -(2.0**31), 2.0**31  # of 32-bit fixed point; values are far inside
-    epilogue = tuple(EpilogueOp("simulate", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
+    epilogue = tuple(EpilogueOp("fake_quantize", (Value(i),), (unit, 0.0, *limits)) for i, unit in enumerate(units))
     return emit.node("map", [x], x.shape, epilogue=epilogue, precise=True)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Tensor
 from tflgpu.graph.layout import LANES, Shape
-from tflgpu.model.quantization import Grid, simulate_op
+from tflgpu.model.quantization import Grid, fake_quantize_op
 from tflgpu.ops.declaration import Array, Emitter, Site, declare, static
 from tflgpu.ops.epilogue_ops import ACTIVATIONS
 from tflgpu.ops.image.convolution import Convolution
@@ -227,7 +227,7 @@ def _emit_full(site: Site, emit: Emitter, x: Tensor, time_axis: int) -> tuple[Te
 
 def _rounding(grid: Grid | None) -> tuple[float, ...]:
     """What integer kernels do to a state at each time."""
-    return () if grid is None else simulate_op(grid).parameters
+    return () if grid is None else fake_quantize_op(grid).parameters
 
 
 def _emit_basic(site: Site, emit: Emitter) -> tuple[Tensor, ...]:

@@ -29,7 +29,7 @@ class Lstm:
     time_axis: 0 or 1; the other axis is the batch. gates: 4 (input, forget, cell and output), or 3 without the input
     gate, which is then 1 minus the forget gate. activation: a function of ``tflgpu.ops.epilogue_ops``, or empty for
     none. A clip of 0 is none. rounding: of the outputs of each time, cell_rounding: of the cells, both before the next
-    time reads them: the parameters of the epilogue op ``simulate``, or nothing.
+    time reads them: the parameters of the epilogue op ``fake_quantize``, or nothing.
     """
 
     time_axis: int

@@ -19,7 +19,8 @@ from tflgpu.ops.image.convolution import output_channel_axis
 # Powers of two of which half precision holds every multiple by the difference of two 8-bit integers.
 LEAST_EXPONENT, GREATEST_EXPONENT = -24, 8
 
-ROUNDING = ("dequantize", "requantize", "simulate")  # epilogue ops whose results are multiples of their first parameter
+# Epilogue ops whose results are multiples of their first parameter.
+ROUNDING = ("dequantize", "requantize", "fake_quantize")
 ACTIVATIONS = {"relu": (0.0, None), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}  # their ranges
 
 
@@ -44,7 +45,7 @@ def _without_division(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueO
 
     Also that scale; 1 and the same epilogue if it does more than round, perhaps after an activation.
     """
-    place = next((k for k, op in enumerate(epilogue) if op.function == "simulate"), None)
+    place = next((k for k, op in enumerate(epilogue) if op.function == "fake_quantize"), None)
     if place is None:
         return epilogue, 1.0
     before, rounding, after = epilogue[:place], epilogue[place], epilogue[place + 1 :]
@@ -87,7 +88,7 @@ class _WholeNumbers:
         factor = _factor_of(np.array(scale)).item()
         self._factors[node.output] = factor
         self._tensors.append(replace(self._graph[node.output], factor=factor))
-        divisor = (scale,) if last.function == "simulate" and len(others) == 3 else ()
+        divisor = (scale,) if last.function == "fake_quantize" and len(others) == 3 else ()
         return replace(
             node, epilogue=(*node.epilogue[:-1], replace(last, parameters=(scale / factor, *others, *divisor)))
         )
