@@ -8,14 +8,17 @@ import numpy as np
 
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
+from tflgpu.passes.choose_folds import choose_folds
 from tflgpu.passes.find_layer_norms import find_layer_norms
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
+from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
+from tflgpu.passes.nest_concatenations import nest_concatenations
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.shorten_lookups import shorten_lookups
 from tflgpu.passes.simplify import simplify
@@ -26,6 +29,7 @@ Pass = Callable[[Graph], Graph]
 
 # By the names that `tflgpu show --after` takes.
 PASSES: Mapping[str, Pass] = {
+    "nest_concatenations": nest_concatenations,
     "slice_concatenations": slice_concatenations,
     "fold_constants": fold_constants,
     "shorten_lookups": shorten_lookups,
@@ -33,8 +37,10 @@ PASSES: Mapping[str, Pass] = {
     "sink_transposes": sink_transposes,
     "find_layer_norms": find_layer_norms,
     "merge_movements": merge_movements,
+    "choose_folds": choose_folds,
     "merge_padding": merge_padding,
     "fold_affine": fold_affine,
+    "merge_affine": merge_affine,
     "inline_shared_source": inline_shared_source,
     "fuse": fuse_elementwise,
     "fuse_padding": fuse_padding,
