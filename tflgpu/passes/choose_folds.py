@@ -19,10 +19,13 @@ from tflgpu.graph.minimum_cut import ENDLESS, SINK, SOURCE, Network
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
-from tflgpu.ops.movement.shaping import Rearrange
 
 # What a movement costs besides its elements: as much as this many of them.
 LAUNCH = 1 << 16
+
+# Next to nothing: what it costs to store the rows of an image as those of a matrix, and to compute another form than the
+# model does.
+STORED, KEPT = 8, 1
 
 # How many nodes there are at most between a movement and the product of matrices that it is for.
 NEAR = 4
@@ -103,7 +106,7 @@ class _Folds:
     def _is_free(self, node: Node) -> bool:
         """Whether a node computes the same in both forms."""
         graph, shape = self.graph, self.graph[node.output].shape
-        is_layer, is_movement = _is_layer(graph, node), _is_movement(node) and node.kind != "rearrange"
+        is_layer, is_movement = _is_layer(graph, node), _is_movement(node)
         if not (is_layer or is_movement or node.kind in ("map", "layer_norm")) or node.side_outputs:
             return False
         if not shape or _rows(shape) not in self.images or _rows(shape) == 1 or node.output in graph.wanted:
@@ -129,6 +132,9 @@ class _Folds:
         """The tensors that are computed as images."""
         network = Network()
         places = {tensor: network.node() for tensor in sorted(self.free)}
+        for tensor, place in places.items():
+            is_matrix = _is_matrix(self.graph[tensor].shape)
+            network.edge(*((SOURCE, place) if is_matrix else (place, SINK)), KEPT)
         readers = self._readers()
         for tensor, forms in readers.items():
             producer = self._place_of_result(tensor, places)
@@ -141,7 +147,8 @@ class _Folds:
             network.edge(producer, as_image, cost)
             # A kernel can store the rows of an image as those of a matrix, after the functions that are fused with it.
             is_stored_in_rows = len(forms) == 1 and shape[-1] % LANES == 0 and tensor in self.graph.producer
-            network.edge(as_matrix, producer, 1 + (forms[0][0].kind == "map") if is_stored_in_rows else cost)
+            is_before_fused = forms[0][0].kind == "map"
+            network.edge(as_matrix, producer, STORED << is_before_fused if is_stored_in_rows else cost)
             for end in ends:
                 network.edge(as_image, end, ENDLESS)
                 network.edge(end, as_matrix, ENDLESS)
@@ -216,7 +223,10 @@ class _Rewriting:
             elif node.output in self._shapes:
                 self._compute(node, self._shapes[node.output])
             else:
-                inputs = tuple(self._as(t, self._graph[t].shape) for t in node.inputs)
+                any_form = _is_movement(node)
+                inputs = tuple(
+                    self._as_it_is(t) if any_form else self._as(t, self._graph[t].shape) for t in node.inputs
+                )
                 self._nodes.append(replace(node, inputs=inputs))
         return self._graph.with_nodes(self._nodes, self._tensors.values())
 
@@ -225,9 +235,7 @@ class _Rewriting:
         result = self._add_tensor(self._graph[node.output], shape)
         self._versions[node.output] = [result]
         if _is_movement(node):
-            source = self._as(node.inputs[0], self._graph[node.inputs[0]].shape)
-            in_place = node.in_place and keeps_bytes(self._tensors[source].shape, shape)
-            self._nodes.append(replace(node, inputs=(source,), output=result, in_place=in_place))
+            self._nodes.append(replace(node, inputs=(self._as_it_is(node.inputs[0]),), output=result))
             return
         operands = self._folds.operands(node)
         is_layer = _is_layer(self._graph, node)
@@ -268,6 +276,11 @@ class _Rewriting:
         self._nodes.append(Node("reshape", (source,), result, sources=sources, in_place=in_place))
         versions.append(result)
         return result
+
+    def _as_it_is(self, tensor: TensorId) -> TensorId:
+        """The tensor in the shape in which a node computes it."""
+        base = self._folds.base_of(tensor)
+        return self._versions[base][0] if base in self._versions else base
 
     def _is_in_hosts_order(self, source: TensorId, tensor: TensorId, shape: Shape) -> bool:
         """Whether a reshape leaves the bytes of a graph input in place, which is in the host's order."""
@@ -315,9 +328,8 @@ def _is_fold(graph: Graph, node: Node) -> bool:
 
 
 def _is_movement(node: Node) -> bool:
-    """Whether a node moves elements in a way that may leave them in any form."""
-    is_gather = isinstance(node.attributes, Rearrange) and node.attributes.fill is None
-    return (node.kind in ("reshape", "strided") or is_gather) and not node.epilogue
+    """Whether a node moves elements by their places in row-major order, from any form to any form."""
+    return node.kind in ("reshape", "strided") and not node.epilogue and not node.in_place
 
 
 def _moves_or_maps(node: Node) -> bool:
