@@ -23,8 +23,7 @@ from tflgpu.ops.image.window import POINTWISE
 # What a movement costs besides its elements: as much as this many of them.
 LAUNCH = 1 << 16
 
-# Next to nothing: what it costs to store the rows of an image as those of a matrix, and to compute another form than the
-# model does.
+# Next to nothing: what it costs to store an image in rows, and to compute another form than the model does.
 STORED, KEPT = 8, 1
 
 # How many nodes there are at most between a movement and the product of matrices that it is for.

@@ -69,7 +69,7 @@ def _can_eliminate(
     producer, output = graph.producer.get(tensor), node.output
     return (
         producer is not None
-        and not producer.is_view
+        and (not producer.in_place or producer.kind == "concatenate")
         and tensor not in inputs_inside
         and node.inputs.count(tensor) == 1
         and not {tensor, output} & graph.wanted
