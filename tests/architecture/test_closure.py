@@ -58,6 +58,7 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
         made = {
             "excite",
             "excited_pointwise",
+            "mapped_pointwise",
             "convolution_depthwise",
             "pointwise_depthwise",
             "depthwise_pointwise",

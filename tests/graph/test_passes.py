@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tests.graph.model import IMAGE, WINDOW, Model, apply, assert_same_results, functions, kinds
+from tests.support.planning import plan_of
 from tflgpu.graph.ir import Graph, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
@@ -16,9 +18,11 @@ from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
+from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.merge_products import merge_products
+from tflgpu.passes.nest_concatenations import nest_concatenations
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.pad_heads import pad_heads
 from tflgpu.passes.shorten_lookups import shorten_lookups
@@ -70,6 +74,8 @@ def test_every_pass_is_tested() -> None:
         merge_padding,
         pad_heads,  # tests/kernels/rows/test_attention.py
         fold_affine,
+        merge_affine,
+        nest_concatenations,
         keep_given_weights,
         inline_shared_source,
         fuse_elementwise,
@@ -289,3 +295,34 @@ def test_an_input_that_is_more_than_weights_is_stored_like_others() -> None:
     weights = m.input((5, 3, 3, 7))
     y = m.add("CONV_2D", [m.input(IMAGE), weights], (1, 4, 3, 5), **WINDOW)
     assert precise(m.graph(y, m.add("ABS", [weights]))) == set()
+
+
+@pytest.mark.device
+def test_a_normalization_that_no_layer_takes_in_multiplies_and_adds_once() -> None:
+    """Whatever its operators are, unless what they make of each other is no number."""
+    m = Model()
+    x = y = m.add("EXP", [m.input(IMAGE)])
+    for code in ("SUB", "MUL", "MUL", "ADD"):
+        y = m.add(code, [y, m.weights(7)])
+    graph = apply(merge_affine, m.graph(y, m.add("ABS", [x])))
+    assert sorted(functions(node) for node in graph.nodes) == [["abs"], ["exp"], ["mul", "add"]]
+    assert [functions(node) for node in apply(merge_affine, m.graph(m.add("SUB", [m.weights(7), y]))).nodes] == [
+        ["exp"],
+        ["mul", "add"],
+    ]
+    large = m.add("MUL", [m.add("MUL", [x, m.weights(7, scale=1e30)]), m.weights(7, scale=1e30)])
+    with np.errstate(over="ignore"):
+        assert len(merge_affine(m.graph(large)).nodes) == 3
+
+
+@pytest.mark.device
+def test_growing_concatenations_read_each_other() -> None:
+    m = Model()
+    parts, joined = [m.add("EXP", [m.input((1, 6, 5, 8))])], []
+    for _ in range(3):
+        parts.append(m.conv(joined[-1] if joined else parts[0], out=8))
+        joined.append(m.add("CONCATENATION", parts, (1, 6, 5, 8 * len(parts)), axis=3))
+    graph = apply(nest_concatenations, m.graph(*(m.add("ABS", [x]) for x in joined)))
+    assert [len(n.inputs) for n in graph.nodes if n.kind == "concatenate"] == [2, 2, 2]
+    plan = plan_of(m.finish([m.add("SOFTMAX", [x], beta=1.0) for x in joined]))
+    assert "concatenate" not in [k.node.kind for k in plan.kernels]

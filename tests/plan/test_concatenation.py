@@ -144,3 +144,59 @@ def test_channels_of_several_images_are_copied(device_name: str) -> None:
     m = Model(2, 3, 5, 8)
     both = m.concatenate(m.softmax(m.image), m.softmax(m.exp(m.image)))
     assert templates(m.check(device_name, m.softmax(both))).count(CONCATENATE) == 1
+
+
+MOVEMENTS = (CONCATENATE, "movement/gather", "movement/strided")
+
+
+def sliced(m: Model, x: int, axis: int, begin: int, end: int) -> int:
+    shape = m.values[x].shape
+    begins, sizes = [0] * len(shape), list(shape)
+    begins[axis], sizes[axis] = begin, end - begin
+    index = tuple(slice(b, b + s) for b, s in zip(begins, sizes, strict=True))
+    return m.apply("SLICE", lambda x, *_: x[index], x, *m.indices(begins, sizes))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "begin", "end", "copies"),
+    [
+        ((1, 3, 5, 16), 3, 4, 12, 0),
+        ((1, 3, 5, 14), 3, 8, 14, 0),  # with the lanes past the last channel
+        ((1, 3, 5, 14), 3, 0, 6, 1),  # other channels would be in these lanes
+        ((1, 3, 5, 16), 3, 2, 10, 1),
+        ((2, 3, 5, 16), 3, 4, 12, 1),
+        ((5, 2, 3, 6), 0, 1, 4, 0),
+        ((1, 6, 5, 8), 1, 2, 4, 1),
+    ],
+)
+def test_a_slice_is_read_where_it_is(
+    device_name: str, shape: tuple[int, ...], axis: int, begin: int, end: int, copies: int
+) -> None:
+    m = Model(*shape)
+    whole = m.softmax(m.image)
+    plan = m.check(device_name, m.softmax(m.exp(sliced(m, whole, axis, begin, end))))
+    assert sum(t in MOVEMENTS for t in templates(plan)) == copies
+
+
+def test_slices_of_slices_and_of_parts(device_name: str) -> None:
+    m = Model(1, 3, 4, 8)
+    x, y = m.softmax(m.image), m.softmax(m.exp(m.image))
+    inner = sliced(m, m.concatenate(x, y), 3, 4, 16)
+    parts = [m.softmax(sliced(m, inner, 3, 4 * i, 4 * i + 8)) for i in range(2)]
+    plan = m.check(device_name, m.softmax(m.concatenate(*parts, m.softmax(inner))))
+    assert not set(MOVEMENTS) & set(templates(plan))
+
+
+def test_halves_that_are_joined_again(device_name: str) -> None:
+    """As in YOLO's blocks: a layer's result is cut in two, and both are joined with what is computed of them."""
+    m = Model(1, 3, 4, 16)
+    x = m.softmax(m.image)
+    halves = [sliced(m, x, 3, 0, 8), sliced(m, x, 3, 8, 16)]
+    plan = m.check(device_name, m.softmax(m.concatenate(*halves, m.softmax(halves[1]))))
+    assert not set(MOVEMENTS) & set(templates(plan))
+
+
+def test_a_slice_of_an_input_or_for_an_output_is_copied(device_name: str) -> None:
+    m = Model(1, 3, 4, 16)
+    plan = m.check(device_name, sliced(m, m.softmax(sliced(m, m.image, 3, 0, 12)), 3, 4, 12))
+    assert sum(t in MOVEMENTS for t in templates(plan)) == 2

@@ -91,7 +91,8 @@ class Node:
     output: where the epilogue's last value is stored. attributes: a frozen dataclass of the kind. sources: indices of
     the model's operators that the node computes. side_outputs: what its kernel writes besides. in_place: inputs and
     output share their memory, so that the node needs no kernel: a ``reshape`` whose elements keep their order there,
-    or a ``concatenate`` whose inputs are computed inside its result.
+    a ``concatenate`` whose inputs are computed inside its result, or a slice (``rearrange`` or ``strided``) that is one
+    range of its input's memory.
     """
 
     kind: str
@@ -275,7 +276,7 @@ def _broken_rules(graph: Graph, states_are_alone: bool) -> Iterator[str]:
 
 
 def _in_place_faults(graph: Graph, node: Node) -> Iterator[str]:
-    if node.kind not in ("reshape", "concatenate"):
+    if node.kind not in ("reshape", "concatenate", "rearrange", "strided"):
         yield f"{node.kind} {node.output} cannot be in place"
     if node.epilogue:
         yield f"{node.kind} {node.output} is in place and has an epilogue, which needs a kernel"

@@ -99,7 +99,8 @@ def keeps_bytes(old: Shape, new: Shape) -> bool:
     """Whether a reshape leaves every element where it is in PHWC4."""
     a, b = Geometry(old), Geometry(new)
     same_planes = (a.batch, a.plane, a.channels) == (b.batch, b.plane, b.channels)
-    return same_planes or (a.is_linear and b.is_linear)
+    same_pixels = a.channels == b.channels <= LANES
+    return same_planes or same_pixels or (a.is_linear and b.is_linear)
 
 
 def pack(array: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -18,7 +18,7 @@ def fold_affine(graph: Graph) -> Graph:
     for reader in graph.nodes:
         # ``nodes`` is up to date, unlike the graph: a convolution can take in a MUL and then an ADD.
         producer = nodes.get(reader.inputs[0]) if reader.inputs else None
-        change = _channel_change(graph, reader)
+        change = channel_change(graph, reader)
         if producer is None or change is None or graph.sole_consumer(producer.output) is None or producer.epilogue:
             continue
         axis = output_channel_axis(producer)
@@ -52,7 +52,7 @@ def _data(graph: Graph, new: list[Tensor], tensor: int) -> Array | None:
     return found.data
 
 
-def _channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
+def channel_change(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     """(factor, offset) of a map node whose first epilogue op scales or shifts channels: double, [1] or [channels]."""
     if node.kind != "map" or not node.epilogue or len(node.inputs) != 2:
         return None

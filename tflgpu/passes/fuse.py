@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.passes.nest_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
 MAX_INPUTS = 16
@@ -58,7 +59,7 @@ def fuse_elementwise(graph: Graph) -> Graph:
 
     The fused node takes the map node's place in the order, where all its operands are known. If there are several
     candidates, the one that runs last is taken: a residual ADD is fused into the convolution, not into the skip
-    connection.
+    connection. A concatenation takes no kernel unless it has an epilogue.
     """
     nodes: dict[TensorId, Node] = {n.output: n for n in graph.nodes}
     position = {n.output: i for i, n in enumerate(graph.nodes)}
@@ -66,11 +67,20 @@ def fuse_elementwise(graph: Graph) -> Graph:
         node = nodes[original.output]
         if node.kind != "map":
             continue
-        candidates = [t for t in dict.fromkeys(node.inputs) if fusable(graph, nodes.get(t), t, node)]
+        candidates = [
+            t
+            for t in dict.fromkeys(node.inputs)
+            if fusable(graph, nodes.get(t), t, node) and not _may_vanish(graph, nodes[t])
+        ]
         if candidates:
             best = max(candidates, key=lambda t: position[t])
             nodes[node.output] = fused(nodes.pop(best), node, node.inputs.index(best))
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
+
+
+def _may_vanish(graph: Graph, node: Node) -> bool:
+    """Whether a node is a concatenation whose inputs are likely to be computed inside its result."""
+    return is_contiguous(graph, node) and all(t in graph.producer for t in node.inputs)
 
 
 def fusable(graph: Graph, producer: Node | None, tensor: TensorId, node: Node) -> bool:

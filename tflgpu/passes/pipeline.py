@@ -14,9 +14,11 @@ from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.keep_given_weights import keep_given_weights
+from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.merge_products import merge_products
+from tflgpu.passes.nest_concatenations import nest_concatenations
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.pad_heads import pad_heads
 from tflgpu.passes.shorten_lookups import shorten_lookups
@@ -28,6 +30,7 @@ Pass = Callable[[Graph], Graph]
 
 # By the names that `tflgpu show --after` takes.
 PASSES: Mapping[str, Pass] = {
+    "nest_concatenations": nest_concatenations,
     "slice_concatenations": slice_concatenations,
     "fold_constants": fold_constants,
     "shorten_lookups": shorten_lookups,
@@ -39,6 +42,7 @@ PASSES: Mapping[str, Pass] = {
     "merge_movements": merge_movements,
     "merge_padding": merge_padding,
     "fold_affine": fold_affine,
+    "merge_affine": merge_affine,
     "inline_shared_source": inline_shared_source,
     "fuse": fuse_elementwise,
     "fuse_padding": fuse_padding,

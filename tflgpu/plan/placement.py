@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tflgpu.graph.ir import Graph, TensorId, roots
 from tflgpu.kernels.kernel import Storage
-from tflgpu.passes.device.concatenations import input_places
+from tflgpu.passes.device.concatenations import Place, input_places
+from tflgpu.passes.device.slices import slice_places
 from tflgpu.plan.arena import Lifetime, lower_bound, part_bytes, place
 from tflgpu.plan.overwriting import overwritable, written_in_place
 from tflgpu.plan.plan import Placement, PlannedKernel
@@ -20,7 +21,7 @@ def placement(
     graph: Graph, kernels: Sequence[PlannedKernel], storage: Mapping[TensorId, Storage], target: Target
 ) -> Placement:
     """Memory for all activations of kernels that run in this order."""
-    root, places = roots(graph), input_places(graph, storage)
+    root, places = roots(graph), _places(graph, storage)
     shifts = {t: places[r].offset for t, r in root.items() if r in places}
     root = {t: places[r].whole if r in places else r for t, r in root.items()}
     in_place = written_in_place(graph, kernels, root)
@@ -33,6 +34,15 @@ def placement(
     begins, arena_bytes = place(lifetimes, part)
     offsets = {t: begins[owner.get(r, r)] + shifts.get(t, 0) for t, r in root.items() if owner.get(r, r) in begins}
     return Placement(root, shifts, offsets, arena_bytes, part, lower_bound(lifetimes))
+
+
+def _places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[TensorId, Place]:
+    """Where tensors lie that are parts of others: inputs of eliminated concatenations, and eliminated slices."""
+    root, places = roots(graph), input_places(graph, storage)
+    for tensor, own in slice_places(graph, storage).items():  # a slice of a slice comes after it
+        whole = places.get(root[own.whole], Place(root[own.whole]))
+        places[tensor] = replace(whole, offset=whole.offset + own.offset)
+    return places
 
 
 def _uses(

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import Graph, Node, TensorId
-from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.ops.movement.shaping import Concatenate
+from tflgpu.passes.fuse import fusable, fused
+from tflgpu.passes.nest_concatenations import is_contiguous
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,27 @@ class Place:
 
 
 def concatenate_in_place(planning: Planning) -> Planning:
-    """Mark each concatenation as in place whose inputs can be computed inside its result."""
+    """Mark each concatenation as in place whose inputs can be computed inside its result.
+
+    The kernel of another one computes the functions of its result as well.
+    """
     graph, storage = planning.graph, planning.storage
     inputs_inside: set[TensorId] = set()
     nodes: list[Node] = []
+    copied: dict[TensorId, Node] = {}
     for node in graph.nodes:
-        if _is_contiguous(graph, node) and all(
+        if is_contiguous(graph, node) and all(
             _can_eliminate(graph, storage, inputs_inside, node, t) for t in node.inputs
         ):
             inputs_inside.update(node.inputs)
             node = replace(node, in_place=True)
+        elif is_contiguous(graph, node):
+            reader = graph.sole_consumer(node.output)
+            if reader is not None and reader.kind == "map" and fusable(graph, node, node.output, reader):
+                copied[reader.output] = node
+                continue
+        if node.output in copied:
+            node = fused(copied[node.output], node, node.inputs.index(copied[node.output].output))
         nodes.append(node)
     return planning.with_nodes(nodes)
 
@@ -51,22 +62,6 @@ def input_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
     return places
 
 
-def _is_contiguous(graph: Graph, node: Node) -> bool:
-    """Whether a node only puts its inputs one after the other, and does so in memory as well."""
-    if not isinstance(node.attributes, Concatenate) or node.epilogue:
-        return False
-    axis, shape = node.attributes.axis, graph[node.output].shape
-    batch_axes = Geometry(shape).batch_axes
-    if axis < len(batch_axes):
-        return all(extent == 1 for extent in shape[:axis])
-    sizes = [graph[t].shape[axis] for t in node.inputs]
-    return (
-        axis == len(shape) - 1
-        and all(extent == 1 for extent in batch_axes)
-        and all(size % LANES == 0 for size in sizes[:-1])
-    )
-
-
 def _can_eliminate(
     graph: Graph, storage: Mapping[TensorId, Storage], inputs_inside: Collection[TensorId], node: Node, tensor: TensorId
 ) -> bool:
@@ -74,7 +69,7 @@ def _can_eliminate(
     producer, output = graph.producer.get(tensor), node.output
     return (
         producer is not None
-        and not producer.is_view
+        and (not producer.in_place or producer.kind == "concatenate")
         and tensor not in inputs_inside
         and node.inputs.count(tensor) == 1
         and not {tensor, output} & graph.wanted

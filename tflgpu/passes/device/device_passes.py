@@ -13,8 +13,10 @@ from tflgpu.kernels.architecture import PORTABLE, Architecture, Phase, Rewrite, 
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.device.concatenations import concatenate_in_place
 from tflgpu.passes.device.layouts import convert_layouts
+from tflgpu.passes.device.slices import slice_in_place
 from tflgpu.passes.device.states import overwrite_states, shorten_states
 from tflgpu.passes.device.storage import assign_storage
+from tflgpu.passes.device.stored_rows import store_rows
 from tflgpu.passes.device.whole_numbers import keep_whole_numbers
 
 
@@ -45,6 +47,8 @@ DEVICE_PASSES: Mapping[str, DevicePass] = {
     **_registered("replace"),
     **_registered("divide"),
     **_registered("share"),
+    "store_rows": DevicePass(store_rows),
+    "slice_in_place": DevicePass(slice_in_place),
     "concatenate_in_place": DevicePass(concatenate_in_place),
     "overwrite_states": DevicePass(overwrite_states),
 }

@@ -5,7 +5,7 @@ Operands come from the caches; each warp computes a tile of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -159,6 +159,7 @@ class DirectParameters(PackedWeightsParameters, template="mma/gemm/direct"):
 
     input_blocks: int
     excitation: Excitation | None = None
+    functions: Sequence[Mapping[str, object]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

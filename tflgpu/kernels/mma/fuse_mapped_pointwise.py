@@ -1,0 +1,78 @@
+"""Make one node of a map of channel constants and the product that alone reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, Value
+from tflgpu.graph.layout import LANES
+from tflgpu.kernels.fusing import is_pointwise, joined_node, kernel_inputs, weights_and_bias
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
+from tflgpu.kernels.mma.mapped_pointwise import (
+    MAPPED_POINTWISE,
+    MappedPointwise,
+    mapped_candidates,
+    mapping_cycles,
+)
+from tflgpu.kernels.mma.operands import operands_of_image
+from tflgpu.ops.epilogue_ops import FUNCTIONS
+from tflgpu.ops.image.window import POINTWISE
+from tflgpu.target import Target
+
+
+@MMA.fusion
+def fuse_mapped_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> Graph:
+    """One node for each map and the pointwise convolution or layer of it that run faster so."""
+    fresh = graph.fresh_ids()
+    zeros: list[Tensor] = []
+    joined: dict[TensorId, Node] = {}
+    dropped = set()
+    for node in graph.nodes:
+        mapped = graph.producer.get(node.inputs[0]) if node.inputs else None
+        if mapped is None or not _is_faster(graph, storage, mapped, node, target):
+            continue
+        constants = mapped.inputs[1:]
+        inputs = (mapped.inputs[0], *weights_and_bias(graph, node, fresh, zeros), *constants)
+        attributes = MappedPointwise(mapped.epilogue, len(constants))
+        joined[node.output] = joined_node(MAPPED_POINTWISE, attributes, mapped, node, inputs)
+        dropped.add(mapped.output)
+    nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
+    return graph.with_nodes(nodes, zeros)
+
+
+def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], mapped: Node, node: Node, target: Target) -> bool:
+    """Whether one kernel computes ``node``, a product of what ``mapped`` gives, and both faster."""
+    is_product = node.kind == "fully_connected" or is_pointwise(node)
+    if mapped.kind != "map" or not is_product or graph.sole_consumer(mapped.output) is None:
+        return False
+    constants = (graph[t] for t in node.inputs[1 : kernel_inputs(node)])
+    if mapped.inputs[0] not in storage or not all(t.is_constant for t in constants):
+        return False
+    image, between, result = (storage[t] for t in (mapped.inputs[0], mapped.output, node.output))
+    if image != between or image.type not in ("half", "float") or image.linear or image.slices == 1:
+        return False
+    if not _are_of_channels(graph, mapped):
+        return False
+    candidates = mapped_candidates(image, result, target)
+    operands = operands_of_image(image, target.storage)
+    model = target.cost_model
+    apart = convolution_candidates(operands, POINTWISE, image, result, target)[0].cycles
+    vec4s = -(-2 * image.geometry.vec4s // target.compute_units)
+    moving = model.tile_latency + vec4s / model.loaded_vec4s + model.next_kernel(target.executor)
+    return candidates[0].cycles + mapping_cycles(candidates[0], len(mapped.epilogue), target) < apart + moving
+
+
+def _are_of_channels(graph: Graph, mapped: Node) -> bool:
+    """Whether a map computes floats of its first input and of constants with a number for each channel, or for all."""
+    channels = graph[mapped.output].shape[-1]
+    constants = [graph[t] for t in mapped.inputs[1:]]
+    return (
+        graph[mapped.inputs[0]].shape == graph[mapped.output].shape
+        and all(FUNCTIONS[op.function].result == "first" for op in mapped.epilogue)
+        and all(isinstance(o, Value) or o.index > 0 for op in mapped.epilogue for o in op.operands)
+        and all(t.data is not None and t.data.dtype.kind == "f" for t in constants)
+        and all(t.size == 1 or t.size == t.shape[-1] == channels for t in constants)
+        and channels > LANES
+    )

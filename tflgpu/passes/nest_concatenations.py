@@ -1,0 +1,81 @@
+"""Concatenations of what is one tensor already: all parts of another tensor, or all inputs of another concatenation.
+
+A growing concatenation begins with all of the one before it, so that all can have the memory of the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tflgpu.graph.ir import Graph, Node, TensorId
+from tflgpu.graph.layout import LANES, Geometry
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+
+
+def nest_concatenations(graph: Graph) -> Graph:
+    """Let a concatenation read an earlier one where it begins with the inputs of that, as those of a DenseNet do.
+
+    It reads a tensor in place of neighbouring slices that are all of it.
+    """
+    known: dict[tuple[int, tuple[TensorId, ...]], TensorId] = {}  # by the axis and the inputs
+    nodes: list[Node] = []
+    for original in graph.nodes:
+        node = original
+        if isinstance(node.attributes, Concatenate) and not node.epilogue:
+            axis = node.attributes.axis
+            node = replace(node, inputs=_joined(graph, node.inputs, axis))
+            lengths = range(len(node.inputs) - 1, 1, -1)
+            before = next((n for n in lengths if (axis, node.inputs[:n]) in known), None)
+            known.setdefault((axis, node.inputs), node.output)
+            if before is not None:
+                node = replace(node, inputs=(known[axis, node.inputs[:before]], *node.inputs[before:]))
+        nodes.append(node)
+    return graph.with_nodes(nodes)
+
+
+def _joined(graph: Graph, inputs: Sequence[TensorId], axis: int) -> tuple[TensorId, ...]:
+    """The inputs, with a tensor in place of slices along ``axis`` that follow each other and are all of it."""
+    result: list[TensorId] = []
+    place = 0
+    while place < len(inputs):
+        source, end = _slice(graph, inputs[place], axis), 0
+        count = 0
+        while source is not None and place + count < len(inputs):
+            found = _slice(graph, inputs[place + count], axis)
+            if found is None or found != (source[0], end):
+                break
+            end += graph[inputs[place + count]].shape[axis]
+            count += 1
+        is_all = source is not None and count > 0 and end == graph[source[0]].shape[axis]
+        result.append(source[0] if is_all and source is not None else inputs[place])
+        place += count if is_all else 1
+    return tuple(result)
+
+
+def _slice(graph: Graph, tensor: TensorId, axis: int) -> tuple[TensorId, int] | None:
+    """Of a slice along ``axis``: the tensor that it is a part of, and where it begins; None if it is none."""
+    node = graph.producer.get(tensor)
+    if node is None or not isinstance(node.attributes, Rearrange) or node.epilogue or node.attributes.fill is not None:
+        return None
+    old, new = graph[node.inputs[0]].shape, graph[tensor].shape
+    start = node.attributes.axes[axis].start if axis < len(old) else 0
+    axes = tuple(AxisMap(i, start if i == axis else 0) for i in range(len(new)))
+    same = len(old) == len(new) and all(a == b for i, (a, b) in enumerate(zip(old, new, strict=True)) if i != axis)
+    return (node.inputs[0], start) if same and node.attributes.axes == axes else None
+
+
+def is_contiguous(graph: Graph, node: Node) -> bool:
+    """Whether a node only puts its inputs one after the other, and does so in memory as well."""
+    if not isinstance(node.attributes, Concatenate) or node.epilogue:
+        return False
+    axis, shape = node.attributes.axis, graph[node.output].shape
+    batch_axes = Geometry(shape).batch_axes
+    if axis < len(batch_axes):
+        return all(extent == 1 for extent in shape[:axis])
+    sizes = [graph[t].shape[axis] for t in node.inputs]
+    return (
+        axis == len(shape) - 1
+        and all(extent == 1 for extent in batch_axes)
+        and all(size % LANES == 0 for size in sizes[:-1])
+    )
