@@ -142,7 +142,7 @@ def test_padding_joins_the_convolution() -> None:
 def test_padding_stays_out_of_pooling(code: str) -> None:
     m = Model()
     x = m.pad(m.input(IMAGE), [(0, 0), (1, 1), (1, 1), (0, 0)])
-    y = m.add(code, [x], (1, 6, 5, 7), filter_width=3, filter_height=3, **WINDOW)
+    y = m.add("MAX_POOL_2D", [x], (1, 6, 5, 7), filter_width=3, filter_height=3, **WINDOW)
     assert kinds(apply(merge_padding, m.graph(y))) == {"rearrange": 1, "pool": 1}
 
 
@@ -163,6 +163,15 @@ def test_padding_joins_the_maximum_that_it_cannot_change(code: str, activation: 
     y = m.add(code, [x], shape, filter_width=3, filter_height=3, **WINDOW)
     graph = apply(merge_padding, m.graph(y))
     assert kinds(graph) == {"map": 1, "pool": 1} | ({} if merged else {"rearrange": 1})
+
+
+@pytest.mark.parametrize(("fill", "merged"), [(-np.inf, True), (-1e9, False)])
+def test_padding_by_minus_infinity_joins_the_maximum(fill: float, merged: bool) -> None:
+    m = Model()
+    margins, value = m.ints([(0, 0), (1, 1), (1, 1), (0, 0)]), m.constant(np.array(fill, np.float32))
+    x = m.add("PADV2", [m.input(IMAGE), margins, value], (1, 8, 7, 7))
+    y = m.add("MAX_POOL_2D", [x], (1, 6, 5, 7), filter_width=3, filter_height=3, **WINDOW)
+    assert kinds(apply(merge_padding, m.graph(y))) == {"pool": 1} | ({} if merged else {"rearrange": 1})
 
 
 def test_padding_of_channels_stays() -> None:

@@ -136,6 +136,12 @@ def convolutions_of_few_channels(net: Net) -> Tensor:
     return _convolution(net, x, 18, Window((3, 7), padding="SAME"))
 
 
+def packed_convolution(net: Net) -> Tensor:
+    """On CPUs the image is packed for blocks of vectors: an incomplete run, padding, parts of the depth."""
+    x = _image(net, 1, 6, 7, 36)
+    return _convolution(net, x, 32, Window((3, 3), padding="SAME"))
+
+
 def grouped_convolution(net: Net) -> Tensor:
     return _convolution(net, _image(net, 1, 5, 6, 12), 9, Window((2, 2)), groups=3)
 
@@ -269,6 +275,7 @@ CASES: tuple[Callable[[Net], Tensor], ...] = (
     convolution_of_one_pixel,
     convolutions_of_few_channels,
     grouped_convolution,
+    packed_convolution,
     depthwise,
     depthwise_with_multiplier,
     excitation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from tflgpu.graph.ir import Graph, Node, TensorId, joint_sources
 from tflgpu.ops.image.convolution import Convolution, Depthwise
@@ -15,19 +16,21 @@ NOT_NEGATIVE = frozenset(("relu", "relu6", "relu_0_to_1"))
 
 
 def merge_padding(graph: Graph) -> Graph:
-    """Merge PAD (height and width, zeros) into the convolutions and maximum poolings that read it.
+    """Merge PAD (height and width) into the convolutions and maximum poolings that read it.
 
-    The zeros of PAD count in an average and as a maximum; the zeros of a pooling's own padding do not. For a maximum
-    this makes no difference if every window holds a pixel of the image and the image has no negative values. Only then
-    is PAD merged.
+    The zeros of PAD count in an average and as a maximum; a pooling's own padding does not. For a maximum this makes no
+    difference if every window holds a pixel of the image and no pixel is less than what is added: minus infinity, or
+    zero where the image has no negative values. Only then is PAD merged.
     """
     merged: dict[TensorId, Node] = {}
     for node in graph.nodes:
         extra = _image_padding(graph, node)
-        if extra is None:
+        if extra is None or not isinstance(node.attributes, Rearrange):
             continue
+        fill = node.attributes.fill
         for reader in graph.consumers.get(node.output, ()):
-            attributes = _padded(graph, node.inputs[0], reader, extra) if reader.inputs[0] == node.output else None
+            reads = reader.inputs[0] == node.output
+            attributes = _padded(graph, node.inputs[0], reader, extra, fill) if reads else None
             if attributes is not None:
                 inputs = (node.inputs[0], *reader.inputs[1:])
                 sources = joint_sources(node, reader)
@@ -35,12 +38,14 @@ def merge_padding(graph: Graph) -> Graph:
     return graph.with_nodes(merged.get(n.output, n) for n in graph.nodes)
 
 
-def _padded(graph: Graph, image: TensorId, reader: Node, extra: Padding) -> Convolution | Depthwise | Pool | None:
-    """The attributes of ``reader`` with ``extra`` padding of ``image``; None if it cannot pad."""
+def _padded(
+    graph: Graph, image: TensorId, reader: Node, extra: Padding, fill: float | None
+) -> Convolution | Depthwise | Pool | None:
+    """The attributes of ``reader`` with ``extra`` padding of ``image`` by ``fill``; None if it cannot pad."""
     match reader.attributes:
-        case Convolution() | Depthwise() as attributes:
+        case Convolution() | Depthwise() as attributes if fill == 0:
             return replace(attributes, window=attributes.window.padded(extra))
-        case Pool("maximum", window) as pool if _is_not_negative(graph, image):
+        case Pool("maximum", window) as pool if fill == -inf or (fill == 0 and _is_not_negative(graph, image)):
             padded = replace(pool, window=window.padded(extra))
             return padded if _each_sees_the_image(padded.window) else None
     return None
@@ -59,9 +64,9 @@ def _is_not_negative(graph: Graph, tensor: TensorId) -> bool:
 
 
 def _image_padding(graph: Graph, node: Node) -> Padding | None:
-    """The zeros that a node adds around NHWC images; None if it does anything else."""
+    """What a node adds around NHWC images; None if it does anything else."""
     pad = node.attributes
-    if not isinstance(pad, Rearrange) or pad.fill != 0 or node.epilogue or len(pad.axes) != 4:
+    if not isinstance(pad, Rearrange) or pad.fill is None or node.epilogue or len(pad.axes) != 4:
         return None
     before, after = [], []
     for i, m in enumerate(pad.axes):

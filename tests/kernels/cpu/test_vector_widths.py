@@ -19,6 +19,7 @@ def test_convolutions_fill_the_registers_there_are(width: int, platform: str) ->
     net = Net(seed=1)
     for build in (template_cases.convolutions, template_cases.wide_convolution, template_cases.grouped_convolution):
         net.output(build(net))
+    net.output(template_cases.packed_convolution(net))
     net.output(template_cases.runtime_weights(net))
     net.output(template_cases.products(net))
     case, options = net.case(), tflgpu.Options(execution=tflgpu.Execution(kernels="cpu"), precision="fp32", cache="off")
