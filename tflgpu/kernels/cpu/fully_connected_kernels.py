@@ -9,6 +9,7 @@ from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import (
     FLOAT_BYTES,
+    TILES_PER_CORE,
     BlockProductsParameters,
     blocks_per_tile,
     rows_in_registers,
@@ -103,7 +104,10 @@ def _tile(
     Tiles of the same images follow each other, so that these stay in a core's second cache. The weights of a tile come
     from farther away, once. Halves take the time to become floats, too.
     """
-    wanted = blocks_per_tile(row_blocks * output_blocks, 1, 2 * rows * vectors * VECTOR * depth, target)
+    # Work that is hardly worth a tile is shared out nevertheless, if there is a tile for each block of outputs.
+    all_blocks = row_blocks * output_blocks
+    most = max(row_blocks, all_blocks // (target.compute_units * TILES_PER_CORE))
+    wanted = min(most, blocks_per_tile(all_blocks, 1, 2 * rows * vectors * VECTOR * depth, target))
     room = max(1, WIDENED_FLOATS // (rows * depth))
     image = FLOAT_BYTES / core_costs().near_bytes + (WIDENING_CYCLES if widens else 0)
     weight = FLOAT_BYTES / core_costs().far_bytes
