@@ -7,24 +7,35 @@ from dataclasses import dataclass
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.convolutions import bias_argument, is_vector_product
 from tflgpu.kernels.cpu import CPU, VECTOR
-from tflgpu.kernels.cpu.block_products import BlockProductsParameters, blocks_per_tile, rows_in_registers, step_cycles
+from tflgpu.kernels.cpu.block_products import (
+    FLOAT_BYTES,
+    TILES_PER_CORE,
+    BlockProductsParameters,
+    blocks_per_tile,
+    rows_in_registers,
+    step_cycles,
+)
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.target import ElementType, Target
+from tflgpu.target.measured_costs import core_costs
 
 MOST_VECTORS = 8  # of a block: more would only make the source longer
 
-PART = 256  # floats of each row of a block: 8 KiB, a sixth of the smallest cache of a core
+WIDENED_FLOATS = 32768  # of the images of a tile: 128 KiB, which a core's second cache holds beside weights
+WIDENING_CYCLES = 0.2  # for each half that becomes a float
 
 
 @dataclass(frozen=True, kw_only=True)
 class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_connected"):
     """Parameters of ``templates/cpu/fully_connected.cl.j2``."""
 
-    part: int
-    chunks: int
+    row_blocks: int
+    output_blocks: int
+    output_tiles: int
+    widens: bool
     images: int
     src: Storage
     weights_type: ElementType
@@ -37,23 +48,26 @@ def fully_connected(request: Request) -> Kernel:
     source, g = request.input(0).geometry, request.output.geometry
     weights = request.constant(1).reshape(g.channels, -1)
     out, depth = weights.shape
-    vectors, rows = _block(out, g.batch, request.target)
-    blocks = tile_count(out, vectors * VECTOR)
-    row_blocks = tile_count(g.batch, rows)
-    per_tile = blocks_per_tile(row_blocks, blocks, 2 * rows * vectors * VECTOR * depth, request.target)
-    chunks = tile_count(row_blocks, per_tile)
-    packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
     src, storage = request.input(0), request.target.storage
     factor_type = request.factor_type(src.type, storage)
+    vectors, rows = _block(out, g.batch, request.target)
+    widens = src.type == "half" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
+    blocks = tile_count(out, vectors * VECTOR)
+    all_row_blocks = tile_count(g.batch, rows)
+    row_blocks, output_blocks = _tile(all_row_blocks, blocks, rows, vectors, depth, request.target, widens=widens)
+    output_tiles = tile_count(blocks, output_blocks)
+    packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
     # What many blocks use is converted once, here.
-    weights_type = storage if row_blocks == 1 else factor_type
+    weights_type = storage if all_row_blocks == 1 else factor_type
     return Kernel(
         FullyConnectedParameters(
             rows=rows,
             slices_out=vectors * VECTOR // LANES,
-            blocks_per_tile=per_tile,
-            part=min(PART, tile_count(depth, VECTOR) * VECTOR),
-            chunks=chunks,
+            blocks_per_tile=row_blocks * output_blocks,
+            row_blocks=row_blocks,
+            output_blocks=output_blocks,
+            output_tiles=output_tiles,
+            widens=widens,
             images=g.batch,
             src=src,
             weights_type=weights_type,
@@ -64,7 +78,7 @@ def fully_connected(request: Request) -> Kernel:
             Argument("weights", weights_type, data=packed),
             bias_argument(request, blocks * vectors * VECTOR),
         ),
-        tiles=chunks * blocks,
+        tiles=tile_count(all_row_blocks, row_blocks) * output_tiles,
         local_size=1,
         macs=g.batch * out * depth,
     )
@@ -80,3 +94,31 @@ def _block(out: int, images: int, target: Target) -> tuple[int, int]:
 
     vectors = min(range(1, min(MOST_VECTORS, tile_count(out, VECTOR)) + 1), key=cost)
     return vectors, rows_in_registers(images, vectors, target)
+
+
+def _tile(
+    row_blocks: int, output_blocks: int, rows: int, vectors: int, depth: int, target: Target, *, widens: bool
+) -> tuple[int, int]:
+    """Blocks of rows and of outputs of a tile: those for which it reads the least beside its products.
+
+    Tiles of the same images follow each other, so that these stay in a core's second cache. The weights of a tile come
+    from farther away, once. Halves take the time to become floats, too.
+    """
+    # Work that is hardly worth a tile is shared out nevertheless, if there is a tile for each block of outputs.
+    all_blocks = row_blocks * output_blocks
+    most = max(row_blocks, all_blocks // (target.compute_units * TILES_PER_CORE))
+    wanted = min(most, blocks_per_tile(all_blocks, 1, 2 * rows * vectors * VECTOR * depth, target))
+    room = max(1, WIDENED_FLOATS // (rows * depth))
+    image = FLOAT_BYTES / core_costs().near_bytes + (WIDENING_CYCLES if widens else 0)
+    weight = FLOAT_BYTES / core_costs().far_bytes
+
+    def outputs(count: int) -> int:
+        return tile_count(output_blocks, tile_count(output_blocks, max(1, wanted // count)))
+
+    def cost(count: int) -> float:
+        return (count * rows * image + outputs(count) * vectors * VECTOR * weight) / (count * outputs(count))
+
+    counts = range(1, min(row_blocks, room, wanted) + 1)
+    evenly = {tile_count(row_blocks, tile_count(row_blocks, count)) for count in counts}
+    chosen = min(sorted(evenly, reverse=True), key=cost)
+    return chosen, outputs(chosen)
