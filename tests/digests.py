@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     with ProcessPoolExecutor(options.jobs) as pool, options.out.open("w") as out:
-        for lines in pool.map(lines_of, options.models, repeat(options.shapes.batch)):
+        for lines in pool.map(lines_of, options.models, repeat(options.batch)):
             print(*lines, sep="\n", file=out, flush=True)
 
 

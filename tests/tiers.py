@@ -83,6 +83,7 @@ WITHOUT_DEVICE = (
     "tests/plan/test_barrier_intervals.py",
     "tests/plan/test_group_sizes.py",
     "tests/plan/test_planned_limits.py",
+    "tests/plan/test_program_parts.py",
     "tests/plan/test_whole_numbers.py",
     "tests/runtime/drivers/test_answers.py",
     "tests/runtime/drivers/test_cubin.py",

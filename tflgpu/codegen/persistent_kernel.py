@@ -69,16 +69,9 @@ def for_parts(parts: Sequence[int], text: str) -> str:
 
 
 def _runs(executable: Executable, order: Sequence[int]) -> tuple[PersistentRun, ...]:
-    """The launches of kernels, which end between intervals."""
+    """The launches of kernels."""
     launches = [executable.launches[number] for number in order]
-    intervals = [list(own) for _, own in groupby(range(len(order)), key=lambda place: launches[place].interval)]
-    functions = [frozenset(launches[place].function for place in own) for own in intervals]
-    begins = [*(own[0] for own in intervals), len(order)]
-    return tuple(
-        PersistentRun(
-            f"{PERSISTENT}_{run.kernel}" if run.kernel else PERSISTENT,
-            begins[run.intervals.start],
-            begins[run.intervals.stop],
-        )
-        for run in find_runs(functions)
-    )
+    by_interval = groupby(launches, key=lambda launch: launch.interval)
+    runs = find_runs([[launch.function for launch in own] for _, own in by_interval])
+    names = {run.kernel: f"{PERSISTENT}_{run.kernel}" if run.kernel else PERSISTENT for run in runs}
+    return tuple(PersistentRun(names[run.kernel], run.places.start, run.places.stop) for run in runs)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby, islice, takewhile
+from collections.abc import Iterable, Sequence
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 # Functions that one part may have, and how many each has at most if they are more. A compiler takes a time that grows
@@ -15,36 +15,41 @@ MANY_FUNCTIONS, OF_EACH = 40, 25
 # that has it.
 COPIES = 1.5
 
-# Intervals that are worth a launch of a kernel that has their functions, as long as copies of these are allowed.
-WORTH_A_LAUNCH = 8
+# Intervals for which a kernel is launched that has their functions, as long as copies of these are allowed: where a new
+# kernel would have to take the copies, and where the one that runs has room for them.
+WORTH_A_LAUNCH = (4, 8)
 
 # How many intervals are looked at to choose a kernel.
 FAR = 200
+
+# Up to how many intervals kernels are looked for that have about as many functions each.
+BALANCED = 2000
 
 Functions = frozenset[str]
 
 
 class Run(NamedTuple):
-    """One launch of a kernel: its number, and the intervals that it runs."""
+    """One launch of a persistent kernel: its number, and the places of the launches that it runs."""
 
     kernel: int
-    intervals: range
+    places: range
 
 
-def find_runs(intervals: Sequence[Functions]) -> list[Run]:
+def find_runs(intervals: Sequence[Sequence[str]]) -> list[Run]:
     """Persistent kernels by number, and what they run: one, or as few as can be, with about as many functions each.
 
-    Layers that repeat are runs of the same kernels.
+    Layers that repeat are runs of the same kernels. Runs end between intervals, if that takes not too many copies of
+    functions.
 
     Args:
-        intervals: The functions of each barrier interval.
+        intervals: The functions of the launches of each barrier interval.
     """
-    different = len(frozenset[str]().union(*intervals))
+    different = len({function for interval in intervals for function in interval})
     if different <= MANY_FUNCTIONS:
-        return [Run(0, range(len(intervals)))]
+        return [Run(0, range(sum(map(len, intervals))))]
     found = _runs(intervals, OF_EACH)
     kernels = _kernels(found)
-    for most in range(-(-different // kernels), OF_EACH):
+    for most in range(-(-different // kernels), OF_EACH if len(intervals) <= BALANCED else 0):
         smaller = _runs(intervals, most)
         if _kernels(smaller) <= kernels and len(smaller) <= len(found):
             return smaller
@@ -70,26 +75,50 @@ def _kernels(runs: Sequence[Run]) -> int:
     return 1 + max(run.kernel for run in runs)
 
 
-def _runs(intervals: Sequence[Functions], most: int) -> list[Run]:
+def _runs(intervals: Sequence[Sequence[str]], most: int) -> list[Run]:
     """The runs of kernels of ``most`` functions each, if no interval has more."""
-    kernels, chosen, copies = list[set[str]](), list[int](), COPIES * len(frozenset[str]().union(*intervals))
-    for number, functions in enumerate(intervals):
-        current = chosen[-1] if chosen else -1
-        if not chosen or not functions <= kernels[current]:
-            reach, kernel = max(((_reach(k, intervals, number), i) for i, k in enumerate(kernels)), default=(0, 0))
-            may_copy = sum(map(len, kernels)) + len(functions) <= copies
-            if reach >= (WORTH_A_LAUNCH if may_copy else 1):
-                current = kernel
-            elif not chosen or len(kernels[current] | functions) > most:
-                kernels.append(set())
-                current = len(kernels) - 1
-            kernels[current] |= functions
-        chosen.append(current)
-    numbered = groupby(range(len(intervals)), key=chosen.__getitem__)
+    needed = [frozenset(interval) for interval in intervals]
+    kernels, chosen = list[set[str]](), list[int]()  # the functions of each; the kernel of each launch
+    copies = int((COPIES - 1) * len(frozenset[str]().union(*needed)))
+    for number, functions in enumerate(needed):
+        kernel = _chosen(kernels, chosen, needed[number : number + FAR], most, copies)
+        if kernel is not None:
+            kernels[kernel] |= functions
+            chosen += [kernel] * len(intervals[number])
+            continue
+        for function in intervals[number]:  # more copies would be too many, so each where it is
+            single = _chosen(kernels, chosen, [frozenset({function})], most, copies)
+            assert single is not None, "a function that no kernel has is no copy"
+            kernels[single].add(function)
+            chosen.append(single)
+    numbered = groupby(range(len(chosen)), key=chosen.__getitem__)
     return [Run(kernel, range((places := list(own))[0], places[-1] + 1)) for kernel, own in numbered]
 
 
-def _reach(kernel: set[str], intervals: Sequence[Functions], begin: int) -> int:
-    """The number of intervals from ``begin`` on of which the kernel has all functions, of the next FAR at most."""
-    following = islice(intervals, begin, begin + FAR)
+def _chosen(
+    kernels: list[set[str]], chosen: Sequence[int], following: Sequence[Functions], most: int, copies: int
+) -> int | None:
+    """The kernel for the first of the ``following`` intervals, which may be a new one; None if it has to be split.
+
+    chosen: the kernels of the launches before. copies: how many functions more than there are all kernels may have.
+    """
+    functions = following[0]
+    if chosen and functions <= kernels[chosen[-1]]:
+        return chosen[-1]
+    reach, kernel = max(((_reach(k, following), i) for i, k in enumerate(kernels)), default=(0, 0))
+    known = set[str]().union(*kernels)
+    may_copy = functions.isdisjoint(known) or sum(map(len, kernels)) - len(known) + len(functions & known) <= copies
+    has_room = bool(chosen) and len(kernels[chosen[-1]] | functions) <= most
+    if reach >= (WORTH_A_LAUNCH[has_room] if may_copy else 1):
+        return kernel
+    if not may_copy:
+        return None
+    if not has_room:
+        kernels.append(set())
+        return len(kernels) - 1
+    return chosen[-1]
+
+
+def _reach(kernel: set[str], following: Iterable[Functions]) -> int:
+    """How many intervals follow of which the kernel has all functions."""
     return sum(1 for _ in takewhile(kernel.issuperset, following))

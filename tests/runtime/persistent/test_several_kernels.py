@@ -84,7 +84,7 @@ def test_a_barrier_that_gives_up_in_one_of_several_kernels_is_reported(executor:
 
 def test_layers_that_repeat_run_the_same_kernels(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And give the results of one kernel."""
-    monkeypatch.setattr(program_parts, "WORTH_A_LAUNCH", 1)
+    monkeypatch.setattr(program_parts, "WORTH_A_LAUNCH", (1, 1))
     options = tflgpu.Options(
         device=device_name,
         execution=tflgpu.Execution(kernels="gpu", executor="persistent"),
