@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import tflgpu
 from tests.quick import RUNTIMES, full_suite, quick_suite
+from tests.support.compiled_before import compiled_once
 from tests.tiers import mark_devices, without_devices
 from tflgpu.artifact.cache import faults
 from tflgpu.runtime.opencl.quirks import Driver, quirks_of
@@ -26,8 +27,9 @@ from tflgpu.runtime.opencl.quirks import Driver, quirks_of
 # Tests share a cache of their own, and find nothing that an earlier run, or the user, left behind. Workers and other
 # processes that tests start inherit it.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["TFLGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="tflgpu-cache-")
-    atexit.register(shutil.rmtree, os.environ["TFLGPU_CACHE_DIR"], ignore_errors=True)
+    for name in ("TFLGPU_CACHE_DIR", "TFLGPU_TESTS_PROGRAMS"):
+        os.environ[name] = tempfile.mkdtemp(prefix="tflgpu-cache-")
+        atexit.register(shutil.rmtree, os.environ[name], ignore_errors=True)
 
 # Plans are to be the same on every machine.
 os.environ["TFLGPU_COST_MODEL"] = "built-in"
@@ -80,8 +82,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test without the marker ``device`` uses none, and nor do its fixtures."""
-    with nullcontext() if item.get_closest_marker("device") else without_devices():
+    """A test without the marker ``device`` uses none, and nor do its fixtures. Others compile each program once."""
+    if not item.get_closest_marker("device"):
+        kind: AbstractContextManager[None] = without_devices()
+    elif item.get_closest_marker("compiles"):
+        kind = nullcontext()
+    else:
+        kind = compiled_once(Path(os.environ["TFLGPU_TESTS_PROGRAMS"]))
+    with kind:
         return (yield)
 
 

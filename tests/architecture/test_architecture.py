@@ -25,7 +25,7 @@ GRAPH = FACTS | {"graph", "model", "ops"}
 PLANNING = GRAPH | {"kernels", "passes", "plan"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "checking": set(),
+    "checking": {"errors"},
     "options": {"checking"},
     "target": set(),
     "version": set(),

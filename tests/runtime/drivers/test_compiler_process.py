@@ -25,6 +25,8 @@ from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
 from tflgpu.runtime.opencl.session import Session, open_session
 
+pytestmark = pytest.mark.compiles
+
 KERNEL = "__kernel void nothing() {}"
 
 # In place of the server: what it does once it has been asked.
