@@ -17,6 +17,7 @@ from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
+from tflgpu.passes.gather_rows import gather_rows
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
@@ -64,6 +65,7 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 def test_every_pass_is_tested() -> None:
     assert set(PASSES.values()) <= {
         find_layer_norms,  # tests/kernels/rows/test_rows.py
+        gather_rows,  # test_gather_rows.py
         fold_constants,
         simplify,
         sink_transposes,

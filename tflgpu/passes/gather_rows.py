@@ -1,0 +1,128 @@
+"""Make one gather of slices, concatenations, reshapes and transposes that only give the rows of a tensor another order.
+
+Windows are shifted by slices that change places, along one axis after another, and then cut from the image. Whatever
+row goes where, a table of constants tells it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Array, Graph, Node, Tensor, TensorId
+from tflgpu.ops.movement.gather import Gather, Lookup, Position, follow
+from tflgpu.ops.movement.shaping import AxisMap, Concatenate, Rearrange
+
+MOST_ROWS = 1 << 20  # of a table
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A tensor whose rows along the last axis are rows of ``source``.
+
+    index: the number of each. joined: whether a concatenation is among what moved them. sources: the model's operators
+    that did.
+    """
+
+    source: TensorId
+    index: Array
+    joined: bool
+    sources: tuple[int, ...] = ()
+
+
+def gather_rows(graph: Graph) -> Graph:
+    """Let what reads rows that several nodes moved, a concatenation among them, read the result of one gather."""
+    known: dict[TensorId, Rows] = {}
+    for node in graph.nodes:
+        rows = _rows(graph, node, known)
+        if rows is not None and rows.index.size <= MOST_ROWS:
+            known[node.output] = rows
+    fresh, new, nodes, gathered = graph.fresh_ids(), list[Tensor](), list[Node](), set[TensorId]()
+    for node in graph.nodes:
+        rows = known.get(node.output)
+        readers = graph.consumers.get(node.output, ())
+        is_read = node.output in graph.wanted or any(reader.output not in known for reader in readers)
+        if node.kind == "reshape" and node.inputs[0] in gathered:
+            gathered.add(node.output)
+            nodes.append(node)
+        elif rows is not None and rows.joined and is_read:
+            gathered.add(node.output)
+            nodes += _gathered(graph, node, rows, fresh, new)
+        else:
+            nodes.append(node)
+    return graph.with_nodes(nodes, new)
+
+
+def _rows(graph: Graph, node: Node, known: Mapping[TensorId, Rows]) -> Rows | None:
+    """Whose rows a node moves; None if it does anything else."""
+    shape = graph[node.output].shape
+    is_concatenation = isinstance(node.attributes, Concatenate) and len(node.inputs) > 1
+    if node.epilogue or not (node.kind == "reshape" or is_concatenation or isinstance(node.attributes, Rearrange)):
+        return None
+    given = [_given(graph, t, known) for t in node.inputs]
+    if any(not graph[t].shape or graph[t].shape[-1:] != shape[-1:] or graph[t].is_constant for t in node.inputs):
+        return None
+    first = given[0]
+    index: Array | None
+    match node.attributes:
+        case Concatenate(axis):
+            same = axis < len(shape) - 1 and len({rows.source for rows in given}) == 1
+            index = np.concatenate([rows.index for rows in given], axis) if same else None
+        case Rearrange():
+            index = _rearranged(first.index, node.attributes, shape)
+        case _:
+            index = first.index.reshape(shape[:-1])
+    if index is None:
+        return None
+    sources = tuple(dict.fromkeys((*(s for rows in given for s in rows.sources), *node.sources)))
+    return Rows(first.source, index, is_concatenation or any(rows.joined for rows in given), sources)
+
+
+def _given(graph: Graph, tensor: TensorId, known: Mapping[TensorId, Rows]) -> Rows:
+    if tensor in known:
+        return known[tensor]
+    leading = graph[tensor].shape[:-1]
+    return Rows(tensor, np.arange(np.prod(leading, dtype=int)).reshape(leading), joined=False)
+
+
+def _rearranged(index: Array, attributes: Rearrange, shape: tuple[int, ...]) -> Array | None:
+    """The numbers of the rows of a rearrangement; None if it does not keep rows whole."""
+    *outer, last = attributes.axes
+    if attributes.fill is not None or last != AxisMap(len(shape) - 1) or any(m.axis == len(shape) - 1 for m in outer):
+        return None
+    grid = np.indices(shape[:-1], sparse=True)
+    places = (m.start + (m.step * grid[m.axis] if m.axis is not None else 0) for m in outer)
+    found: Array = np.broadcast_to(index[tuple(places)], shape[:-1])
+    return found
+
+
+def _gathered(graph: Graph, node: Node, rows: Rows, fresh: Iterator[TensorId], new: list[Tensor]) -> Iterator[Node]:
+    """The gather that makes the result of ``node``: as a matrix first, if that is what is read next."""
+    output, source = graph[node.output], graph[rows.source].shape
+    leading = (rows.index.size,) if _leads_to_matrix(graph, node.output) else output.shape[:-1]
+    result = replace(output, id=next(fresh), name="", shape=(*leading, output.shape[-1]))
+    inputs, positions = [rows.source], list[Position]()
+    places = np.unravel_index(rows.index.reshape(leading), source[:-1]) if len(source) > 1 else ()
+    for size, place in zip(source[:-1], places, strict=True):
+        lookups: tuple[Lookup, ...] = ()
+        if size > 1:
+            new.append(Tensor(next(fresh), "", leading, "int32", np.ascontiguousarray(place, np.int32)))
+            lookups = (Lookup(len(inputs), tuple(map(AxisMap, range(len(leading)))), None),)
+            inputs.append(new[-1].id)
+        positions.append(Position(lookups))
+    attributes = Gather((*positions, follow(len(leading))))
+    if result.shape == output.shape:
+        yield Node("gather", tuple(inputs), output.id, attributes, sources=rows.sources)
+        return
+    new.append(result)
+    yield Node("gather", tuple(inputs), result.id, attributes, sources=rows.sources)
+    yield Node("reshape", (result.id,), output.id)
+
+
+def _leads_to_matrix(graph: Graph, tensor: TensorId) -> bool:
+    """Whether something reads the rows of a tensor as those of a matrix."""
+    readers = graph.consumers.get(tensor, ())
+    shapes = [graph[n.output].shape for n in readers if n.kind == "reshape" and not n.epilogue]
+    return any(len(shape) == 2 and shape[-1] == graph[tensor].shape[-1] for shape in shapes)
