@@ -308,7 +308,6 @@ def test_an_input_that_is_more_than_weights_is_stored_like_others() -> None:
     assert precise(m.graph(y, m.add("ABS", [weights]))) == set()
 
 
-@pytest.mark.device
 def test_a_normalization_that_no_layer_takes_in_multiplies_and_adds_once() -> None:
     """Whatever its operators are, unless what they make of each other is no number."""
     m = Model()
@@ -326,7 +325,6 @@ def test_a_normalization_that_no_layer_takes_in_multiplies_and_adds_once() -> No
         assert len(merge_affine(m.graph(large)).nodes) == 3
 
 
-@pytest.mark.device
 def test_growing_concatenations_read_each_other() -> None:
     m = Model()
     parts, joined = [m.add("EXP", [m.input((1, 6, 5, 8))])], []

@@ -174,7 +174,7 @@ def test_a_slice_is_read_where_it_is(
 ) -> None:
     m = Model(*shape)
     whole = m.softmax(m.image)
-    plan = m.check(device_name, m.softmax(m.exp(sliced(m, whole, axis, begin, end))))
+    plan = m.check(device_name, m.softmax(sliced(m, whole, axis, begin, end)))
     assert sum(t in MOVEMENTS for t in templates(plan)) == copies
 
 
@@ -198,5 +198,6 @@ def test_halves_that_are_joined_again(device_name: str) -> None:
 
 def test_a_slice_of_an_input_or_for_an_output_is_copied(device_name: str) -> None:
     m = Model(1, 3, 4, 16)
-    plan = m.check(device_name, sliced(m, m.softmax(sliced(m, m.image, 3, 0, 12)), 3, 4, 12))
+    x = m.softmax(m.softmax(sliced(m, m.image, 3, 0, 12)))
+    plan = m.check(device_name, sliced(m, x, 3, 4, 12))
     assert sum(t in MOVEMENTS for t in templates(plan)) == 2
