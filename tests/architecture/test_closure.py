@@ -66,6 +66,7 @@ def test_every_kind_has_a_kernel_on_both_families() -> None:
             "layer_of_mean",
             "lstm_step",
             "tap_sums",
+            "join_attention",
         }
         assert {lowering.kind for lowering in LOWERINGS} - kinds <= made
 

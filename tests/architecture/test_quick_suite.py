@@ -87,7 +87,7 @@ def test_every_template_runs(quick: frozenset[str]) -> None:
     """test_oclgrind.py itself checks that it leaves none of the portable ones out."""
     tests = functions(quick)
     assert "tests/kernels/test_oclgrind.py::test_kernels_stay_within_their_buffers" in tests
-    names = ("activation_products", "attention_tiles", "diagonal_depthwise", "large_images")
+    names = ("activation_products", "attention_tiles", "diagonal_depthwise", "large_images", "row_major")
     emulated = ("test_emulated_kernels.py", *(f"mma/test_{name}.py" for name in names))
     assert set().union(*(literals(ROOT / "tests" / "kernels" / name) for name in emulated)) >= NOT_PORTABLE
 

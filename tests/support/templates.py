@@ -34,12 +34,14 @@ NOT_PORTABLE = {
     "mma/gemm/k_tiles",
     "mma/gemm/few_channels",
     "mma/gemm/patch",
+    "mma/gemm/row_major",
     "mma/gemm/rows",
     "mma/pointwise_depthwise",
     "mma/depthwise_pointwise",
     "mma/diagonal_depthwise",
     "mma/gemm/activations",
     "mma/attention_tiles",
+    "rows/join_attention",
 }
 
 

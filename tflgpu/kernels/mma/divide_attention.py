@@ -7,30 +7,23 @@ One kernel has a work-group for some rows of a head. Those of few rows or heads 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu.divided.division import Division, divide_nodes, fits
 from tflgpu.kernels.gpu.divided.shared_sums import joining_cycles
-from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
+from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.attention_kernel import candidates, has_tile
+from tflgpu.kernels.mma.join_attention import JoinedAttention
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.rows.attention import Attention
 from tflgpu.kernels.tiling import tile_count, waves
 
 PARTS = (2, 3, 4, 5, 6, 8, 12, 16)
-HELD_VEC4S = 16  # of all parts that a work-item of the second kernel has in registers
-
-
-@dataclass(frozen=True)
-class JoinedAttention:
-    """Inputs: the results of the parts of ``attention``, and how much they weigh."""
-
-    attention: Attention
 
 
 @MMA.rewrite("divide")
@@ -66,31 +59,3 @@ def _divided(request: Request, fresh: Iterator[TensorId]) -> Division | None:
         "join_attention", inputs, node.output, JoinedAttention(divided), epilogue_behind(node, 1), node.sources
     )
     return Division((first, second), (results,), {results.id: between})
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinAttentionParameters(Parameters, template="rows/join_attention"):
-    """Parameters of ``templates/rows/join_attention.cl.j2``."""
-
-    attention: Attention
-    at_once: int
-    parts: Argument
-
-
-@MMA.lowering("join_attention")
-def join_attention(request: Request) -> Kernel:
-    """The second kernel: a work-item joins some vec4s of all parts."""
-    joined, target = request.node.attributes, request.target
-    assert isinstance(joined, JoinedAttention)
-    attention, parts = joined.attention, request.operand("parts", 0)
-    vec4s = attention.heads * attention.rows * attention.value_depth // LANES
-    tiles = tile_count(vec4s, target.local_size)
-    # Waves of a persistent kernel would wait for memory one after another.
-    most = max(1, HELD_VEC4S // attention.parts)
-    at_once = 1 if target.executor == "launch" else min(most, waves(tiles, target))
-    return Kernel(
-        JoinAttentionParameters(attention=attention, at_once=at_once, parts=parts),
-        (parts,),
-        tiles=tile_count(tiles, at_once),
-        local_size=target.local_size,
-    )
