@@ -282,9 +282,11 @@ def _folds(node: Node) -> bool:
 
 def _has_rows(operand: Tensor, shape: Shape) -> bool:
     """Whether an operand has a row, or a number, for each row of a result of ``shape``."""
+    if not operand.shape:
+        return False
     if operand.is_constant and operand.size == prod(shape):
         return operand.shape[-1] == shape[-1]
-    return bool(operand.shape) and _without_units(operand.shape[:-1]) == _without_units(shape[:-1])
+    return _without_units(operand.shape[:-1]) == _without_units(shape[:-1])
 
 
 def _without_units(axes: Shape) -> Shape:
