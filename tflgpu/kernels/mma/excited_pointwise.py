@@ -48,7 +48,12 @@ class ExcitedPointwise:
 
 
 def excited_candidates(src: Storage, dst: Storage, hidden: int, target: Target) -> list[Candidate[WarpTile, GemmWork]]:
-    """The tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first."""
+    """The tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first.
+
+    There are none of an image of one slice, whose products take several taps as channels.
+    """
+    if src.slices == 1:
+        return []
     found = packed_weights.candidates(HALVES, POINTWISE, src, dst, target)
     return [c for c in found if fits_local(target, _split_vec4s(c.tile, target) + _gating_vec4s(c, hidden, target))]
 

@@ -46,6 +46,8 @@ def _computed(node: Node, given: Sequence[Tensor], output: Tensor) -> Array:
             base = (np.swapaxes(x, -1, -2) if left else x) @ (np.swapaxes(others[0], -1, -2) if right else others[0])
         case Softmax(beta, False, 1):
             base = reference.softmax(x, beta)
+        case LayerNorm(epsilon, False):
+            base = x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon)
         case LayerNorm(epsilon):
             base = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
         case Resize(_, offset):
