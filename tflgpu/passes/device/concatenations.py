@@ -41,7 +41,8 @@ def concatenate_in_place(planning: Planning) -> Planning:
             node = replace(node, in_place=True)
         elif is_contiguous(graph, node):
             reader = graph.sole_consumer(node.output)
-            if reader is not None and reader.kind == "map" and fusable(graph, node, node.output, reader):
+            is_map = reader is not None and reader.kind == "map" and reader.output not in copied
+            if reader is not None and is_map and fusable(graph, node, node.output, reader):
                 copied[reader.output] = node
                 continue
         if node.output in copied:
