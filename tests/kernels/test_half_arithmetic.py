@@ -21,12 +21,14 @@ from tflgpu.target import Target
 FAMILIES = ("cpu", "gpu")
 FAST = tflgpu.Options(precision="fp16_fast", cache="off", fallback="forbid")
 # Factors of LSTMs are outputs of the time before, which local memory holds in float; the convolution reads a model's
-# input; attention has its scores in registers, in float, and a layer of a mean has that in local memory.
+# input; attention has its scores in registers, in float, and a layer of a mean has that in local memory; a packed image
+# is in float.
 IN_FLOAT = {
     "portable/lstm",
     "gpu/lstm_step",
     "gpu/layer_of_mean",
     "cpu/convolution",
+    "cpu/convolution_packed",
     "rows/attention",
     "cpu/attention_blocks",
 }
