@@ -80,7 +80,9 @@ def test_too_many_pieces_are_refused() -> None:
 def test_equal_pieces_share_a_program(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sources: list[str] = []
     compiled = build._compiled
-    monkeypatch.setattr(build, "_compiled", lambda *given: sources.append(given[0]) or compiled(*given))
+    monkeypatch.setattr(
+        build, "_compiled", lambda *given, **named: sources.append(given[0]) or compiled(*given, **named)
+    )
     options = Options(device=device_name, cpu_part=CpuPart(operators=["NEG"]), cache="off")
     with pytest.warns(tflgpu.FallbackWarning):
         model = tflgpu.compile(chain(*["ABS", "NEG"] * 5), options)

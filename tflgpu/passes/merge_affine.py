@@ -32,7 +32,9 @@ def merge_affine(graph: Graph) -> Graph:
         ]
         if not 0 < len(steps) < len(chain) or not all(np.isfinite(value).all() for _, value in steps):
             continue
-        new = [Tensor(next(fresh), "", value.shape, "float32", value) for _, value in steps]
+        rank = len(graph[chain[-1].output].shape)
+        constants = [value.reshape(value.shape[-rank:] if rank else ()) for _, value in steps]
+        new = [Tensor(next(fresh), "", value.shape, "float32", value) for value in constants]
         tensors += new
         epilogue = tuple(EpilogueOp(f, (Value(k), Input(k + 1))) for k, (f, _) in enumerate(steps))
         inputs = (chain[0].inputs[0], *(t.id for t in new))

@@ -27,7 +27,7 @@ def slice_in_place(planning: Planning) -> Planning:
     """Mark each slice of an inner tensor as in place that is one range of its bytes."""
     graph, storage = planning.graph, planning.storage
     root = roots(graph)
-    kept = {root[t] for t in (*graph.given, *graph.wanted)}
+    kept = {root[t] for t in (*graph.given, *graph.wanted, *(s.written for s in graph.states))}
     nodes = []
     for node in graph.nodes:
         is_slice = node.kind in ("rearrange", "strided") and not {node.output, root.get(node.inputs[0])} & kept
