@@ -74,7 +74,8 @@ def check(name: str, text: str) -> None:
 
 
 def masked(text: str) -> str:
-    """``text`` without what depends on a run: numbers, widths of columns, the names of devices."""
+    """``text`` without what depends on a run or a CPU: numbers, widths of columns, the names of devices and kernels."""
+    text = text.replace("cpu_convolution_packed", "cpu_convolution_quads")
     for device in tflgpu.devices():
         text = text.replace(device.name, "DEVICE")
     text = re.sub(r"\b[0-9a-f]{16,}\b", "TOKEN", text)

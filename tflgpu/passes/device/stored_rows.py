@@ -12,6 +12,8 @@ from tflgpu.kernels.rewriting import Planning
 def store_rows(planning: Planning) -> Planning:
     """Make views of reshapes whose input can be stored in row-major order, which every kernel can do."""
     graph, storage = planning.graph, dict(planning.storage)
+    if graph.states:  # a reshape may give the next value of one, which a kernel has to write
+        return planning
     for tensor in graph.producer:
         readers = graph.consumers.get(tensor, ())
         if readers and _is_of_kernel(planning, tensor) and all(_reads_rows(planning, node) for node in readers):
