@@ -43,7 +43,9 @@ def written_in_place(
 
 def _can_overwrite(state: State, kernels: Sequence[PlannedKernel], root: Mapping[TensorId, TensorId]) -> bool:
     """Whether the kernel that computes a state's next value may store it over the last one."""
-    written = next(time for time, k in enumerate(kernels) if k.node.output == state.written)
+    written = next((time for time, k in enumerate(kernels) if k.node.output == state.written), None)
+    if written is None:  # a view of what a kernel computes
+        return False
 
     def used(k: PlannedKernel) -> set[TensorId]:
         return {root[a.tensor] for a in k.arguments if a.tensor is not None}
