@@ -22,7 +22,7 @@ WORTH_A_LAUNCH = (4, 8)
 # How many intervals are looked at to choose a kernel.
 FAR = 200
 
-# Up to how many intervals kernels are looked for that have about as many functions each.
+# The most intervals of a program whose functions are divided evenly among its kernels; the search is quadratic.
 BALANCED = 2000
 
 Functions = frozenset[str]
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
 
 def find_runs(intervals: Sequence[Sequence[str]]) -> list[Run]:
-    """Persistent kernels by number, and what they run: one, or as few as can be, with about as many functions each.
+    """Persistent kernels by number, and what they run: as few kernels as possible, of about equal numbers of functions.
 
     Layers that repeat are runs of the same kernels. Runs end between intervals, if that takes not too many copies of
     functions.
@@ -57,7 +57,7 @@ def find_runs(intervals: Sequence[Sequence[str]]) -> list[Run]:
 
 
 def find_parts(sizes: Sequence[int]) -> list[int]:
-    """The part of each kernel, if every launch is one: as many parts as are needed, with about as much text each.
+    """The part of the program that each kernel is compiled in: as few parts as possible, of about equal length.
 
     Args:
         sizes: How long the text of each kernel is.

@@ -97,6 +97,6 @@ def quads_cost(columns: int, products: int, halves: bool) -> float:
 
 
 def tiles_cost(tiles: int, columns: int, target: Target) -> float:
-    """What ``tiles`` of a packed convolution, each of so many columns, take: each packs the image anew."""
+    """The cost of ``tiles`` tiles of a packed convolution, of ``columns`` columns each. Every tile packs the image."""
     costs = core_costs()
     return (ceil(tiles / target.compute_units) + costs.uneven) * (columns + costs.packing_columns)

@@ -188,10 +188,10 @@ def _kernel(request: Request, window: Window, weights: Array) -> Kernel:
     match chosen.tile, chosen.work:
         case PatchTile() as of_patch, PatchWork() as work:
             return patch.kernel(request, Candidate(of_patch, work, chosen.cycles), weights, bias)
-        case MultistageTile() as staged, MultistageWork() as work:
-            return k_tiles.kernel(request, Candidate(staged, work, chosen.cycles), window, weights, bias)
         case RowMajorTile() as of_rows, MultistageWork() as work:
             return row_major.kernel(request, Candidate(of_rows, work, chosen.cycles), weights, bias)
+        case MultistageTile() as staged, MultistageWork() as work:
+            return k_tiles.kernel(request, Candidate(staged, work, chosen.cycles), window, weights, bias)
         case WarpTile() as direct, GemmWork() as work:
             return packed_weights.kernel(
                 request, operands.image, Candidate(direct, work, chosen.cycles), window, [weights], bias

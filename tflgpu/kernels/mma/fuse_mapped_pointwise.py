@@ -17,6 +17,7 @@ from tflgpu.kernels.mma.mapped_pointwise import (
     mapping_cycles,
 )
 from tflgpu.kernels.mma.operands import operands_of_image
+from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.epilogue_ops import FUNCTIONS
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Target
@@ -59,7 +60,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], mapped: Node, 
     operands = operands_of_image(image, target.storage)
     model = target.cost_model
     apart = convolution_candidates(operands, POINTWISE, image, result, target)[0].cycles
-    vec4s = -(-2 * image.geometry.vec4s // target.compute_units)
+    vec4s = tile_count(2 * image.geometry.vec4s, target.compute_units)
     moving = model.tile_latency + vec4s / model.loaded_vec4s + model.next_kernel(target.executor)
     return candidates[0].cycles + mapping_cycles(candidates[0], len(mapped.epilogue), target) < apart + moving
 

@@ -13,10 +13,10 @@ from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
 from tflgpu.kernels.mma.gemm.k_tiles import (
-    HALF_BYTES,
     LOCAL_BYTES,
     GroupTile,
     GroupTileParameters,
+    MultistageTile,
     left_arguments,
 )
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
@@ -36,35 +36,24 @@ HELD_REGISTERS = 190  # of a lane, for weights, pixels and sums
 
 
 @dataclass(frozen=True)
-class RowMajorTile:
-    """What a work-group computes.
+class RowMajorTile(MultistageTile):
+    """What a work-group computes, of which local memory has the rows only.
 
     Attributes:
-        group: The grid of warps.
-        stage_k_steps: K-steps of an iteration.
-        stages: Iterations that local memory has rows of.
         sets: Iterations that registers have weights of.
     """
 
-    group: GroupTile
-    stage_k_steps: int
-    stages: int
     sets: int
 
     @property
     def config(self) -> TileConfig:
         """The parameters by which a tuner names the tile."""
-        return (*self.group.config, self.stage_k_steps, self.stages, self.sets)
+        return (*super().config, self.sets)
 
     @property
-    def stage_bytes(self) -> int:
-        """Local memory of one iteration."""
-        return self.stage_k_steps * UNIT.side * HALF_BYTES * self.group.rows
-
-    @property
-    def weight_bytes(self) -> int:
-        """Weights of one iteration."""
-        return self.stage_k_steps * UNIT.side * HALF_BYTES * self.group.columns
+    def local_bytes(self) -> int:
+        """Rows of all stages."""
+        return self.stages * self.image_bytes
 
     @property
     def registers(self) -> int:
@@ -97,9 +86,9 @@ def candidates(
             tiles=tile_count(dst.geometry.pixels, group.rows) * tile_count(dst.slices * LANES, group.columns),
             stages_in_all=tile_count(src.slices, tile.stage_k_steps * UNIT.side // LANES),
             macs=tile.stage_k_steps * group.rows * group.columns * UNIT.side,
-            copied_bytes=tile.stage_bytes,
-            read_bytes=tile.stage_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
-            l2_bytes=tile.stage_bytes + tile.weight_bytes,
+            copied_bytes=tile.image_bytes,
+            read_bytes=tile.image_bytes * group.column_warps + tile.weight_bytes * group.row_warps,
+            l2_bytes=tile.image_bytes + tile.weight_bytes,
             result_bytes=group.result_bytes(joined),
             depth=min(tile.stages, tile.sets),
             resident=1,
@@ -114,7 +103,7 @@ def _tiles(target: Target) -> Iterator[RowMajorTile]:
     warps = target.local_size // UNIT.lanes
     for row_warps, blocks, sets in product(ROW_WARPS, BLOCKS, SETS):
         group = GroupTile(row_warps, warps // row_warps, *blocks)
-        stages = min(MOST_STAGES, local_bytes // RowMajorTile(group, STAGE_K_STEPS, 1, sets).stage_bytes)
+        stages = min(MOST_STAGES, local_bytes // RowMajorTile(group, STAGE_K_STEPS, 1, sets).local_bytes)
         tile = RowMajorTile(group, STAGE_K_STEPS, stages, sets)
         if warps % row_warps == 0 and stages > 1 and tile.registers <= HELD_REGISTERS:
             yield tile
@@ -151,6 +140,6 @@ def kernel(
         left_arguments(request, packed, bias),
         tiles=chosen.work.tiles,
         local_size=group.local_size,
-        workspace=tile_count(tile.stages * tile.stage_bytes, VEC4_BYTES),
+        workspace=tile.local_bytes // VEC4_BYTES,
         macs=dst.geometry.pixels * dst.channels * src.channels,
     )
