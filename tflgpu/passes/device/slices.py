@@ -26,8 +26,6 @@ ALIGNED_BYTES = 16
 def slice_in_place(planning: Planning) -> Planning:
     """Mark each slice of an inner tensor as in place that is one range of its bytes."""
     graph, storage = planning.graph, planning.storage
-    if graph.states:  # a slice may become the next value of one, which a kernel has to write
-        return planning
     root = roots(graph)
     kept = {root[t] for t in (*graph.given, *graph.wanted)}
     nodes = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
-from tflgpu.graph.ir import Node, TensorId
+from tflgpu.graph.ir import Node, TensorId, roots
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.rewriting import Planning
 
@@ -12,11 +13,11 @@ from tflgpu.kernels.rewriting import Planning
 def store_rows(planning: Planning) -> Planning:
     """Make views of reshapes whose input can be stored in row-major order, which every kernel can do."""
     graph, storage = planning.graph, dict(planning.storage)
-    if graph.states:  # a reshape may give the next value of one, which a kernel has to write
-        return planning
+    root = roots(graph)
+    kept = {root[t] for t in graph.wanted}  # a kernel has to write the next value of a state, or what it is a view of
     for tensor in graph.producer:
         readers = graph.consumers.get(tensor, ())
-        if readers and _is_of_kernel(planning, tensor) and all(_reads_rows(planning, node) for node in readers):
+        if readers and _is_of_kernel(planning, tensor) and all(_reads_rows(planning, node, kept) for node in readers):
             storage[tensor] = replace(storage[tensor], linear=True)
     nodes = (
         replace(node, in_place=True)
@@ -35,9 +36,9 @@ def _is_of_kernel(planning: Planning, tensor: TensorId) -> bool:
     return own and not planning.storage[tensor].linear
 
 
-def _reads_rows(planning: Planning, node: Node) -> bool:
+def _reads_rows(planning: Planning, node: Node, kept: Collection[TensorId]) -> bool:
     """Whether a node only reshapes its input, and its result is in row-major order in PHWC4."""
-    if node.kind != "reshape" or node.in_place or node.epilogue or node.output in planning.graph.wanted:
+    if node.kind != "reshape" or node.in_place or node.epilogue or node.output in kept:
         return False
     output = planning.storage[node.output]
     same_type = output.type == planning.storage[node.inputs[0]].type
