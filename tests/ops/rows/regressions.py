@@ -57,6 +57,19 @@ def max_pool_of_minus_infinity(net: Net) -> Tensor:
     return y
 
 
+def max_pool_of_what_minus_infinity_pads(net: Net) -> Tensor:
+    """As frameworks export the padding of a pooling: it joins the pooling where each window sees the image."""
+    x = net.input(net.normal(net.draw(FEATURE_MAP)))
+    around = [(0, 0), (1, 1), (0, 1), (0, 0)]
+    value = np.pad(x.value, around, constant_values=-np.inf)
+    fill = net.constant(np.array(-np.inf, np.float32))
+    padded = net.op("PADV2", [x, net.integers(around), fill], value)
+    y = max_pool(net, padded, window(net, padded.shape))
+    if not np.isfinite(y.value).all():
+        net.litert_differs = "its maximum may start at the lowest finite number"
+    return y
+
+
 def transpose_conv_fused_activation(net: Net) -> Tensor:
     return transpose_conv(net, activation=st.sampled_from(("RELU6", "RELU", "RELU_N1_TO_1", "TANH")))
 
@@ -91,6 +104,7 @@ ROWS = (
     Row("pad_then_max_pool_of_negatives", "MAX_POOL_2D", pad_then_max_pool_of_negatives, EXACT),
     Row("max_pool_below_minus_10000", "MAX_POOL_2D", max_pool_below_minus_10000, EXACT),
     Row("softmax_of_a_masked_row", "SOFTMAX", softmax_of_a_masked_row),
+    Row("max_pool_of_what_minus_infinity_pads", "MAX_POOL_2D", max_pool_of_what_minus_infinity_pads, EXACT),
     Row("max_pool_of_minus_infinity", "MAX_POOL_2D", max_pool_of_minus_infinity, EXACT),
     Row("transpose_conv_fused_activation", "TRANSPOSE_CONV", transpose_conv_fused_activation),
     Row("softmax_one_dimensional", "SOFTMAX", partial(softmax, shape=st.tuples(CHANNELS))),

@@ -44,6 +44,8 @@ class Court:
             return Verdict("refused", "LiteRT refuses the inputs", fate.text)
         if fate.kind == "public error" and not fate.text.startswith(FAULTS):
             return Verdict("refused", fate.text.partition(":")[0], fate.text)
+        if fate.kind == "memory" and "ai_edge_litert" in fate.details.rpartition("File ")[2]:
+            return Verdict("refused", "MemoryError of LiteRT")  # it runs a part whose result is as large for anyone
         if fate.kind != "answer":
             return Verdict("fault", cause(fate), f"{fate.text}\n{fate.details}")
         answers: list[Answer] = fate.value
