@@ -68,7 +68,8 @@ def _spread(graph: Graph, depths: Mapping[TensorId, int]) -> tuple[dict[TensorId
         if not known:
             continue
         result, fits = _result(graph, node, given)
-        if not fits or node.output in graph.wanted or node.output in depths:
+        leaves = result is not None and node.output in graph.wanted
+        if not fits or leaves or node.output in depths:
             refused.update(layer for p in known for layer in p.layers)
         elif result is not None:
             padded[node.output] = result
