@@ -8,6 +8,7 @@ the other: where such a node can choose, it computes a matrix.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -37,8 +38,7 @@ def merge_movements(graph: Graph) -> Graph:
 
     Returns ``graph`` itself if the result does not move less often.
     """
-    are_rows = _Merging(graph).choose_rows()
-    return min(graph, _Merging(graph).run(), _Merging(graph, are_rows).run(), key=_movements)
+    return min(graph, _Merging(graph, _Merging(graph).choose_rows()).run(), key=_movements)
 
 
 def _movements(graph: Graph) -> int:
@@ -163,7 +163,7 @@ class _Merging:
         return full if all(map(_is_of_channels, others)) else set()
 
     def _compute_folded(self, node: Node) -> bool:
-        """Add ``node`` in another shape, if that takes no more movements; its result is a view from then on."""
+        """Add ``node`` in another shape, if it can choose; its result is a view from then on."""
         shape = self._tensors[node.output].shape
         full = self._row_operands(node)
         leading = self._leading_axes([node.inputs[i] for i in sorted(full)], node) if full else None
@@ -185,34 +185,27 @@ class _Merging:
         self._views[node.output] = View(result, whole(prod(shape)))
         return True
 
-    def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape | None:
-        """The axes before the last one in which a node of these operands takes no more movements than in its own."""
-        if (is_rows := self._are_rows.get(node.output)) is not None:
-            return (prod(self._tensors[node.output].shape[:-1]),) if is_rows else self._axes_of_image(operands, node)
-        if node.kind == "fully_connected":
-            return None
-        found: set[Shape] = set()
-        for tensor in operands:
-            view = self._views.get(tensor)
-            source = self._tensors[view.source].shape if view else ()
-            if view is not None and self._is_folded(view, tensor):
-                found.add(source[:-1])
-            if len(source) == 2 or self._leads_to_matrix(node):
-                found.add((prod(self._tensors[tensor].shape[:-1]),))
-        candidates = sorted(found, key=lambda axes: (len(axes), axes))
-        return next((axes for axes in candidates if all(self._is_free(t, axes) for t in operands)), None)
+    def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape:
+        """The axes before the last one of what a node computes that could be rows of a matrix or pixels of an image."""
+        is_matrix = self._are_rows[node.output]
+        return (prod(self._tensors[node.output].shape[:-1]),) if is_matrix else self._axes_of_image(operands, node)
 
     def _axes_of_image(self, operands: Sequence[TensorId], node: Node) -> Shape:
         """The axes before the last one of an image with the pixels that ``node`` computes: those of an operand, if one
-        is an image, and of several the one that is computed last, whose kernel can have the node as its epilogue."""
+        is an image. Of several it is the one that lies in memory as most of them and the node's own result do, and of
+        these the one that is computed last: its kernel can have the node as its epilogue."""
         views = [(t, self._views.get(t)) for t in operands if not self._tensors[t].is_constant]
-        sources = {v.source if v is not None and self._is_folded(v, t) else t for t, v in views}
-        images = {t for t in sources if not is_row_major(self._tensors[t].shape)}
-        last = next((n.output for n in reversed(self._nodes) if n.output in images), None) if len(images) > 1 else None
-        chosen = last if last is not None else next(iter(images), node.output)
+        sources = [v.source if v is not None and self._is_folded(v, t) else t for t, v in views]
+        images = {t: _planes(self._tensors[t].shape) for t in sources if not is_row_major(self._tensors[t].shape)}
+        votes = Counter((*images.values(), _planes(self._tensors[node.output].shape)))
+        common = {t for t, planes in images.items() if votes[planes] == max(votes[own] for own in images.values())}
+        last = next((n.output for n in reversed(self._nodes) if n.output in common), None) if len(common) > 1 else None
+        chosen = last if last is not None else next(iter(common), node.output)
         shape = self._tensors[chosen].shape
         if is_row_major(shape):
             shape = next((s for s in self._folded_shapes(node) if not is_row_major(s)), shape)
+        if prod(shape[:-1]) == 1 and any(len(self._tensors[t].shape) == 2 for t in sources):
+            return (1,)
         leading = (1, prod(shape[:-1])) if is_row_major(shape) else shape[:-1]
         if not _is_layer(self._graph, node):
             return leading
@@ -222,24 +215,11 @@ class _Merging:
         """Whether a view differs from its source only in how the axes before the last one are folded."""
         return self._is_reshape(view) and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
 
-    def _leads_to_matrix(self, node: Node) -> bool:
-        """Whether something reads the rows of a node's result as those of a matrix."""
-        return any(len(read) == 2 for read in self._folded_shapes(node))
-
     def _folded_shapes(self, node: Node) -> list[Shape]:
         """The shapes that reshapes make of the rows of a node's result."""
         channels = self._tensors[node.output].shape[-1:]
         readers = [self._tensors[n.output].shape for n in self._graph.consumers.get(node.output, ()) if _folds(n)]
         return [shape for shape in readers if shape[-1:] == channels]
-
-    def _is_free(self, tensor: TensorId, leading: Shape) -> bool:
-        """Whether an operand with other axes before the last one takes no movement that it does not take anyway."""
-        value, view = self._tensors[tensor], self._views.get(tensor)
-        shape = (*leading, value.shape[-1])
-        if value.is_constant or (view is not None and not self._is_reshape(view)):
-            return tensor not in self._written
-        source = view.source if view is not None else tensor
-        return self._tensors[source].shape == shape or (source in self._graph.inputs and Geometry(shape).is_linear)
 
     def _in_shape(self, tensor: TensorId, shape: Shape) -> TensorId:
         """An operand with other axes before the last one."""
@@ -274,6 +254,11 @@ class _Merging:
         tensor = replace(like, id=next(self._fresh), name="", shape=shape)
         self._tensors[tensor.id] = tensor
         return tensor.id
+
+
+def _planes(shape: Shape) -> tuple[int, int]:
+    """How many images there are, and pixels of each. With the same channels it says where each element lies."""
+    return Geometry(shape).batch, Geometry(shape).plane
 
 
 def _folds(node: Node) -> bool:
