@@ -13,6 +13,7 @@ from tflgpu.graph.ir import Graph, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
 from tflgpu.passes.find_layer_norms import find_layer_norms
+from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
@@ -65,6 +66,7 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 def test_every_pass_is_tested() -> None:
     assert set(PASSES.values()) <= {
         find_layer_norms,  # tests/kernels/rows/test_rows.py
+        find_softmaxes,  # test_find_softmaxes.py
         gather_rows,  # test_gather_rows.py
         fold_constants,
         simplify,

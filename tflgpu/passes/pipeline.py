@@ -9,6 +9,7 @@ import numpy as np
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.passes.find_layer_norms import find_layer_norms
+from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
@@ -36,6 +37,7 @@ PASSES: Mapping[str, Pass] = {
     "fold_constants": fold_constants,
     "shorten_lookups": shorten_lookups,
     "simplify": simplify,
+    "find_softmaxes": find_softmaxes,
     "sink_transposes": sink_transposes,
     "gather_rows": gather_rows,
     "find_layer_norms": find_layer_norms,
