@@ -19,6 +19,7 @@ from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
+from tflgpu.passes.join_depthwise import join_depthwise
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
@@ -68,6 +69,7 @@ def test_every_pass_is_tested() -> None:
         find_layer_norms,  # tests/kernels/rows/test_rows.py
         find_softmaxes,  # test_find_softmaxes.py
         gather_rows,  # test_gather_rows.py
+        join_depthwise,  # test_join_depthwise.py
         fold_constants,
         simplify,
         sink_transposes,
