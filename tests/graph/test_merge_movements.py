@@ -213,3 +213,33 @@ def test_an_image_resized_to_its_own_size_is_that_image() -> None:
     x = m.add("RESIZE_BILINEAR", [m.weights(1, 4, 4, 8), m.ints([4, 4])], (1, 4, 4, 8), half_pixel_centers=True)
     graph = optimize(m.graph(m.add("MUL", [m.reshape(x, 16, 8), m.input((16, 8))])))
     assert kinds(graph) == {"map": 1}
+
+
+@pytest.mark.device
+def test_heads_are_multiplied_and_padded_as_the_channels_that_they_are_of() -> None:
+    m = Chain()
+    image = m.reshape(m.conv(m.input((1, 6, 5, 8)), out=8), 1, 30, 2, 4)
+    other = m.cut(
+        m.reshape(m.add("ABS", [m.input((1, 31, 8))]), 1, 31, 2, 4), (0, 1, 0, 0), (1, 31, 2, 4), (1, 1, 1, 1)
+    )
+    padded = m.pad(m.add("MUL", [other, image]), [(0, 0), (1, 0), (0, 0), (0, 0)])
+    graph = apply(merge_movements, m.graph(m.add("NEG", [m.reshape(padded, 1, 31, 8)])))
+    assert all(graph[node.output].shape[-1] == 8 for node in graph.nodes)
+    assert kinds(graph)["strided"] == kinds(graph)["rearrange"] == 1
+
+
+@pytest.mark.device
+def test_heads_that_are_padded_themselves_are_no_channels() -> None:
+    m = Chain()
+    image = m.reshape(m.conv(m.input((1, 6, 5, 8)), out=8), 1, 30, 2, 4)
+    graph = apply(merge_movements, m.graph(m.pad(image, [(0, 0), (0, 0), (0, 1), (0, 0)])))
+    assert kinds(graph)["rearrange"] == 1
+
+
+@pytest.mark.device
+def test_a_softmax_of_what_is_moved_computes_in_the_shape_that_is_read() -> None:
+    m = Chain()
+    moved = m.transpose(m.add("ABS", [m.input((1, 11, 2, 15))]), (0, 2, 3, 1))
+    weights = m.reshape(m.add("SOFTMAX", [moved], beta=1.0), 2, 15, 11)
+    graph = apply(merge_movements, m.graph(m.add("NEG", [weights]), m.add("EXP", [weights])))
+    assert kinds(graph) == {"map": 3, "strided": 1, "softmax": 1}

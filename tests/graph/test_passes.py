@@ -13,11 +13,13 @@ from tflgpu.graph.ir import Graph, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
 from tflgpu.passes.find_layer_norms import find_layer_norms
+from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
+from tflgpu.passes.join_depthwise import join_depthwise
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
@@ -65,7 +67,9 @@ def test_optimizing_twice_changes_nothing_more(build_graph: Callable[[], Graph])
 def test_every_pass_is_tested() -> None:
     assert set(PASSES.values()) <= {
         find_layer_norms,  # tests/kernels/rows/test_rows.py
+        find_softmaxes,  # test_find_softmaxes.py
         gather_rows,  # test_gather_rows.py
+        join_depthwise,  # test_join_depthwise.py
         fold_constants,
         simplify,
         sink_transposes,

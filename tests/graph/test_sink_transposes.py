@@ -121,6 +121,32 @@ def test_sinking_transposes_changes_no_element() -> None:
     assert shorter > 50
 
 
+def test_transposes_meet_past_reshapes_that_split_and_join_axes() -> None:
+    m = Model()
+    tokens = m.conv(m.add("RESHAPE", [m.input((1, 6, 5, 7))], (1, 1, 30, 7), new_shape=[1, 1, 30, 7]))
+    rows = m.add("RESHAPE", [tokens], (1, 30, 7), new_shape=[1, 30, 7])
+    x = m.add("RESHAPE", [m.transpose(rows, (0, 2, 1))], (1, 7, 6, 5), new_shape=[1, 7, 6, 5])
+    y = m.add("ADD", [x, m.transpose(m.conv(m.transpose(x, CHANNELS_LAST)), CHANNELS_FIRST)])
+    back = m.transpose(m.add("RESHAPE", [y], (1, 7, 30), new_shape=[1, 7, 30]), (0, 2, 1))
+    graph = apply(sink_transposes, m.graph(back))
+    assert "rearrange" not in kinds(graph)
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_the_other_operand_is_transposed_where_that_undoes_the_transpose_of_a_sum(rank: int) -> None:
+    m = Model()
+    x = m.transpose(m.conv(m.input(IMAGE)), (0, 2, 1, 3))
+    other = m.add("NEG", [m.input((1, 5, 6, 7)[4 - rank :])])
+    graph = apply(sink_transposes, m.graph(m.conv(m.transpose(m.add("ADD", [x, other]), (0, 2, 1, 3)))))
+    assert kinds(graph) == {"convolution": 2, "map": 2, "rearrange": 1}
+
+
+def padded_image(m: Model, x: int) -> int:
+    """The kernel of the window can pad."""
+    y = m.transpose(m.add("SOFTMAX", [m.transpose(x, CHANNELS_FIRST)], beta=1.0), CHANNELS_LAST)
+    return m.conv(m.pad(y, [(0, 0), (1, 1), (1, 1), (0, 0)]), kernel=3)
+
+
 def plain_operand(m: Model, x: int) -> int:
     return m.add("ADD", [m.transpose(x, (0, 2, 1, 3)), m.input((1, 5, 6, 7))])
 
@@ -138,7 +164,7 @@ def two_readers(m: Model, x: int) -> int:
     )
 
 
-@pytest.mark.parametrize("build_graph", [plain_operand, other_axes, two_readers])
+@pytest.mark.parametrize("build_graph", [plain_operand, other_axes, two_readers, padded_image])
 def test_transposes_stay_where_they_are_needed(build_graph: Callable[[Model, int], int]) -> None:
     m = Model()
     graph = m.graph(build_graph(m, m.conv(m.input(IMAGE))))

@@ -19,7 +19,7 @@ from tflgpu.graph.layout import Geometry, Shape, keeps_bytes
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
-from tflgpu.ops.movement.shaping import Rearrange
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 from tflgpu.ops.movement.strided import Strided, rearranged, whole
 from tflgpu.passes.fold_rows import Reading, is_row_major, nodes_of_rows
 
@@ -66,7 +66,7 @@ class _Merging:
                 self._views[node.output] = view
                 if node.inputs[0] not in self._views and isinstance(node.attributes, Rearrange):
                     self._moved[node.output] = node
-            elif not self._compute_folded(node):
+            elif not (self._compute_reshaped(node) or self._pad_joined(node) or self._compute_folded(node)):
                 self._nodes.append(replace(node, inputs=tuple(map(self._plain, node.inputs))))
             if node.output in self._graph.wanted:
                 self._plain(node.output)
@@ -185,9 +185,50 @@ class _Merging:
         self._views[node.output] = View(result, whole(prod(shape)))
         return True
 
+    def _compute_reshaped(self, node: Node) -> bool:
+        """Add an elementwise ``node`` in the shape in which an operand was computed, if its channels are others there
+        and the other operands can be had in that shape; its result is a view from then on."""
+        shape = self._tensors[node.output].shape
+        operands = [t for t in node.inputs if not (self._tensors[t].is_constant and self._tensors[t].size == 1)]
+        if node.kind != "map" or not shape or any(self._tensors[t].shape != shape for t in operands):
+            return False
+        views = [self._views.get(t) for t in operands]
+        if any(v is None or t in self._written for v, t in zip(views, operands, strict=True)):
+            return False
+        sources = {self._tensors[v.source].shape for v in views if v is not None and self._is_reshape(v)}
+        if len(sources) != 1 or (source := sources.pop())[-1:] == shape[-1:]:
+            return False
+        inputs = [self._in_shape(t, source) if t in operands else t for t in node.inputs]
+        result = self._add_tensor(self._tensors[node.output], source)
+        self._nodes.append(replace(node, inputs=tuple(inputs), output=result))
+        self._views[node.output] = View(result, whole(prod(source)))
+        return True
+
+    def _pad_joined(self, node: Node) -> bool:
+        """Add the padding of a reshape with the axes after the padded ones joined, if the operand has these as channels
+        and takes no movement; its result is a view from then on."""
+        tensor, attributes = node.inputs[0] if node.inputs else -1, node.attributes
+        view = self._views.get(tensor)
+        if not isinstance(attributes, Rearrange) or node.epilogue or view is None or not self._is_reshape(view):
+            return False
+        shape, new = self._tensors[tensor].shape, self._tensors[node.output].shape
+        kept = [m == AxisMap(i) and shape[i] == new[i] for i, m in enumerate(attributes.axes)] + [False]
+        first = max((i + 1 for i, same in enumerate(kept[:-1]) if not same), default=0)
+        source, joined = self._tensors[view.source].shape, (*shape[:first], prod(shape[first:]))
+        if len(shape) - first < 2 or tensor in self._written or not source or not keeps_bytes(source, joined):
+            return False
+        operand = self._in_shape(tensor, joined)
+        result = self._add_tensor(self._tensors[node.output], (*new[:first], prod(new[first:])))
+        padding = replace(attributes, axes=(*attributes.axes[:first], AxisMap(first)))
+        self._nodes.append(replace(node, inputs=(operand,), output=result, attributes=padding))
+        self._views[node.output] = View(result, whole(prod(new)))
+        return True
+
     def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape:
         """The axes before the last one of what a node computes that could be rows of a matrix or pixels of an image."""
         is_matrix = self._are_rows[node.output]
+        if not is_matrix and self._are_moved(operands) and (read := self._read_as(node)) is not None:
+            return read[:-1]
         return (prod(self._tensors[node.output].shape[:-1]),) if is_matrix else self._axes_of_image(operands, node)
 
     def _axes_of_image(self, operands: Sequence[TensorId], node: Node) -> Shape:
@@ -214,6 +255,18 @@ class _Merging:
     def _is_folded(self, view: View, tensor: TensorId) -> bool:
         """Whether a view differs from its source only in how the axes before the last one are folded."""
         return self._is_reshape(view) and self._tensors[view.source].shape[-1:] == self._tensors[tensor].shape[-1:]
+
+    def _are_moved(self, operands: Sequence[TensorId]) -> bool:
+        """Whether operands take movements in any shape, of which none has been made."""
+        views = [self._views.get(t) for t in operands if not self._tensors[t].is_constant]
+        return not any(v is None or self._is_reshape(v) for v in views) and self._written.isdisjoint(operands)
+
+    def _read_as(self, node: Node) -> Shape | None:
+        """The only shape that anything reads the rows of a node's result in, if it is another one."""
+        folded = set(self._folded_shapes(node))
+        same = len(folded) == 1 and all(map(_folds, self._graph.consumers[node.output]))
+        is_free = same and node.output not in self._graph.wanted and not _is_layer(self._graph, node)
+        return folded.pop() if is_free else None
 
     def _folded_shapes(self, node: Node) -> list[Shape]:
         """The shapes that reshapes make of the rows of a node's result."""

@@ -9,11 +9,13 @@ import numpy as np
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Graph, remove_dead, verify
 from tflgpu.passes.find_layer_norms import find_layer_norms
+from tflgpu.passes.find_softmaxes import find_softmaxes
 from tflgpu.passes.fold_affine import fold_affine
 from tflgpu.passes.fold_constants import fold_constants
 from tflgpu.passes.fuse import fuse_elementwise, inline_shared_source
 from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
+from tflgpu.passes.join_depthwise import join_depthwise
 from tflgpu.passes.keep_given_weights import keep_given_weights
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
@@ -36,7 +38,9 @@ PASSES: Mapping[str, Pass] = {
     "fold_constants": fold_constants,
     "shorten_lookups": shorten_lookups,
     "simplify": simplify,
+    "find_softmaxes": find_softmaxes,
     "sink_transposes": sink_transposes,
+    "join_depthwise": join_depthwise,
     "gather_rows": gather_rows,
     "find_layer_norms": find_layer_norms,
     "pad_heads": pad_heads,

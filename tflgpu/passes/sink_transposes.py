@@ -7,6 +7,7 @@ elementwise functions, padding and concatenations.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -85,7 +86,7 @@ class _Sinking:
     def _past(self, node: Node) -> tuple[Node, Order] | None:
         """``node`` on its untransposed inputs, and the order that turns its new result into the old one; or None."""
         orders = {self._transposed[t].order for t in node.inputs if t in self._transposed}
-        if len(orders) != 1:
+        if len(orders) != 1 or self._pads_an_image(node):
             return None
         (order,) = orders
         if node.kind == "reshape":
@@ -93,7 +94,8 @@ class _Sinking:
         output, reordered = self._tensors[node.output], _reordered(node, order)
         if reordered is None or len(output.shape) != len(order):
             return None
-        inputs = [self._source(t, order) for t in node.inputs]
+        is_undone = self._is_undone(node, order)
+        inputs = [self._source(t, order) or (self._moved_back(t, order) if is_undone else None) for t in node.inputs]
         known = tuple(t for t in inputs if t is not None)
         if len(known) < len(inputs):
             return None
@@ -103,27 +105,58 @@ class _Sinking:
         return replace(reordered, inputs=known, output=inner.id), order
 
     def _past_reshape(self, node: Node, order: Order) -> tuple[Node, Order] | None:
-        """The same as :meth:`_past` of a reshape that only adds or removes axes of size 1.
+        """The same as :meth:`_past` of a reshape that splits axes, or joins axes that are neighbours in the source.
 
-        These then come first, so that channels stay the last axis, or last, where the source has one channel.
+        Axes of size 1 then come first, so that channels stay the last axis, or last, where the source has one channel.
         """
         old, output = self._tensors[node.inputs[0]].shape, self._tensors[node.output]
         source = self._transposed[node.inputs[0]].source
-        axes = [
-            axis for axis, size in zip(order, old, strict=True) if size > 1
-        ]  # of the source, as the result has them
-        if node.epilogue or [size for size in old if size > 1] != [size for size in output.shape if size > 1]:
+        sizes = self._tensors[source].shape
+        groups = _regrouped(old, output.shape)
+        if node.epilogue or groups is None:
             return None
-        units = len(output.shape) - len(axes)
-        first = units if self._tensors[source].shape[-1] > 1 else 0
-        places = {axis: place for place, axis in enumerate(sorted(axes), first)}
-        moved, added = iter(axes), iter(range(0 if first else len(axes), units if first else len(output.shape)))
-        new = tuple(places[next(moved)] if size > 1 else next(added) for size in output.shape)
+        larger = [axis for axis, size in enumerate(sizes) if size > 1]
+        known = sorted(([order[axis] for axis in before], after) for before, after in groups)
+        if [axis for before, _ in known for axis in before] != larger:
+            return None
+        split = [axis for _, after in known for axis in after]  # of the result, in the order of the source
+        units = len(output.shape) - len(split)
+        first = units if sizes[-1] > 1 else 0
+        places = {axis: place for place, axis in enumerate(split, first)}
+        added = iter(range(0 if first else len(split), units if first else len(output.shape)))
+        new = tuple(places[axis] if size > 1 else next(added) for axis, size in enumerate(output.shape))
         shape = tuple(output.shape[axis] for axis in _inverse(new))
         inner = replace(output, id=next(self._fresh), name="", shape=shape)
         self._tensors[inner.id] = inner
-        in_place = keeps_bytes(self._tensors[source].shape, shape)
+        in_place = keeps_bytes(sizes, shape)
         return replace(node, inputs=(source,), output=inner.id, in_place=in_place), new
+
+    def _is_undone(self, node: Node, order: Order) -> bool:
+        """Whether nothing but the inverse transpose reads an elementwise function of several tensors, one transposed.
+
+        Then another one may be transposed instead of it, and nothing else.
+        """
+        reader = self._graph.sole_consumer(node.output) if node.kind == "map" else None
+        undone = reader is not None and _transpose_order(self._graph, reader) == _inverse(order)
+        result = self._tensors[node.output]
+        computed = [self._tensors[t] for t in node.inputs if self._tensors[t].data is None]
+        others = [t for t in computed if t.id not in self._transposed]
+        return undone and len(others) == 1 and all(t.size == result.size for t in computed)
+
+    def _moved_back(self, tensor: TensorId, order: Order) -> TensorId:
+        """A transpose of an untransposed tensor, which ``order`` would turn into the tensor."""
+        value, units = self._tensors[tensor], len(order) - len(self._tensors[tensor].shape)
+        shape = tuple(((1,) * units + value.shape)[axis] for axis in _inverse(order))
+        moved = replace(value, id=next(self._fresh), name="", shape=shape)
+        self._tensors[moved.id] = moved
+        self._nodes.append(Node("rearrange", (tensor,), moved.id, Rearrange(tuple(map(AxisMap, order[units:])))))
+        return moved.id
+
+    def _pads_an_image(self, node: Node) -> bool:
+        """Whether a node is the padding of windows, of which the kernel of the window can be all."""
+        readers = self._graph.consumers.get(node.output, ())
+        is_padding = isinstance(node.attributes, Rearrange) and node.attributes.fill is not None
+        return is_padding and bool(readers) and all(n.kind in ("convolution", "depthwise", "pool") for n in readers)
 
     def _source(self, tensor: TensorId, order: Order) -> TensorId | None:
         """The tensor that ``order`` turns into ``tensor``; None if a node would have to compute it."""
@@ -145,6 +178,27 @@ def _moves_unit_axes(shape: Shape, order: Order) -> bool:
     """Whether a transpose leaves all axes in their order but those of size 1."""
     axes = [axis for axis in order if shape[axis] > 1]
     return axes == sorted(axes)
+
+
+def _regrouped(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """The smallest groups of axes of which a reshape makes others, without those of size 1; None of an empty tensor."""
+    if prod(old) == 0:
+        return None
+    groups: list[tuple[list[int], list[int]]] = []
+    rest = [(axis, size) for axis, size in enumerate(new) if size > 1][::-1]
+    product = made = 1
+    for axis, size in enumerate(old):
+        if size == 1:
+            continue
+        if product == made:
+            groups.append(([], []))
+        groups[-1][0].append(axis)
+        product *= size
+        while made < product:
+            after, extent = rest.pop()
+            groups[-1][1].append(after)
+            made *= extent
+    return groups
 
 
 def _inverse(order: Order) -> Order:
