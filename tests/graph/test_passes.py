@@ -349,12 +349,12 @@ GRID = (0.05, -20.0, -128.0, 127.0)
         ([("relu6", ()), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -20.0, 100.0))]),
         ([("relu", ()), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -20.0, 127.0))]),
         ([("clamp", (-1.0, 9.0)), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -40.0, 127.0))]),
-        ([("relu", ()), ("fake_quantize", GRID), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -20.0, 127.0))]),
+        ([("relu", ()), *[("fake_quantize", GRID)] * 2], [("fake_quantize", (0.05, -20.0, -20.0, 127.0))]),
         ([("fake_quantize", GRID), ("fake_quantize", (0.1, *GRID[1:]))], None),
         ([("tanh", ()), ("fake_quantize", GRID)], None),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_rounding_takes_in_the_clamp_before_it(
     ops: list[tuple[str, tuple[float, ...]]], merged: list[tuple[str, tuple[float, ...]]] | None
 ) -> None:
