@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from tests.kernels.networks import convolution, depthwise, gates_of
+from tests.kernels.networks import convolution, depthwise, gates_of, rounded
 from tests.ops import reference
-from tests.ops.case import Net, Tensor
+from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import kinds, plan_of
@@ -56,12 +56,6 @@ def test_a_result_is_that_of_numpy(
         "excited_pointwise",
     ]
     emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
-
-
-def rounded(net: Net, x: Tensor, scale: float) -> Tensor:
-    """The tensor on a grid that is so coarse that no sum in half precision comes near to the middle of two numbers."""
-    value = scale * np.clip(np.trunc(x.value / scale + np.copysign(0.5, x.value)), -128, 127)
-    return net.op("DEQUANTIZE", [net.quantized("QUANTIZE", x, value, "int8", scale, 0)], value)
 
 
 @pytest.mark.quick(when=lambda case, executor: executor == "launch")
