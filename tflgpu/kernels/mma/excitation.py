@@ -14,7 +14,7 @@ class SqueezedMean:
 
     epilogue: ops on the mean. factor: what sums are multiplied by. part_sharers: work-items that share the parts of a
     vec4. channel_sharers: those that share the channels of a hidden channel. at: place of the means in the workspace,
-    in vec4s. early: whether the layer's weights are loaded ahead of the sums.
+    in vec4s. early: pairs of slices of which the layer's weights are loaded ahead of the sums.
     """
 
     epilogue: Sequence[Mapping[str, object]]
@@ -22,7 +22,7 @@ class SqueezedMean:
     part_sharers: int
     channel_sharers: int
     at: int
-    early: bool
+    early: int
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ HALVES = Operands("half", "half")
 EXCITED_POINTWISE = "excited_pointwise"
 # Blocks of gates' weights that a warp loads before it waits for others. A block takes four registers of each lane.
 EARLY_WEIGHTS = 27
-EARLY_HIDDEN_WEIGHTS = 16  # vec4s of the hidden layer's weights, of two registers each
+EARLY_HIDDEN_WEIGHTS = 20  # pairs of slices of the hidden layer's weights, of four registers each
 WHOLE_HALVES = 2048  # up to which half precision holds every whole number
 
 
@@ -152,7 +152,7 @@ def _of_rounded_mean(request: Request, attributes: ExcitedPointwise) -> Kernel:
             part_sharers=part_sharers if part_sharers >= LANES else 1,
             channel_sharers=channel_sharers,
             at=at,
-            early=tile_count(sums.slices, channel_sharers) <= EARLY_HIDDEN_WEIGHTS,
+            early=min(tile_count(sums.slices, 2 * channel_sharers), EARLY_HIDDEN_WEIGHTS),
         ),
         product_epilogue=inner_epilogue(product_epilogue),
     )
@@ -229,15 +229,15 @@ def _divided_rounding(
 
 
 def pack_hidden(weights: Array, slices: int, sharers: int, size: int) -> Array:
-    """[hidden channel, channel] -> [vec4 of a work-item][work-item][4 channels].
+    """[hidden channel, channel] -> [pair of slices of a work-item][work-item][2 slices][4 channels].
 
     Work-item ``hidden channel * sharers + n`` has every ``sharers``-th slice from the n-th one on.
     """
-    turns = tile_count(slices, sharers)
-    padded = np.zeros((size // sharers, turns * sharers * LANES), np.float32)
+    pairs = tile_count(slices, 2 * sharers)
+    padded = np.zeros((size // sharers, pairs * 2 * sharers * LANES), np.float32)
     padded[: len(weights), : weights.shape[1]] = weights
-    axes = padded.reshape(size // sharers, turns, sharers, LANES)
-    return np.ascontiguousarray(axes.transpose(1, 0, 2, 3))
+    axes = padded.reshape(size // sharers, pairs, 2, sharers, LANES)
+    return np.ascontiguousarray(axes.transpose(1, 0, 3, 2, 4))
 
 
 def pack_gates(weights: Array, blocks: int, hidden_blocks: int) -> Array:
