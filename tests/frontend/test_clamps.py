@@ -129,3 +129,25 @@ def test_the_report_names_what_is_not_clamped(device_name: str) -> None:
     ]
     assert "not clamped to -8..7.9375" in str(report)
     assert not any(o.notes for o in tflgpu.inspect(model).operators)
+
+
+@pytest.mark.parametrize(
+    ("code", "operand", "dtype", "rounds"),
+    [
+        ("MAXIMUM", NARROW, "int8", False),
+        ("MAXIMUM", WIDE, "int8", True),
+        ("QUANTIZE", NARROW, "int8", False),
+        ("QUANTIZE", Quantization(NARROW.scale, [128]), "uint8", False),
+        ("QUANTIZE", Quantization(NARROW.scale, [0]), "int16", True),
+        ("ADD", NARROW, "int8", True),
+    ],
+)
+def test_elements_on_the_grid_of_the_result_are_not_rounded_again(
+    code: str, operand: Quantization, dtype: str, rounds: bool
+) -> None:
+    builder = Builder()
+    x = builder.input(SHAPE, dtype, quantization=operand)
+    y = builder.add(code, [x] * (1 if code == "QUANTIZE" else 2), SHAPE, "int8", quantization=NARROW)
+    graph = lower(read_model(builder.finish([y]))).graph
+    functions = [op.function for node in graph.nodes for op in node.epilogue]
+    assert rounds == bool({"fake_quantize", "requantize"} & set(functions))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.graph.model import IMAGE, WINDOW, Model, apply, assert_same_results, functions, kinds
 from tests.support.planning import plan_of
-from tflgpu.graph.ir import Graph, verify
+from tflgpu.graph.ir import EpilogueOp, Graph, Value, verify
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.passes import PASSES, optimize
 from tflgpu.passes.find_layer_norms import find_layer_norms
@@ -25,6 +26,7 @@ from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.merge_products import merge_products
+from tflgpu.passes.merge_rounding import merge_rounding
 from tflgpu.passes.nest_concatenations import nest_concatenations
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.pad_heads import pad_heads
@@ -78,6 +80,7 @@ def test_every_pass_is_tested() -> None:
         merge_movements,  # test_merge_movements.py
         merge_products,  # test_merge_products.py
         merge_padding,
+        merge_rounding,
         pad_heads,  # tests/kernels/rows/test_attention.py
         fold_affine,
         merge_affine,
@@ -339,3 +342,46 @@ def test_growing_concatenations_read_each_other() -> None:
     assert [len(n.inputs) for n in graph.nodes if n.kind == "concatenate"] == [2, 2, 2]
     plan = plan_of(m.finish([m.add("SOFTMAX", [x], beta=1.0) for x in joined]))
     assert "concatenate" not in [k.node.kind for k in plan.kernels]
+
+
+GRID = (0.05, -20.0, -128.0, 127.0)
+
+
+@pytest.mark.parametrize(
+    ("ops", "merged"),
+    [
+        ([("relu6", ()), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -20.0, 100.0))]),
+        ([("relu", ()), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -20.0, 127.0))]),
+        ([("clamp", (-1.0, 9.0)), ("fake_quantize", GRID)], [("fake_quantize", (0.05, -20.0, -40.0, 127.0))]),
+        ([("relu", ()), *[("fake_quantize", GRID)] * 2], [("fake_quantize", (0.05, -20.0, -20.0, 127.0))]),
+        ([("fake_quantize", GRID), ("fake_quantize", (0.1, *GRID[1:]))], None),
+        ([("tanh", ()), ("fake_quantize", GRID)], None),
+    ],
+    ids=str,
+)
+def test_rounding_takes_in_the_clamp_before_it(
+    ops: list[tuple[str, tuple[float, ...]]], merged: list[tuple[str, tuple[float, ...]]] | None
+) -> None:
+    def chain(ops: list[tuple[str, tuple[float, ...]]]) -> tuple[EpilogueOp, ...]:
+        steps = tuple(EpilogueOp(f, (Value(k),), parameters) for k, (f, parameters) in enumerate(ops))
+        last = Value(len(steps))
+        return (*steps, EpilogueOp("mul", (last, last)), EpilogueOp("add", (Value(len(steps) + 1), last)))
+
+    m = Model()
+    graph = m.graph(m.add("RELU", [m.input((1, 3, 5, 4))]))
+    graph = graph.with_nodes([replace(graph.nodes[0], epilogue=chain(ops))])
+    result = merge_rounding(graph)
+    assert result.nodes[0].epilogue == chain(merged or ops)
+    assert_same_results(graph, result)
+
+
+def test_a_clamped_value_with_another_reader_is_kept() -> None:
+    epilogue = (
+        EpilogueOp("relu6", (Value(0),)),
+        EpilogueOp("fake_quantize", (Value(1),), GRID),
+        EpilogueOp("add", (Value(2), Value(1))),
+    )
+    m = Model()
+    graph = m.graph(m.add("RELU", [m.input((1, 3, 5, 4))]))
+    graph = graph.with_nodes([replace(graph.nodes[0], epilogue=epilogue)])
+    assert merge_rounding(graph).nodes[0].epilogue == epilogue

@@ -178,3 +178,9 @@ LAYER_NORMS: tuple[Callable[[Net, Tensor], Tensor], ...] = (
     rms_norm_of_quotients,
     rms_norm_of_factors,
 )
+
+
+def rounded(net: Net, x: Tensor, scale: float) -> Tensor:
+    """The tensor on a grid that is so coarse that no sum in half precision comes near to the middle of two numbers."""
+    value = scale * np.clip(np.trunc(x.value / scale + np.copysign(0.5, x.value)), -128, 127)
+    return net.op("DEQUANTIZE", [net.quantized("QUANTIZE", x, value, "int8", scale, 0)], value)

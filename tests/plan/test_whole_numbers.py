@@ -145,3 +145,21 @@ def test_requantizing_is_as_exact_as_integers(kernels: str, device_name: str) ->
     half = Fraction(1, 2)
     exact = [int(n * ratio + half) if n >= 0 else -int(-n * ratio + half) for n in map(int, q)]
     np.testing.assert_array_equal(got, exact)
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "gpu"])
+@pytest.mark.parametrize("ratio", [2.0, 1000.0])
+def test_halves_are_rounded_away_from_zero(kernels: str, ratio: float, device_name: str) -> None:
+    """For every number of 8 bits, with a coarser grid, and with a finer one that clamps."""
+    q = np.arange(-128, 128, dtype=np.int8)
+    builder = Builder()
+    x = builder.input(q.shape, "int8", quantization=Quantization([0.0173], [0]))
+    one = builder.constant(np.int8([2]), quantization=Quantization([0.5], [0]))
+    y = builder.add("MUL", [x, one], q.shape, "int8", quantization=Quantization([0.0173 * ratio], [-3]))
+    z = builder.add("MUL", [x, one], q.shape, "int8", quantization=Quantization([0.0173 / ratio], [7]))
+    options = Options(precision="fp32", device=device_name, execution=Execution(kernels=kernels))
+    got = [*tflgpu.compile(builder.finish([y, z]), options).run(q).values()]
+    values = q.astype(np.float64)
+    for result, wanted, zero in zip(got, (values / ratio, values * ratio), (-3, 7), strict=True):
+        away = np.trunc(wanted + np.copysign(0.5, wanted))
+        np.testing.assert_array_equal(result, np.clip(away + zero, -128, 127))

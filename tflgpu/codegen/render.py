@@ -25,7 +25,7 @@ from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.plan import Plan, PlannedKernel
-from tflgpu.target import WIDE, Target, VectorType, vector_type
+from tflgpu.target import HALF_MAX, WIDE, Target, VectorType, vector_type
 
 PLACEHOLDER = "KERNEL"
 
@@ -124,7 +124,7 @@ def _render_body(planned: PlannedKernel, target: Target) -> str:
             local_size=kernel.local_size,
             value_type=kernel.value_type,
             shuffles=target.ptx,
-            dst=_Destination(share, planned.destination.dirty),
+            dst=_Destination(share, planned.destination.dirty, _is_bounded(planned)),
             epilogue=[
                 {
                     "index": op.index,
@@ -162,12 +162,26 @@ def _function(planned: PlannedKernel, target: Target) -> Function:
     return replace(function, name=f"{kernel.template.replace('/', '_')}_{digest}")
 
 
-class _Destination:
-    """The output's storage. dirty: whether the kernel must set the lanes past the last channel to zero."""
+def _is_bounded(planned: PlannedKernel) -> bool:
+    """Whether a kernel's results are on a grid whose numbers half precision holds."""
+    last = planned.epilogue[-1] if planned.epilogue else None
+    if last is None or last.function != "fake_quantize":
+        return False
+    scale, zero, low, high, *_ = last.parameters
+    return max(abs(low - zero), abs(high - zero)) * scale <= HALF_MAX
 
-    def __init__(self, storage: Any, dirty: bool) -> None:
+
+class _Destination:
+    """The output's storage.
+
+    dirty: whether the kernel must set the lanes past the last channel to zero. bounded: whether what it stores is in
+    half's range.
+    """
+
+    def __init__(self, storage: Any, dirty: bool, bounded: bool) -> None:
         self._storage = storage
         self.dirty = dirty
+        self.bounded = bounded
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)

@@ -47,6 +47,11 @@ class Grid:
         low, high = self.range
         return low - self.scale / 2 <= least and greatest <= high + self.scale / 2
 
+    def same_numbers(self, other: Grid) -> bool:
+        """Whether both can hold the same numbers: those of int8 and uint8, if zero points differ by 128."""
+        ends = tuple(q - self.zero for q in self.limits)
+        return self.scale == other.scale and ends == tuple(q - other.zero for q in other.limits)
+
     @property
     def outgrows_half(self) -> bool:
         """Whether half precision, with its 11 significant bits, cannot hold all these numbers."""
@@ -80,6 +85,21 @@ KEEPS_QUANTA = frozenset(
         "TILE",
         "TRANSPOSE",
         "UNPACK",
+    )
+)
+
+# Operators whose results are elements of their inputs: those that are on the grid of the result stay on it.
+CHOOSE_ELEMENTS = frozenset(
+    (
+        "CONCATENATION",
+        "MAXIMUM",
+        "MINIMUM",
+        "PACK",
+        "PADV2",
+        "REDUCE_MAX",
+        "REDUCE_MIN",
+        "SELECT",
+        "SELECT_V2",
     )
 )
 
@@ -219,5 +239,11 @@ def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor
         return clamp_op(grid) if clamps(operator, inputs, result) else None
     if operator.code in KEEPS_QUANTA:
         return None
+    inputs = tuple(inputs)
+    chooses = operator.code in CHOOSE_ELEMENTS and not operator.options.get("fused_activation_function", 0)
+    if chooses or operator.code == "QUANTIZE":
+        floats = [t for t in inputs if view_dtype(t) == "float32"]
+        if floats and all(is_quantized(t) and grid_of(t).same_numbers(grid) for t in floats):
+            return None
     sources = [grid_of(t) for t in inputs if is_quantized(t)] if operator.code == "QUANTIZE" else []
     return requantize_op(sources[0], grid) if sources else fake_quantize_op(grid)

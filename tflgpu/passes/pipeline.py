@@ -21,6 +21,7 @@ from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
 from tflgpu.passes.merge_products import merge_products
+from tflgpu.passes.merge_rounding import merge_rounding
 from tflgpu.passes.nest_concatenations import nest_concatenations
 from tflgpu.passes.pack_weights import pack_weights
 from tflgpu.passes.pad_heads import pad_heads
@@ -51,6 +52,7 @@ PASSES: Mapping[str, Pass] = {
     "merge_affine": merge_affine,
     "inline_shared_source": inline_shared_source,
     "fuse": fuse_elementwise,
+    "merge_rounding": merge_rounding,
     "fuse_padding": fuse_padding,
     "keep_given_weights": keep_given_weights,
     "pack_weights": pack_weights,

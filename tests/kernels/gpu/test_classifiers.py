@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from tests.kernels.gpu.reductions import reduced
-from tests.kernels.networks import convolution
+from tests.kernels.networks import convolution, rounded
 from tests.ops import reference
 from tests.ops.case import Net, Tensor
 from tests.ops.windows import Window
@@ -23,17 +23,17 @@ GPU = replace(emulated.PORTABLE, storage="float")
 TWO_KERNELS = ["gpu/layer_of_mean", "portable/softmax"]
 
 
-def logits(net: Net, shape: tuple[int, ...], classes: int, *, dense: bool = False, activation: str = "NONE") -> Tensor:
+def logits(net: Net, shape: tuple[int, ...], classes: int, *, dense: bool = False) -> Tensor:
     """A layer of the mean of a computed image, as a convolution or as a dense layer."""
     x = net.input(net.normal(shape))
     x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
     mean = reduced(net, "MEAN", x, (1, 2))
     if not dense:
-        return convolution(net, mean, classes, Window((1, 1)), activation)
+        return convolution(net, mean, classes, Window((1, 1)), "NONE")
     rows = net.op("RESHAPE", [mean, net.integers([shape[0], shape[3]])], mean.value[:, 0, 0])
     weights = net.constant(net.normal((classes, shape[3]), shape[3] ** -0.5))
     value = rows.value @ weights.value.T
-    return net.op("FULLY_CONNECTED", [rows, weights], value, activation=activation, terms=shape[3])
+    return net.op("FULLY_CONNECTED", [rows, weights], value, activation="NONE", terms=shape[3])
 
 
 def softmax(net: Net, x: Tensor, beta: float = 1.0) -> Tensor:
@@ -46,6 +46,23 @@ def planned(net: Net, storage: Literal["half", "float"] = "float") -> Plan:
     plan = plan_of(case.model, replace(GPU, storage=storage))
     emulated.check(plan, case)
     return plan
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("shape", [(1, 7, 7, 96), (1, 5, 3, 10)])
+def test_mean_and_layer_are_rounded_where_integers_are(shape: tuple[int, ...], dense: bool) -> None:
+    net, classes = Net(seed=3), 101
+    x = net.input(net.normal(shape))
+    x = net.op("MUL", [x, x], x.value * x.value, activation="NONE")
+    mean = rounded(net, reduced(net, "MEAN", x, (1, 2)), 0.25)
+    if dense:
+        rows = net.op("RESHAPE", [mean, net.integers([1, shape[3]])], mean.value[:, 0, 0])
+        weights = net.constant(net.normal((classes, shape[3]), 0.2))
+        y = net.op("FULLY_CONNECTED", [rows, weights], rows.value @ weights.value.T, activation="RELU", terms=shape[3])
+    else:
+        y = convolution(net, mean, classes, Window((1, 1)), "NONE")
+    net.output(softmax(net, rounded(net, y, 0.5)))
+    assert templates(planned(net))[-2:] == TWO_KERNELS
 
 
 @pytest.mark.parametrize("storage", ["half", "float"])
@@ -93,10 +110,11 @@ def test_what_every_node_computes_can_be_stored() -> None:
 
 
 def test_other_ends_stay_as_they_are() -> None:
-    """Of two images, behind an activation, and with a layer or a mean that something else reads."""
+    """Of two images, behind a sum with another input, and with a layer or a mean that something else reads."""
     nets = [Net(seed=seed) for seed in range(4)]
     nets[0].output(softmax(nets[0], logits(nets[0], (2, 3, 4, 9), 7)))
-    nets[1].output(softmax(nets[1], logits(nets[1], (1, 3, 4, 9), 7, activation="RELU")))
+    added, sums = nets[1].input(nets[1].normal((1, 1, 1, 7))), logits(nets[1], (1, 3, 4, 9), 7)
+    nets[1].output(softmax(nets[1], nets[1].op("ADD", [sums, added], sums.value + added.value, activation="NONE")))
     layer = logits(nets[2], (1, 3, 4, 9), 7)
     nets[2].output(layer)
     nets[2].output(softmax(nets[2], layer))

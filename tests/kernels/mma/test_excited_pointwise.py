@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from tests.kernels.networks import convolution, depthwise, gates_of
+from tests.kernels.networks import convolution, depthwise, gates_of, rounded
+from tests.ops import reference
 from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
@@ -54,6 +55,37 @@ def test_a_result_is_that_of_numpy(
         depthwise_kind,
         "excited_pointwise",
     ]
+    emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
+
+
+@pytest.mark.quick(when=lambda case, executor: executor == "launch")
+@pytest.mark.parametrize(
+    ("case", "executor"), [(case, "launch" if n else "persistent") for n, case in enumerate(CASES)], ids=str
+)
+def test_rounding_happens_where_integers_round(
+    case: tuple[tuple[int, int, int, int], Window, int, bool, int],
+    executor: Literal["launch", "persistent"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the mean, the hidden layer, the gates, and the image times its gates."""
+    shape, window, hidden, is_pair, warp_slices = case
+    monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
+    if not is_pair:
+        monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
+    net = Net(seed=hidden + 300)  # one of those where half precision moves no number to another step
+    x = net.input(net.normal((*shape[:3], 20)))
+    x = convolution(net, net.op("MUL", [x, x], x.value * x.value, activation="NONE"), shape[3], Window((1, 1)), "NONE")
+    x = depthwise(net, rounded(net, x, 0.125), window, "RELU6")
+    x = rounded(net, x, 0.25)
+    mean = net.op("MEAN", [x, net.integers([1, 2])], x.value.mean((1, 2), keepdims=True), {"keep_dims": True})
+    y = rounded(net, convolution(net, rounded(net, mean, 0.5), hidden, Window((1, 1)), "RELU"), 0.25)
+    y = convolution(net, y, shape[3], Window((1, 1)), "NONE")
+    gates = rounded(net, net.op("LOGISTIC", [y], reference.logistic(y.value)), 0.125)
+    y = rounded(net, net.op("MUL", [x, gates], x.value * gates.value), 0.5)
+    net.output(convolution(net, y, 20, Window((1, 1)), "NONE"))
+    built = net.case()
+    plan = plan_of(built.model, replace(emulated.TARGET, executor=executor))
+    assert kinds(plan)[-2:] == ["pointwise_depthwise" if is_pair else "depthwise", "excited_pointwise"]
     emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
 
 

@@ -3,16 +3,18 @@
 The layer ahead of its bias is linear in the mean, and the mean in the pixels. So each tile multiplies the sums of its
 own pixels by the layer's weights, and writes a share of the layer. The image is not read for its mean, and what reads
 the image next adds up a few vectors.
+
+Where the mean is rounded it is not linear. Then tiles write the sums of their pixels, and the reader has the weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflgpu.graph.ir import TensorId
+from tflgpu.graph.ir import EpilogueOp, TensorId
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import AnyTile, AnyWork, Candidate
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters
@@ -20,22 +22,44 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import power_of_two
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadsSums:
+    """Attributes of a node that reads the sums which the kernel of its image writes.
+
+    mean_epilogue: ops on the mean, which read no inputs; without any the sums are those of the hidden layer.
+    """
+
+    mean_epilogue: tuple[EpilogueOp, ...] = ()
+
+
 def hidden_sums_beside(request: Request) -> TensorId | None:
     """What the kernel of a node writes beside its result: [1, 1, tiles, hidden channels] in float.
 
-    Its reader multiplies by the layer's weights: [hidden, 1, 1, channels], its third input.
+    Its reader multiplies by the layer's weights: [hidden, 1, 1, channels], its third input. Of a mean with an epilogue
+    it is [1, 1, parts of the image, channels].
     """
     return next(iter(request.node.side_outputs), None)
 
 
+def writes_channel_sums(request: Request) -> bool:
+    """Whether what the kernel of a node writes beside its result are sums of the image's channels."""
+    written = hidden_sums_beside(request)
+    return written is not None and any(
+        isinstance(n.attributes, ReadsSums) and n.attributes.mean_epilogue for n in request.graph.consumers[written]
+    )
+
+
 def with_room_for_sums(
-    request: Request, candidates: Sequence[Candidate[AnyTile, AnyWork]]
+    request: Request,
+    candidates: Sequence[Candidate[AnyTile, AnyWork]],
+    parts_of: Callable[[AnyTile], int],
 ) -> Sequence[Candidate[AnyTile, AnyWork]]:
-    """The candidates that have as many tiles as there are sums; all for a kernel that writes none."""
+    """The candidates that have as many tiles, or parts of the image, as there are sums; all of a kernel without."""
     sums = hidden_sums_beside(request)
     if sums is None:
         return candidates
-    return [c for c in candidates if c.work.tiles == request.storage[sums].plane]
+    channels, wanted = writes_channel_sums(request), request.storage[sums].plane
+    return [c for c in candidates if (parts_of(c.tile) if channels else c.work.tiles) == wanted]
 
 
 @dataclass(frozen=True)
@@ -54,9 +78,13 @@ class HiddenSums:
 
 @dataclass(frozen=True, kw_only=True)
 class SummingParameters(Parameters):
-    """Parameters of a template that can write the shares of a hidden layer's sums as well."""
+    """Parameters of a template that can write the shares of a hidden layer's sums as well.
+
+    channel_parts: of the image, for each of which it writes the sums of the channels instead; 0 if it does not.
+    """
 
     hidden_sums: HiddenSums | None = None
+    channel_parts: int = 0
 
 
 def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int) -> Kernel:
@@ -67,6 +95,13 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int)
     written, image, target = hidden_sums_beside(request), request.output, request.target
     if written is None:
         return kernel
+    assert isinstance(kernel.parameters, SummingParameters)
+    if writes_channel_sums(request):
+        return replace(
+            kernel,
+            parameters=replace(kernel.parameters, channel_parts=request.storage[written].plane),
+            arguments=(*kernel.arguments, Argument("channel_sums", "float", written, None, written=True)),
+        )
     (reader,) = request.graph.consumers[written]
     weights = request.graph[reader.inputs[2]].data
     assert weights is not None
@@ -76,7 +111,6 @@ def with_hidden_sums(request: Request, kernel: Kernel, entries: int, lanes: int)
     parts = min(power_of_two(target.local_size // channels), power_of_two(entries), target.cost_model.lockstep)
     # The sums have a place of their own, so that they can be written without waiting.
     sums = HiddenSums(channels, kernel.tiles, parts, sums_at=kernel.workspace)
-    assert isinstance(kernel.parameters, SummingParameters)
     return replace(
         kernel,
         parameters=replace(kernel.parameters, hidden_sums=sums),

@@ -6,12 +6,15 @@ those of the same share. So few groups read the same pixels, although none waits
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import Demand, Phase, cycles
+from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.packing import pack_dense
@@ -23,6 +26,16 @@ LAYER_OF_MEAN = "layer_of_mean"
 LOADS_AT_ONCE = 8  # of an image, by a work-item
 MOST_WEIGHTS = 16  # vec4s that a work-item holds in registers
 MOST_PIXELS = 64  # that a work-item adds up in turn: rounding errors grow with their number
+
+
+@dataclass(frozen=True)
+class LayerOfMean:
+    """A fully connected layer of the mean of an image's pixels.
+
+    epilogue: ops on the mean, which read no inputs.
+    """
+
+    epilogue: tuple[EpilogueOp, ...]
 
 
 @dataclass(frozen=True)
@@ -111,12 +124,14 @@ class LayerOfMeanParameters(Parameters, template="gpu/layer_of_mean"):
     shares: int
     src: Storage
     weights_type: ElementType
+    mean_epilogue: Sequence[Mapping[str, object]]
 
 
 @GPU.lowering(LAYER_OF_MEAN, best=_best)
 def layer_of_mean(request: Request) -> Kernel:
     """Inputs: the image [1, height, width, channels], weights [out, ..., channels] and maybe a bias, both constants."""
-    src, dst, target = request.input(0), request.output, request.target
+    attributes, src, dst, target = request.node.attributes, request.input(0), request.output, request.target
+    assert isinstance(attributes, LayerOfMean)
     chosen = request.choose_candidate(layer_candidates(src, dst, target, request.shares))
     weights = request.constant(1).reshape(dst.channels, 1, 1, src.channels)
     return Kernel(
@@ -128,6 +143,7 @@ def layer_of_mean(request: Request) -> Kernel:
             shares=request.shares,
             src=src,
             weights_type=target.storage,
+            mean_epilogue=inner_epilogue(attributes.epilogue),
         ),
         (
             request.activation("src", 0),

@@ -47,9 +47,17 @@ def diagonal_candidates(window: Window, dst: Storage, target: Target) -> list[Ca
     return ranked(tiles, lambda tile: _work(tile, window, dst, target), lambda work: cycles(work, target))
 
 
+def _items(tile: DiagonalTile, dst: Storage) -> int:
+    return dst.batch * tile_count(dst.height, tile.pixels) * tile_count(dst.width, COLUMNS)
+
+
+def channel_parts(tile: DiagonalTile, dst: Storage) -> int:
+    """Parts of an image for each of which the kernel writes sums of channels: the items of one warp each."""
+    return tile_count(_items(tile, dst) * tile.warp_slices, UNIT.lanes)
+
+
 def _work(tile: DiagonalTile, window: Window, dst: Storage, target: Target) -> DiagonalWork:
-    items = dst.batch * tile_count(dst.height, tile.pixels) * tile_count(dst.width, COLUMNS)
-    warp_tiles = tile_count(items * tile.warp_slices, UNIT.lanes) * tile_count(dst.slices, tile.warp_slices)
+    warp_tiles = channel_parts(tile, dst) * tile_count(dst.slices, tile.warp_slices)
     columns = {kx * window.dilation[1] + r * window.stride[1] for kx in range(window.kernel[1]) for r in range(COLUMNS)}
     return DiagonalWork(
         tiles=tile_count(warp_tiles, target.local_size // UNIT.lanes),
@@ -80,7 +88,8 @@ def diagonal_depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, Depthwise)
     window = attributes.window
     candidates = diagonal_candidates(window, request.output, target)
-    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
+    room = with_room_for_sums(request, candidates, lambda tile: channel_parts(tile, request.output))
+    chosen = request.choose_candidate(room)
     kernel = Kernel(
         DiagonalDepthwiseParameters(
             window=window,

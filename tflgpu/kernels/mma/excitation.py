@@ -9,12 +9,31 @@ from tflgpu.kernels.kernel import Storage
 
 
 @dataclass(frozen=True)
+class SqueezedMean:
+    """A mean that the convolution computes from sums of the image's channels, and then the hidden layer from it.
+
+    epilogue: ops on the mean. factor: what sums are multiplied by. part_sharers: work-items that share the parts of a
+    vec4. channel_sharers: those that share the channels of a hidden channel. at: place of the means in the workspace,
+    in vec4s. early: pairs of slices of which the layer's weights are loaded ahead of the sums.
+    """
+
+    epilogue: Sequence[Mapping[str, object]]
+    factor: float
+    part_sharers: int
+    channel_sharers: int
+    at: int
+    early: int
+
+
+@dataclass(frozen=True)
 class Excitation:
     """Gates of a squeeze-and-excitation, as ``templates/mma/excitation.cl.j2`` computes them.
 
     hidden_epilogue, gate_epilogue: ops after the two layers. sums: shares of the hidden layer. sharers: work-items
     that share a hidden channel. hidden_blocks: of 16 hidden channels. gates_at: place of the gates in the workspace,
-    in vec4s. early: whether the gates' weights are loaded before the shares have been added up.
+    in vec4s. early: whether the gates' weights are loaded before the shares have been added up. mean: what the kernel
+    knows of the mean where it has an epilogue; then the sums are those of the image's channels. product_epilogue: ops
+    on the image times its gates.
     """
 
     hidden_epilogue: Sequence[Mapping[str, object]]
@@ -24,3 +43,5 @@ class Excitation:
     hidden_blocks: int
     gates_at: int
     early: bool
+    mean: SqueezedMean | None = None
+    product_epilogue: Sequence[Mapping[str, object]] = ()

@@ -11,22 +11,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tflgpu.graph.ir import Array
+from tflgpu.graph.ir import Array, EpilogueOp
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import Candidate
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.excite_kernel import Excite, hidden_sharers
+from tflgpu.kernels.gpu.hidden_sums import ReadsSums
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma import MMA
 from tflgpu.kernels.mma.costs import GemmWork
-from tflgpu.kernels.mma.excitation import Excitation
+from tflgpu.kernels.mma.excitation import Excitation, SqueezedMean
 from tflgpu.kernels.mma.gemm import packed_weights
 from tflgpu.kernels.mma.gemm.packed_weights import WarpTile
 from tflgpu.kernels.mma.m16n8k16 import M16N8K16 as UNIT
 from tflgpu.kernels.mma.operands import Operands
 from tflgpu.kernels.packing import padded_bias
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import fits_local, split_workspace, tile_count
+from tflgpu.kernels.tiling import fits_local, power_of_two, split_workspace, tile_count
 from tflgpu.ops.image.window import POINTWISE
 from tflgpu.target import Target
 
@@ -34,28 +35,39 @@ HALVES = Operands("half", "half")
 EXCITED_POINTWISE = "excited_pointwise"
 # Blocks of gates' weights that a warp loads before it waits for others. A block takes four registers of each lane.
 EARLY_WEIGHTS = 27
+EARLY_HIDDEN_WEIGHTS = 20  # pairs of slices of the hidden layer's weights, of four registers each
+WHOLE_HALVES = 2048  # up to which half precision holds every whole number
 
 
 @dataclass(frozen=True)
-class ExcitedPointwise:
+class ExcitedPointwise(ReadsSums):
     """A pointwise convolution of what an ``excitation`` makes of an image, and which nothing else reads.
 
     Inputs: those of :class:`tflgpu.kernels.gpu.excite_kernel.Excite`, then weights [out, 1, 1, channels] and bias. For
-    the kernel, sums of the hidden layer take the place of the vector.
+    the kernel, sums of the hidden layer take the place of the vector, or those of the image if the mean is rounded.
+
+    product_epilogue: ops on the image times its gates, which read no inputs.
     """
 
     excitation: Excite
+    product_epilogue: tuple[EpilogueOp, ...] = ()
 
 
-def excited_candidates(src: Storage, dst: Storage, hidden: int, target: Target) -> list[Candidate[WarpTile, GemmWork]]:
+def excited_candidates(
+    src: Storage, dst: Storage, hidden: int, target: Target, *, means: bool = False
+) -> list[Candidate[WarpTile, GemmWork]]:
     """The tiles that local memory is large enough for, with the gates and the hidden layer, the fastest first.
 
-    There are none of an image of one slice, whose products take several taps as channels.
+    There are none of an image of one slice, whose products take several taps as channels. means: whether local memory
+    holds the means of all channels as well.
     """
-    if src.slices == 1:
+    if src.slices == 1 or (means and src.slices > target.local_size):
         return []
+    room = src.slices if means else 0
     found = packed_weights.candidates(HALVES, POINTWISE, src, dst, target)
-    return [c for c in found if fits_local(target, _split_vec4s(c.tile, target) + _gating_vec4s(c, hidden, target))]
+    return [
+        c for c in found if fits_local(target, _split_vec4s(c.tile, target) + _gating_vec4s(c, hidden, target) + room)
+    ]
 
 
 def _split_vec4s(tile: WarpTile, target: Target) -> int:
@@ -73,6 +85,8 @@ def excited_pointwise(request: Request) -> Kernel:
     """A pointwise convolution of an image that is multiplied by gates, which each work-group computes first."""
     attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, ExcitedPointwise)
+    if attributes.mean_epilogue:
+        return _of_rounded_mean(request, attributes)
     chosen = request.choose_candidate(excited_candidates(src, request.output, sums.channels, target))
     kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
     hidden_blocks = UNIT.blocks(sums.slices)
@@ -101,6 +115,129 @@ def excited_pointwise(request: Request) -> Kernel:
         workspace=kernel.workspace + _gating_vec4s(chosen, sums.channels, target),
         macs=kernel.macs + sums.channels * src.channels,
     )
+
+
+def _of_rounded_mean(request: Request, attributes: ExcitedPointwise) -> Kernel:
+    """The kernel where the mean has an epilogue: it reads sums of the image's channels.
+
+    Layers of whole numbers multiply these, and their sums by the scales.
+    """
+    src, sums, target = request.input(0), request.input(1), request.target
+    hidden_weights, hidden_scale = _whole_rows(request, 2)
+    gate_weights, gate_scale = _whole_rows(request, 4)
+    hidden = len(hidden_weights)
+    hidden_blocks, blocks = tile_count(hidden, UNIT.side), UNIT.blocks(src.slices)
+    hidden_epilogue, hidden_step = _whole_results(attributes.excitation.hidden_epilogue)
+    gate_epilogue, product_epilogue = attributes.excitation.gate_epilogue, attributes.product_epilogue
+    divided = _divided_rounding(product_epilogue, gate_epilogue)
+    if divided is not None:
+        gate_epilogue, product_epilogue = divided
+    chosen = request.choose_candidate(excited_candidates(src, request.output, hidden, target, means=True))
+    kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
+    k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
+    channel_sharers = min(UNIT.lanes, power_of_two(target.local_size // (hidden_blocks * UNIT.side)))
+    part_sharers = min(UNIT.lanes, power_of_two(target.local_size // sums.slices))
+    at = kernel.workspace + _gating_vec4s(chosen, hidden, target)
+    excitation = Excitation(
+        hidden_epilogue=inner_epilogue(hidden_epilogue),
+        gate_epilogue=inner_epilogue(gate_epilogue),
+        sums=sums,
+        sharers=UNIT.lanes,
+        hidden_blocks=hidden_blocks,
+        gates_at=kernel.workspace,
+        early=k_steps * hidden_blocks <= EARLY_WEIGHTS,
+        mean=SqueezedMean(
+            epilogue=inner_epilogue(attributes.mean_epilogue),
+            factor=1 / src.plane,
+            part_sharers=part_sharers if part_sharers >= LANES else 1,
+            channel_sharers=channel_sharers,
+            at=at,
+            early=min(tile_count(sums.slices, 2 * channel_sharers), EARLY_HIDDEN_WEIGHTS),
+        ),
+        product_epilogue=inner_epilogue(product_epilogue),
+    )
+    assert isinstance(kernel.parameters, packed_weights.DirectParameters)
+    padded_hidden, padded_channels = UNIT.side * hidden_blocks, UNIT.side * blocks
+    packed_hidden = pack_hidden(hidden_weights, sums.slices, channel_sharers, target.local_size)
+    arguments = (
+        request.activation("hidden_sums", 1),
+        Argument("hidden_weights", "half", None, packed_hidden),
+        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), padded_hidden)),
+        Argument("hidden_scale", "float", None, padded_bias(hidden_scale, padded_hidden)),
+        Argument("gate_weights", "half", None, pack_gates(gate_weights, blocks, hidden_blocks)),
+        Argument("gate_bias", "float", None, padded_bias(request.constant(5), padded_channels)),
+        Argument("gate_scale", "float", None, padded_bias(gate_scale * np.float32(hidden_step), padded_channels)),
+    )
+    return replace(
+        kernel,
+        parameters=replace(kernel.parameters, excitation=excitation),
+        arguments=(*kernel.arguments, *arguments),
+        workspace=at + sums.slices,
+        macs=kernel.macs + 2 * hidden * src.channels,
+    )
+
+
+def _whole_rows(request: Request, index: int) -> tuple[Array, Array]:
+    """Weights [out, in] and a factor for each row: of quantized ones the whole numbers and their scales."""
+    tensor = request.graph[request.node.inputs[index]]
+    weights = request.constant(index)
+    weights = weights.reshape(len(weights), -1)
+    ones = np.ones(len(weights), np.float32)
+    if tensor.scale is None or tensor.scale.size not in (1, len(weights)):
+        return weights, ones
+    scale = np.broadcast_to(tensor.scale.reshape(-1), ones.shape).astype(np.float32)
+    with np.errstate(all="ignore"):  # scales may be anything
+        whole = np.rint(weights / scale[:, np.newaxis])
+    is_whole = np.isfinite(whole).all() and np.abs(whole).max(initial=0) <= WHOLE_HALVES
+    return (whole.astype(np.float32), scale) if is_whole else (weights, ones)
+
+
+def _steps(epilogue: tuple[EpilogueOp, ...]) -> tuple[float, float, float, float] | None:
+    """The grid that an epilogue ends with, if half precision holds the numbers of its steps."""
+    last = epilogue[-1] if epilogue else None
+    if (
+        last is None
+        or last.function != "fake_quantize"
+        or len(last.parameters) != len(("scale", "zero", "low", "high"))
+    ):
+        return None
+    scale, zero, low, high = last.parameters
+    return (scale, zero, low, high) if max(abs(low - zero), abs(high - zero)) <= WHOLE_HALVES else None
+
+
+def _whole_results(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
+    """An epilogue that gives the numbers of steps in place of multiples of the step, and the step; else 1."""
+    grid = _steps(epilogue)
+    if grid is None:
+        return epilogue, 1.0
+    scale, *others = grid
+    return (*epilogue[:-1], replace(epilogue[-1], parameters=(1.0, *others, scale))), scale
+
+
+def _divided_rounding(
+    product: tuple[EpilogueOp, ...], gates: tuple[EpilogueOp, ...]
+) -> tuple[tuple[EpilogueOp, ...], tuple[EpilogueOp, ...]] | None:
+    """The epilogues of gates and product for gates that are numbers of steps; None if that cannot be."""
+    whole, step = _whole_results(gates)
+    grid = _steps(product)
+    if whole is gates or grid is None or len(product) > 1:
+        return None
+    divisor = np.float32(grid[0] / step)
+    if not np.finfo(np.float32).tiny <= divisor < np.inf:
+        return None
+    return whole, (replace(product[0], parameters=(*grid, float(divisor))),)
+
+
+def pack_hidden(weights: Array, slices: int, sharers: int, size: int) -> Array:
+    """[hidden channel, channel] -> [pair of slices of a work-item][work-item][2 slices][4 channels].
+
+    Work-item ``hidden channel * sharers + n`` has every ``sharers``-th slice from the n-th one on.
+    """
+    pairs = tile_count(slices, 2 * sharers)
+    padded = np.zeros((size // sharers, pairs * 2 * sharers * LANES), np.float32)
+    padded[: len(weights), : weights.shape[1]] = weights
+    axes = padded.reshape(size // sharers, pairs, 2, sharers, LANES)
+    return np.ascontiguousarray(axes.transpose(1, 0, 3, 2, 4))
 
 
 def pack_gates(weights: Array, blocks: int, hidden_blocks: int) -> Array:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.convolutions import unrolls
 from tflgpu.kernels.demand import cycles
-from tflgpu.kernels.fusing import is_pointwise, joined_node, weights_and_bias
+from tflgpu.kernels.fusing import (
+    epilogue_without_inputs,
+    is_pointwise,
+    joined_node,
+    kernel_inputs,
+    weights_and_bias,
+)
 from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work
 from tflgpu.kernels.kernel import Storage
-from tflgpu.kernels.mma import MMA
+from tflgpu.kernels.mma import MMA, diagonal_depthwise, pointwise_depthwise
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
 from tflgpu.kernels.mma.costs import gating_cycles
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
@@ -37,10 +43,11 @@ def fuse_excited_pointwise(graph: Graph, storage: Mapping[TensorId, Storage], ta
         if excited is None or not _is_faster(graph, storage, excited, node, target):
             continue
         assert isinstance(excited.attributes, Excite)
-        inputs = (*excited.inputs, *weights_and_bias(graph, node, fresh, zeros))
-        joined[node.output] = joined_node(
-            EXCITED_POINTWISE, ExcitedPointwise(excited.attributes), excited, node, inputs
-        )
+        mean_epilogue, product_epilogue = _epilogues(graph, excited)
+        assert mean_epilogue is not None and product_epilogue is not None
+        attributes = ExcitedPointwise(excited.attributes, product_epilogue, mean_epilogue=mean_epilogue)
+        inputs = (*excited.inputs[: kernel_inputs(excited)], *weights_and_bias(graph, node, fresh, zeros))
+        joined[node.output] = joined_node(EXCITED_POINTWISE, attributes, excited, node, inputs)
         dropped.add(excited.output)
     nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in dropped]
     return graph.with_nodes(nodes, zeros)
@@ -51,7 +58,7 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node,
 
     Then the mean takes no kernel either.
     """
-    if not isinstance(excited.attributes, Excite) or excited.epilogue or not is_pointwise(node):
+    if not isinstance(excited.attributes, Excite) or not is_pointwise(node):
         return False
     if not graph[node.inputs[1]].is_constant or graph.sole_consumer(excited.output) is None:
         return False
@@ -59,8 +66,12 @@ def _is_faster(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node,
     result, model = storage[node.output], target.cost_model
     if {image.type, between.type} != {"half"} or image.batch > 1 or not _is_summed(graph, storage, excited):
         return False
+    mean_epilogue, product_epilogue = _epilogues(graph, excited)
+    # Without a rounded mean, gates are multiplied in half precision, and nothing follows.
+    if mean_epilogue is None or product_epilogue is None or bool(product_epilogue) > bool(mean_epilogue):
+        return False
     hidden = graph[excited.inputs[2]].shape[0]
-    candidates = excited_candidates(image, result, hidden, target)
+    candidates = excited_candidates(image, result, hidden, target, means=bool(mean_epilogue))
     if hidden > target.local_size or not candidates:
         return False
     mean = model.tile_latency
@@ -80,13 +91,21 @@ def _is_summed(graph: Graph, storage: Mapping[TensorId, Storage], excited: Node)
     return (
         mean is not None
         and mean.attributes == Reduce("mean", (1, 2))
-        and mean.inputs == (image,)
-        and not mean.epilogue
+        and mean.inputs[0] == image
         and graph.sole_consumer(squeezed) is not None
         and depthwise is not None
         and unrolls(depthwise.attributes)
         and storage[depthwise.inputs[0]].type == "half"
         and graph[depthwise.inputs[1]].is_constant
+    )
+
+
+def _epilogues(graph: Graph, excited: Node) -> tuple[tuple[EpilogueOp, ...] | None, tuple[EpilogueOp, ...] | None]:
+    """The ops on the mean that an excitation reads, and those on its product; None for one that reads inputs."""
+    mean = graph.producer[excited.inputs[1]]
+    return (
+        epilogue_without_inputs(graph, mean, reads_padding=False),
+        epilogue_without_inputs(graph, excited, reads_padding=False),
     )
 
 
@@ -99,26 +118,35 @@ def sum_hidden_layers(planning: Planning) -> Planning:
     graph, nodes, tensors, storage = planning.graph, dict[TensorId, Node](), list[Tensor](), dict[TensorId, Storage]()
     fresh = graph.fresh_ids()
     sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
-    hidden = {node.inputs[1]: node.inputs[2] for node in graph.nodes if node.kind == EXCITED_POINTWISE}
+    readers = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
     for node in graph.nodes:
-        if node.output not in hidden:
+        reader = readers.get(node.output)
+        if reader is None:
             nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs))
             continue
         image = nodes[node.inputs[0]]
-        tiles = _tiles_of(image, planning.storage, planning.target_of(image.output))
-        tensors.append(Tensor(next(fresh), "", (1, 1, tiles, graph[hidden[node.output]].shape[0])))
+        assert isinstance(reader.attributes, ExcitedPointwise)
+        tiles, parts = _tiles_of(image, planning.storage, planning.target_of(image.output))
+        hidden, channels = graph[reader.inputs[2]].shape[0], graph[image.output].shape[-1]
+        shape = (1, 1, parts, channels) if reader.attributes.mean_epilogue else (1, 1, tiles, hidden)
+        tensors.append(Tensor(next(fresh), "", shape))
         sums[node.output] = tensors[-1].id
         storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
         nodes[image.output] = replace(image, side_outputs=(tensors[-1].id,), sources=joint_sources(image, node))
     return planning.with_nodes(nodes.values(), tensors, storage)
 
 
-def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> int:
-    """The tiles that the kernel of a depthwise convolution has, with the pointwise one before or alone."""
+def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> tuple[int, int]:
+    """The tiles that the kernel of a depthwise convolution has, with the pointwise one before or alone.
+
+    Also the parts of the image of which it can write sums.
+    """
     image, result = storage[node.inputs[0]], storage[node.output]
     match node.attributes:
         case PointwiseDepthwise(window):
-            return pointwise_depthwise_candidates(window, image, result, target)[0].work.tiles
+            pair = pointwise_depthwise_candidates(window, image, result, target)[0]
+            return pair.work.tiles, pointwise_depthwise.channel_parts(pair.tile, result, target)
         case Depthwise(window):
-            return diagonal_candidates(window, result, target)[0].work.tiles
+            alone = diagonal_candidates(window, result, target)[0]
+            return alone.work.tiles, diagonal_depthwise.channel_parts(alone.tile, result)
     raise TypeError(f"{node.title} writes no sums beside its result")

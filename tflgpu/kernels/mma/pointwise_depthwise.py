@@ -98,6 +98,12 @@ def _slices(tile: PointwiseDepthwiseTile) -> int:
     return UNIT.side // LANES * tile.column_blocks
 
 
+def channel_parts(tile: PointwiseDepthwiseTile, dst: Storage, target: Target) -> int:
+    """Parts of an image for each of which the kernel writes sums of channels: the pixels of one warp each."""
+    warps = power_of_two(target.local_size // _slices(tile)) // UNIT.lanes
+    return tile_count(dst.height, tile.rows) * max(1, warps)
+
+
 def _work(
     tile: PointwiseDepthwiseTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
@@ -146,7 +152,8 @@ def pointwise_depthwise(request: Request) -> Kernel:
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
     candidates = pointwise_depthwise_candidates(window, src, dst, target)
-    chosen = request.choose_candidate(with_room_for_sums(request, candidates))
+    room = with_room_for_sums(request, candidates, lambda tile: channel_parts(tile, dst, target))
+    chosen = request.choose_candidate(room)
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     sharers = target.local_size // _slices(tile)
     if hidden_sums_beside(request) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -11,6 +11,7 @@ from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import PORTABLE
 from tflgpu.kernels.candidates import Candidate, TileConfig
 from tflgpu.kernels.demand import Demand, Phase
+from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.shares import Join
@@ -302,6 +303,7 @@ class SoftmaxParameters(SharedRowsParameters, template="portable/softmax"):
     beta: float
     log: bool
     shares: int
+    sum_epilogue: Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,7 +323,13 @@ def softmax_kernel(request: Request) -> Kernel:
     assert isinstance(attributes, Softmax)
     return _row_kernel(
         request,
-        SoftmaxParameters(beta=attributes.beta, log=attributes.log, shares=attributes.shares, src=request.input(0)),
+        SoftmaxParameters(
+            beta=attributes.beta,
+            log=attributes.log,
+            shares=attributes.shares,
+            sum_epilogue=inner_epilogue(attributes.sum_epilogue),
+            src=request.input(0),
+        ),
         _share_row(request),
     )
 

@@ -74,12 +74,14 @@ def evaluate(function: str, x: Array, axes: tuple[int, ...]) -> Array:
 class Softmax:
     """exp(beta * x) / sum(exp(beta * x)) over the last axis; its logarithm if ``log``.
 
-    shares: of x, which is their sum; they lie one after the other along the first axis.
+    shares: of x, which is their sum; they lie one after the other along the first axis. sum_epilogue: ops that x is
+    then changed by; they read no inputs.
     """
 
     beta: float
     log: bool = False
     shares: int = 1
+    sum_epilogue: tuple[EpilogueOp, ...] = ()
 
 
 @dataclass(frozen=True)

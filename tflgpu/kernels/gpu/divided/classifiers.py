@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value, joint_sources
 from tflgpu.graph.layout import Geometry
-from tflgpu.kernels.fusing import is_pointwise
+from tflgpu.kernels.fusing import epilogue_without_inputs, is_pointwise, kernel_inputs
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.divided.shared_sums import COUNTS, least_cycles, waiting_cycles
-from tflgpu.kernels.gpu.layer_of_mean import LAYER_OF_MEAN, layer_candidates
+from tflgpu.kernels.gpu.layer_of_mean import LAYER_OF_MEAN, LayerOfMean, layer_candidates
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
@@ -29,13 +29,17 @@ from tflgpu.target import Target
 class Head:
     """``softmax(layer(mean(image)))`` of one image, where nothing else reads what is in between.
 
-    between: what mean and layer write, views of it included.
+    between: what mean and layer write, views of it included. mean_epilogue: ops on the mean. factor: the constant of
+    channels that the layer multiplies by, if there is one. sum_epilogue: ops on the layer's sums after that.
     """
 
     mean: Node
     layer: Node
     softmax: Node
     between: frozenset[TensorId]
+    mean_epilogue: tuple[EpilogueOp, ...]
+    factor: TensorId | None
+    sum_epilogue: tuple[EpilogueOp, ...]
 
 
 @GPU.rewrite("share", fuses=True)
@@ -73,13 +77,18 @@ def _head(graph: Graph, storage: Mapping[TensorId, Storage], softmax: Node) -> H
     if layer is None or not _is_layer(graph, layer):
         return None
     mean, vector = _source(graph, layer.inputs[0])
-    if mean is None or mean.attributes != Reduce("mean", (1, 2)) or mean.epilogue:
+    if mean is None or mean.attributes != Reduce("mean", (1, 2)):
+        return None
+    mean_epilogue = epilogue_without_inputs(graph, mean, reads_padding=False)
+    factor, rest = _factor(graph, layer)
+    sum_epilogue = epilogue_without_inputs(graph, rest, reads_padding=False)
+    if mean_epilogue is None or sum_epilogue is None:
         return None
     image, weights = storage.get(mean.inputs[0]), graph[layer.inputs[1]]
     if image is None or image.linear or image.type not in ("half", "float"):
         return None
     reads_all = weights.size == image.channels * graph[layer.output].size  # of one image, not the means of several
-    return Head(mean, layer, softmax, sums | vector) if reads_all else None
+    return Head(mean, layer, softmax, sums | vector, mean_epilogue, factor, sum_epilogue) if reads_all else None
 
 
 def _source(graph: Graph, tensor: TensorId) -> tuple[Node | None, frozenset[TensorId]]:
@@ -92,9 +101,26 @@ def _source(graph: Graph, tensor: TensorId) -> tuple[Node | None, frozenset[Tens
 
 
 def _is_layer(graph: Graph, node: Node) -> bool:
-    """Whether a node multiplies by constants, adds constants at most, and does nothing else."""
+    """Whether a node multiplies by constants and adds constants at most, whatever its epilogue."""
     is_product = node.kind == "fully_connected" or is_pointwise(node)
-    return is_product and not node.epilogue and all(graph[t].is_constant for t in node.inputs[1:])
+    return is_product and all(graph[t].is_constant for t in node.inputs[1:])
+
+
+def _factor(graph: Graph, layer: Node) -> tuple[TensorId | None, Node]:
+    """The constant of channels by which a layer multiplies its sums first, and the layer without that."""
+    match layer.epilogue[:1]:
+        case (EpilogueOp("mul", (Value(0), Input(place))),):
+            factor = graph[layer.inputs[place]]
+        case _:
+            return None, layer
+    later = layer.epilogue[1:]
+    if factor.size != graph[layer.output].shape[-1] or any(Value(0) in op.operands for op in later):
+        return None, layer
+
+    def before(operand: Operand) -> Operand:
+        return Value(operand.index - 1) if isinstance(operand, Value) else operand
+
+    return factor.id, replace(layer, epilogue=tuple(op.moved(before) for op in later))
 
 
 def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], target: Target) -> int:
@@ -115,10 +141,16 @@ def _best_count(head: Head, graph: Graph, storage: Mapping[TensorId, Storage], t
 def _divided(head: Head, shares: TensorId, count: int) -> tuple[Node, Node]:
     """The two nodes in the place of a head. shares: what the first writes."""
     assert isinstance(head.softmax.attributes, Softmax)
-    inputs, sources = (head.mean.inputs[0], *head.layer.inputs[1:]), joint_sources(head.mean, head.layer)
-    layer = Node(LAYER_OF_MEAN, inputs, shares, None, sources=sources)
-    summed = replace(head.softmax.attributes, shares=count)
+    weights, sources = head.layer.inputs[1 : kernel_inputs(head.layer)], joint_sources(head.mean, head.layer)
+    layer = Node(
+        LAYER_OF_MEAN, (head.mean.inputs[0], *weights), shares, LayerOfMean(head.mean_epilogue), sources=sources
+    )
+    summed = replace(head.softmax.attributes, shares=count, sum_epilogue=head.sum_epilogue)
+    divided = replace(layer, kind="shares", attributes=Shares(layer, count))
+    if head.factor is not None:  # of the whole is that of each share
+        product = EpilogueOp("mul", (Value(0), Input(len(layer.inputs))))
+        divided = replace(divided, inputs=(*layer.inputs, head.factor), epilogue=(product,))
     return (
-        replace(layer, kind="shares", attributes=Shares(layer, count)),
+        divided,
         replace(head.softmax, inputs=(shares, *head.softmax.inputs[1:]), attributes=summed),
     )
