@@ -11,6 +11,7 @@ from tflgpu.codegen.environment import template_folder
 SURROUNDINGS = {
     "access/half_arithmetic",
     "access/storage",
+    "access/grid_storage",
     "access/wide_storage",
     "executor/claiming",
     "executor/grid",

@@ -23,7 +23,7 @@ from tflgpu.codegen.functions import Function, Pointer, read_body
 from tflgpu.codegen.shared_functions import share
 from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import prelude_templates
-from tflgpu.kernels.kernel import Argument, Kernel
+from tflgpu.kernels.kernel import Argument, Grid, Kernel
 from tflgpu.plan import Plan, PlannedKernel
 from tflgpu.target import HALF_MAX, WIDE, Target, VectorType, vector_type
 
@@ -67,7 +67,8 @@ def render(plan: Plan) -> KernelSource:
     shared, calls = share({name: (f.pointers, f.body) for name, f in functions.items() if name in shareable})
     types = {vector_type(a.type) for k in plan.kernels for a in k.arguments}
     wide = WIDE & (types | {op.type for k in plan.kernels for op in k.epilogue})
-    text = prelude(plan.target) + (_wide_prelude(wide) if wide else "") + "\n" + shared
+    grids = {a.grid for k in plan.kernels for a in k.arguments if a.grid is not None}
+    text = prelude(plan.target) + _wide_prelude(frozenset(wide)) + _grid_prelude(frozenset(grids)) + "\n" + shared
     called = (replace(f, body=calls[name]) if name in calls else f for name, f in functions.items())
     return KernelSource(text, tuple(called), tuple(names))
 
@@ -83,7 +84,18 @@ def prelude(target: Target) -> str:
 @cache
 def _wide_prelude(types: frozenset[VectorType]) -> str:
     """Access to elements of these types, which few programs need and not every device has."""
+    if not types:
+        return ""
     return "\n" + environment().get_template("access/wide_storage.cl.j2").render(types=sorted(types))
+
+
+@cache
+def _grid_prelude(grids: frozenset[Grid]) -> str:
+    """Access to elements on these grids."""
+    if not grids:
+        return ""
+    template = environment().get_template("access/grid_storage.cl.j2")
+    return "\n" + template.render(grids=sorted(grids, key=lambda grid: grid.form))
 
 
 def _is_shareable(kernel: Kernel, target: Target) -> bool:

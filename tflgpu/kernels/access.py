@@ -12,8 +12,8 @@ from math import prod
 
 from tflgpu.graph.ir import extends_to
 from tflgpu.graph.layout import Geometry, Shape
-from tflgpu.kernels.kernel import Argument
-from tflgpu.target import ElementType, VectorType, vector_type
+from tflgpu.kernels.kernel import Argument, Elements, Grid
+from tflgpu.target import ElementType
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BatchTerm:
 
 
 @dataclass(frozen=True)
-class Access:
+class Access(Elements):
     """Where operand ``name`` is read for an output element; a stride of 0 broadcasts along that axis.
 
     same: the operand has the output's own geometry. splat: it has one channel, for all of the output's.
@@ -70,11 +70,7 @@ class Access:
     pixel: int
     batch: tuple[BatchTerm, ...]
     slices: int = 0
-
-    @property
-    def vector(self) -> VectorType:
-        """The type of the vec4 that a load gives."""
-        return vector_type(self.type)
+    grid: Grid | None = None
 
     @property
     def uniform(self) -> bool:
@@ -84,7 +80,7 @@ class Access:
 
 def access(
     name: str,
-    type: ElementType,
+    elements: Elements,
     shape: Shape,
     output: Shape,
     *,
@@ -93,8 +89,8 @@ def access(
 ) -> Access:
     """Access to a tensor of ``shape`` from kernels that write ``output``; axes are aligned at the last one.
 
-    fixed: the axes along which the operand does not follow the output. By default those of size 1, as in numpy's
-    broadcasting; a reduction names the reduced ones, a concatenation none.
+    elements: its storage or its argument. fixed: the axes along which the operand does not follow the output. By
+    default those of size 1, as in numpy's broadcasting; a reduction names the reduced ones, a concatenation none.
     """
     source, target = Geometry(shape), Geometry(output)
     rank = len(output)
@@ -113,7 +109,7 @@ def access(
             batch.append(BatchTerm(place.divisor, place.extent, stride))
     return Access(
         name,
-        type,
+        elements.type,
         source.channels,
         same=shape == output and not linear and not fixed,
         splat=source.channels == 1 and target.channels > 1,
@@ -123,6 +119,7 @@ def access(
         pixel=pixel,
         batch=tuple(batch),
         slices=source.slices if fixed is None and extends_to(shape, output) else 0,
+        grid=elements.grid,
     )
 
 
@@ -130,4 +127,4 @@ def reach(argument: Argument, geometry: Geometry, output: Shape, fixed: set[int]
     """Access that follows the output along the axes that are not ``fixed``, batch axes of size 1 broadcast."""
     padded = (1,) * (len(output) - len(geometry.shape)) + geometry.shape
     still = fixed | {i for i in range(len(output) - 2) if padded[i] == 1}
-    return access(argument.name, argument.type, geometry.shape, output, fixed=still)
+    return access(argument.name, argument, geometry.shape, output, fixed=still)

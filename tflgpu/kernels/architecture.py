@@ -54,15 +54,20 @@ class Architecture:
         return self
 
     def lowering(
-        self, kind: str, when: Callable[[Request], bool] | None = None, best: Best | None = None
+        self,
+        kind: str,
+        when: Callable[[Request], bool] | None = None,
+        best: Best | None = None,
+        *,
+        reads_grids: bool = False,
     ) -> Callable[[Lower], Lower]:
         """Register the decorated function for nodes of ``kind``.
 
-        when: what must be true of a request as well. best: see :class:`Lowering`.
+        when: what must be true of a request as well. best, reads_grids: see :class:`Lowering`.
         """
 
         def register(lower: Lower) -> Lower:
-            insort(LOWERINGS, Lowering(kind, self, when, lower, best), key=Lowering.precedence)
+            insort(LOWERINGS, Lowering(kind, self, when, lower, best, reads_grids), key=Lowering.precedence)
             return lower
 
         return register
@@ -90,7 +95,9 @@ class Lowering:
     """How nodes of one kind become kernels, on one architecture.
 
     when: what else must be true; None for nothing. best: the fastest tile of the kernel by the cost model; None where
-    it cannot compute as many shares of sums. A lowering without it computes no shares.
+    it cannot compute as many shares of sums. A lowering without it computes no shares. reads_grids: whether the
+    kernel's own loads, which are not those of the epilogue, take integers on a grid for floats (by the ``form`` of what
+    it reads).
     """
 
     kind: str
@@ -98,6 +105,7 @@ class Lowering:
     when: Callable[[Request], bool] | None
     lower: Lower
     best: Best | None = None
+    reads_grids: bool = False
 
     def precedence(self) -> tuple[int, bool]:
         """Refining architectures before refined ones, conditions before none."""

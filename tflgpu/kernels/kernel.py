@@ -6,18 +6,55 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
+import numpy as np
+
 from tflgpu.graph.ir import Array, TensorId
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.target import ITEM_BYTES, ElementType, VectorType, vector_type
 
 
 @dataclass(frozen=True)
-class Storage:
-    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output."""
+class Grid:
+    """The numbers that 8-bit integers in memory stand for: (integer - zero) * scale."""
+
+    scale: float
+    zero: int
+
+    @property
+    def form(self) -> str:
+        """What the names of its loads and stores end with in programs (``templates/access/grid_storage.cl.j2``)."""
+        return f"grid_{np.float32(self.scale).view(np.uint32):08x}_{self.zero}"
+
+
+class Elements:
+    """How kernels load and store what has a type in memory, and perhaps a grid."""
+
+    type: ElementType
+    grid: Grid | None
+
+    @property
+    def vector(self) -> VectorType:
+        """The type of the vec4 that a load gives."""
+        return vector_type(self.type) if self.grid is None else "float"
+
+    @property
+    def form(self) -> str:
+        """What the names of its loads and stores end with."""
+        return self.type if self.grid is None else self.grid.form
+
+
+@dataclass(frozen=True)
+class Storage(Elements):
+    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output.
+
+    grid: of floats that are stored as integers of 0 to 255, with element type "uchar". An int8 of the model is stored
+    as itself + 128. Lanes past the last channel hold ``grid.zero``.
+    """
 
     geometry: Geometry
     type: ElementType
     linear: bool = False
+    grid: Grid | None = None
 
     def __getattr__(self, name: str) -> int:
         """The geometry's ``channels``, ``slices``, ``plane`` and so on, which templates read."""
@@ -25,11 +62,6 @@ class Storage:
             raise AttributeError(name)
         value: int = getattr(self.geometry, name)
         return value
-
-    @property
-    def vector(self) -> VectorType:
-        """The type of the vec4 that a load gives."""
-        return vector_type(self.type)
 
     def share(self, shares: int) -> Storage:
         """One of ``shares`` results that lie one after the other along the first axis."""
@@ -51,7 +83,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Elements):
     """One pointer argument: an activation by tensor id, or a constant by its packed elements.
 
     restrict: of a constant, whether compilers are told that nothing overwrites it.
@@ -63,6 +95,7 @@ class Argument:
     data: Array | None = field(default=None, compare=False, repr=False)
     written: bool = False
     restrict: bool = True
+    grid: Grid | None = None
 
     def move(self, place: Array) -> None:
         """Hold the elements of a constant at ``place``, which has the same, so that no weights are held twice."""

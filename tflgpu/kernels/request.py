@@ -113,7 +113,7 @@ class Request:
         """The argument for input ``index``, an activation, or in its place a constant in PHWC4, floats in float."""
         element, data = self.input(index).type, self.value(index)
         if data is None:
-            return Argument(name, element, self.node.inputs[index])
+            return Argument(name, element, self.node.inputs[index], grid=self.input(index).grid)
         return Argument(name, element, None, pack(data.astype(HOST_DTYPES[element])))
 
     def shape(self, index: int) -> Geometry:

@@ -135,6 +135,8 @@ def _run_partition(
         storage, tensor = plan.storage[node.output], plan.graph[node.output]
         shape = tensor.shape
         value = elements[: tensor.size].reshape(shape) if storage.linear else unpack(elements, shape)
+        if storage.grid is not None:
+            value = (value.astype(np.float32) - storage.grid.zero) * np.float32(storage.grid.scale)
         if tensor.factor != 1.0:
             value = np.multiply(value, tensor.factor, dtype=np.float32)
         found.append(Result(tensor.name, node.sources, np.ascontiguousarray(value)))

@@ -46,8 +46,19 @@ def half_away(x: Array) -> Array:
     return rounded
 
 
-def _quantize(x: Array, scale: float, zero: float, low: float, high: float) -> Array:
-    q: Array = np.clip(half_away(x / scale) + zero, low, high)
+def _quantize(
+    x: Array,
+    scale: float,
+    zero: float,
+    low: float,
+    high: float,
+    source: float | None = None,
+    ratio: float = 1.0,
+    rest: float = 0.0,
+) -> Array:
+    """The integers of a grid for numbers, or for multiples of ``source``, see :func:`_requantize`."""
+    rounded = half_away(x / scale) if source is None else half_away(half_away(x / source) * (ratio + rest))
+    q: Array = np.clip(rounded + zero, low, high)
     return q
 
 
@@ -63,7 +74,7 @@ def _requantize(
 
     ratio, rest: floats whose sum is ``source / scale`` with twice their digits.
     """
-    return scale * (np.clip(half_away(half_away(x / source) * (ratio + rest)) + zero, low, high) - zero)
+    return scale * (_quantize(x, scale, zero, low, high, source, ratio, rest) - zero)
 
 
 def _elu(x: Array) -> Array:
@@ -213,7 +224,9 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "to_uint16": EpilogueFunction(_wrap(np.uint16), True),
     "to_bool": EpilogueFunction(lambda x: x != 0, True, "int"),
     "dequantize": EpilogueFunction(lambda q, scale, zero: scale * (q - zero), False, "float"),
+    "shift": EpilogueFunction(np.add, False),  # of integers
     "quantize": EpilogueFunction(_quantize, False, "int"),
+    "round_to_grid": EpilogueFunction(_quantize, False, "int"),
     "fake_quantize": EpilogueFunction(_fake_quantize, False),
     "requantize": EpilogueFunction(_requantize, False),
 }

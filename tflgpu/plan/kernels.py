@@ -11,7 +11,7 @@ from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import lower_node
 from tflgpu.kernels.candidates import TileConfig
-from tflgpu.kernels.kernel import Argument, Kernel, Storage
+from tflgpu.kernels.kernel import Argument, Grid, Kernel, Storage
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.epilogue_ops import FUNCTIONS
@@ -36,19 +36,40 @@ def _planned(node: Node, planning: Planning) -> PlannedKernel:
     target = request.target
     kernel = lower_node(request)
     output = request.output
-    arguments = [Argument("dst", output.type, node.output, None, written=True), *kernel.arguments]
+    destination = Argument("dst", output.type, node.output, None, written=True, grid=output.grid)
+    arguments = [destination, *kernel.arguments]
     accesses: dict[int, Access] = {}
     for index in sorted(node.epilogue_inputs):
         # Compilers for CPUs would load them before all loops, and then accumulators spill (64% more time).
         argument = replace(request.operand(f"operand{index}", index), restrict=target.family != "cpu")
         arguments.append(argument)
-        accesses[index] = access(argument.name, argument.type, request.shape(index).shape, output.geometry.shape)
+        accesses[index] = access(argument.name, argument, request.shape(index).shape, output.geometry.shape)
     epilogue = _planned_epilogue(node, kernel.value_type, accesses)
     result = epilogue[-1].type if epilogue else kernel.value_type
     if result != output.vector:
         raise TypeError(f"{node.kind} ends with {result} values, but its output holds {output.type}")
-    destination = Destination(output, _is_dirty(kernel, epilogue, output))
-    return PlannedKernel(request.key(chosen), node, kernel, epilogue, destination, tuple(arguments))
+    if output.grid is not None and epilogue:
+        epilogue = (*epilogue[:-1], *_to_integers(epilogue[-1], output.grid))
+    stored = Destination(output, _is_dirty(kernel, epilogue, output))
+    return PlannedKernel(request.key(chosen), node, kernel, epilogue, stored, tuple(arguments))
+
+
+def _to_integers(op: PlannedEpilogueOp, grid: Grid) -> tuple[PlannedEpilogueOp, ...]:
+    """The last op if its result is stored on the grid that it rounds to: it gives the integers alone."""
+    zero = float(grid.zero)
+    match op.function, op.parameters:
+        case "fake_quantize", (scale, file_zero, low, high, *divisor):
+            limits = (limit - file_zero + zero for limit in (low, high))
+            parameters = (*(divisor or (scale,)), zero, *limits)
+            return (replace(op, function="round_to_grid", type="int", parameters=parameters),)
+        case "requantize", (scale, file_zero, low, high, *source):
+            limits = (limit - file_zero + zero for limit in (low, high))
+            parameters = (scale, zero, *limits, *source)
+            return (replace(op, function="quantize", type="int", parameters=parameters),)
+        case "dequantize", (_, offset):
+            shift = replace(op, function="shift", type="int", parameters=(int(grid.zero - offset),))
+            return (shift,) if shift.parameters != (0,) else ()
+    return (op,)
 
 
 def _planned_epilogue(
@@ -83,8 +104,8 @@ def _is_dirty(kernel: Kernel, epilogue: tuple[PlannedEpilogueOp, ...], output: S
 
     Products leave NaN there if they read an infinity: the weights of these lanes are zero.
     """
-    if output.geometry.channels % LANES == 0:
-        return False
+    if output.geometry.channels % LANES == 0 or output.grid is not None:
+        return output.geometry.channels % LANES != 0
     clean = [not getattr(kernel.parameters, "dirty", False) and not kernel.macs]
     for op in epilogue:
         operands = (

@@ -74,9 +74,14 @@ def _owners(
         if source is None or out not in uses or source in shifts or out in shifts:
             continue
         _, last = uses.get(root[source], (time, None))
-        if last == time and storage[out] == replace(storage[source], geometry=storage[out].geometry):
+        if last == time and _is_alike(storage[source], storage[out]):
             owner[out] = owner.get(root[source], root[source])
     return owner
+
+
+def _is_alike(source: Storage, result: Storage) -> bool:
+    """Whether each element of a result lies where that of a source of the same shape lies."""
+    return result == replace(source, geometry=result.geometry, grid=result.grid)
 
 
 def _lifetimes(

@@ -14,7 +14,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
-from tflgpu.kernels.cpu.costs import BandWork
+from tflgpu.kernels.cpu.costs import BandWork, counted_bytes
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -31,6 +31,9 @@ PIXELS: Mapping[int, int] = {2: 11, 1: 14}
 PIXELS_OF_HALVES: Mapping[int, int] = {2: 8, 1: 12}
 NARROW_PIXELS: Mapping[int, int] = {2: 3, 1: 6}
 COLUMNS = 8  # pixels of the depthwise result that are computed together, about or less
+
+# Rows of an image that become floats before a window sees them, at most: they stay in a near cache.
+WIDE_VEC4S = 4096
 
 # The pixels of two vectors where weights are far: the more share them the better, if they divide a row.
 PIXELS_OF_FAR_WEIGHTS = 14
@@ -110,15 +113,19 @@ def pixels_by_vectors(target: Target, halves: bool = False) -> Mapping[int, int]
     return PIXELS_OF_HALVES if halves else PIXELS
 
 
-def wide_row(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Storage | None:
-    """What a pointwise convolution reads for a row, as floats, if its image is to become floats row by row; else None.
+def wide_rows(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Storage | None:
+    """What a convolution reads for a row, as floats, if its image is to become floats row by row; else None.
 
-    Products with several vectors share what it takes to make a float of a half.
+    Products with several vectors share what it takes to make a float of a half. To make one of an integer on a grid
+    takes longer.
     """
-    pointwise = attributes.convolution.is_pointwise and not src.linear
-    if src.type != "half" or not pointwise or band.vectors > 1 or src.width < LANES:
+    window = attributes.convolution
+    if src.type == "float" or src.linear or src.width < LANES:
         return None
-    return Storage(Geometry((1, 1, src.width, src.channels)), "float")
+    rows = Storage(Geometry((1, window.kernel[0], src.width, src.channels)), "float")
+    if src.grid is not None:
+        return rows if rows.vec4s <= WIDE_VEC4S else None
+    return rows if window.is_pointwise and band.vectors == 1 else None
 
 
 def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry) -> BandWork:
@@ -131,7 +138,7 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
     row = max(
         window.padding.left + width, (dst.width - 1) * window.stride[1] + span(window.kernel[1], window.dilation[1])
     )
-    wide = wide_row(band, attributes, src)
+    wide = wide_rows(band, attributes, src)
     before = None
     if band.whole:
         before = replace(band_work(Band(band.vectors, dst.height), attributes, src, dst), tiles=band.whole * dst.batch)
@@ -142,8 +149,8 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
         convolution_products=computed * width * depth * band.vectors,
         depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
         depthwise_rate=core_costs().row_products,
-        workspace=kept * row * band.vectors * VECTOR // LANES + (wide.slices * wide.width if wide else 0),
-        image=src.bytes if band.rows == dst.height else 0,
+        workspace=kept * row * band.vectors * VECTOR // LANES + (wide.vec4s if wide else 0),
+        image=counted_bytes(src) if band.rows == dst.height else 0,
         before=before,
     )
 
@@ -209,8 +216,8 @@ def convolution_depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, ConvolutionDepthwise)
     best = request.choose_candidate(band_candidates(attributes, src, dst, request.target))
     band, window = best.tile, attributes.depthwise
-    wide = wide_row(band, attributes, src)
-    pixels = pixels_by_vectors(request.target, src.type == "half" and not wide)[band.vectors]
+    wide = wide_rows(band, attributes, src)
+    pixels = pixels_by_vectors(request.target, src.type != "float" and not wide)[band.vectors]
     height, width = image_size(attributes, src)
     depth = request.constant(1)[0].size
     block = band.vectors * VECTOR

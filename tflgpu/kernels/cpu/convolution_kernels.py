@@ -60,7 +60,7 @@ def _is_deep_and_pointwise(request: Request) -> bool:
     attributes, src, target = request.node.attributes, request.input(0), request.target
     if not isinstance(attributes, Convolution) or not attributes.window.is_pointwise or not _reads_slices(request):
         return False
-    wide_floats = src.type == target.storage == "float" and target.limits.vector_width == VECTOR
+    wide_floats = src.type != "half" and target.storage == "float" and target.limits.vector_width == VECTOR
     constant = attributes.groups == 1 and request.value(1) is not None
     deep = src.channels >= DEEP and request.output.geometry.plane > VECTOR
     return wide_floats and constant and deep and _vectors_of_whole_blocks(request) > 0
@@ -100,7 +100,7 @@ class QuadConvolutionParameters(ConvolutionParameters, template="cpu/convolution
     """Parameters of ``templates/cpu/convolution_quads.cl.j2``."""
 
 
-@CPU.lowering("convolution", when=_is_deep_and_pointwise)
+@CPU.lowering("convolution", when=_is_deep_and_pointwise, reads_grids=True)
 def pointwise_convolution(request: Request) -> Kernel:
     """Blocks of pixels by vectors of output channels, against which elements of the image are broadcast.
 
@@ -112,11 +112,15 @@ def pointwise_convolution(request: Request) -> Kernel:
     return _kernel_of_vectors(request, PixelRows(1, plane), pixels, vectors)
 
 
-CPU.lowering("convolution", when=lambda request: _reads_slices(request) and is_packed(request))(packed_convolution)
+def _is_packed(request: Request) -> bool:
+    return _reads_slices(request) and is_packed(request)
 
 
-@CPU.lowering("transpose_convolution")
-@CPU.lowering("convolution", when=_reads_slices)
+CPU.lowering("convolution", when=_is_packed, reads_grids=True)(packed_convolution)
+
+
+@CPU.lowering("transpose_convolution", reads_grids=True)
+@CPU.lowering("convolution", when=_reads_slices, reads_grids=True)
 def convolution_of_slices(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring pixels of a slice, by output slices."""
     attributes = request.node.attributes
@@ -147,7 +151,7 @@ def _multiplied(request: Request, slices: int) -> int:
     return len(read.first) * slices * read.slices
 
 
-@CPU.lowering("convolution")
+@CPU.lowering("convolution", reads_grids=True)
 def convolution(request: Request) -> Kernel:
     """Of an image of few channels in the host's order: blocks of pixels by vectors of output channels."""
     attributes, g = request.node.attributes, request.output.geometry

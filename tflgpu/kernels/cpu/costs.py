@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from tflgpu.kernels.demand import Demand, InTurn, Phase
@@ -65,12 +65,17 @@ class PairWork:
         """Of both kernels, and of the time between them. What is between them is written and read again."""
         costs, work = core_costs(), self.bands
         tile = work.convolution_products / costs.convolution_products + work.depthwise_products / self.depthwise_rate
-        share = self.between.bytes / target.compute_units
+        share = counted_bytes(self.between) / target.compute_units
         bytes_in_cycle = costs.near_bytes if share <= target.limits.cache_bytes else costs.far_bytes
         computing = work.tiles * tile / target.compute_units
         waiting = target.cost_model.next_kernel(target.executor)
         parts = computing, work.foreign_cycles(target), 2 * share / bytes_in_cycle, waiting
         return InTurn(tuple(_of_each_core(part, target) for part in parts))
+
+
+def counted_bytes(storage: Storage) -> int:
+    """The bytes by which the time that a tensor takes counts: integers on a grid become floats, and count as these."""
+    return storage.bytes if storage.grid is None else replace(storage, type="float", grid=None).bytes
 
 
 def _of_each_core(cycles: float, target: Target) -> Demand:

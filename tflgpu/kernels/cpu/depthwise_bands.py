@@ -11,6 +11,7 @@ from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.band_kernels import Band, BandCandidate, BandParameters, bands, is_possible, pixels_by_vectors
 from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.costs import BandWork, depthwise_rate
+from tflgpu.kernels.cpu.depthwise_kernels import wide_vec4s
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
@@ -45,7 +46,7 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
         convolution_products=pixels * src.slices * LANES * blocks * band.vectors,
         depthwise_products=tile_count(pixels * src.slices * prod(window.kernel), VECTOR // LANES),
         depthwise_rate=depthwise_rate(window),
-        workspace=pixels * src.slices,
+        workspace=pixels * src.slices + wide_vec4s(window, src),
     )
 
 
@@ -53,6 +54,7 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
 class BandDepthwisePointwiseParameters(BandParameters, template="cpu/band_depthwise_pointwise"):
     """Parameters of ``templates/cpu/band_depthwise_pointwise.cl.j2``."""
 
+    widens: bool
     unrolled: bool
     upright: bool
     bands: int
@@ -74,6 +76,7 @@ def depthwise_pointwise(request: Request) -> Kernel:
     return Kernel(
         BandDepthwisePointwiseParameters(
             window=attributes.window,
+            widens=wide_vec4s(attributes.window, src) > 0,
             unrolled=True,
             upright=False,
             inner_epilogue=inner_epilogue(attributes.epilogue),

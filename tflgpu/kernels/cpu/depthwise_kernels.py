@@ -11,7 +11,7 @@ from tflgpu.kernels.convolutions import depthwise_arguments, unrolls
 from tflgpu.kernels.cpu import CPU
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.request import Request
-from tflgpu.kernels.tiling import items_per_tile, tile_count
+from tflgpu.kernels.tiling import items_per_tile, local_vec4s, tile_count
 from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import Window
 from tflgpu.target import ElementType
@@ -25,7 +25,7 @@ def _has_one_channel(request: Request) -> bool:
     return request.input(0).channels == 1 < request.output.channels and request.value(1) is not None
 
 
-@CPU.lowering("depthwise", when=_has_one_channel)
+@CPU.lowering("depthwise", when=_has_one_channel, reads_grids=True)
 def dense_convolution(request: Request) -> Kernel:
     """A depthwise convolution of one channel is a dense one."""
     attributes, weights = request.node.attributes, request.node.inputs[1]
@@ -47,6 +47,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
     """Parameters of ``templates/cpu/depthwise_rows.cl.j2``."""
 
     window: Window
+    widens: bool
     unrolled: bool
     upright: bool
     chunks: int
@@ -56,7 +57,7 @@ class DepthwiseRowsParameters(Parameters, template="cpu/depthwise_rows"):
     factor_type: ElementType
 
 
-@CPU.lowering("depthwise", when=_is_small)
+@CPU.lowering("depthwise", when=_is_small, reads_grids=True)
 def depthwise_rows(request: Request) -> Kernel:
     """A depthwise convolution whose tile is some rows of a slice."""
     attributes, g = request.node.attributes, request.output.geometry
@@ -67,8 +68,12 @@ def depthwise_rows(request: Request) -> Kernel:
     rows = min(height, items_per_tile(height * g.slices * g.batch, request.target, 2 * taps * LANES * width))
     chunks = tile_count(height, rows)
     arguments = depthwise_arguments(request)
+    workspace = wide_vec4s(attributes.window, request.input(0), upright=upright)
+    if workspace > local_vec4s(request.target):
+        workspace = 0
     parameters = DepthwiseRowsParameters(
         window=attributes.window,
+        widens=workspace > 0,
         unrolled=unrolls(attributes),
         upright=upright,
         chunks=chunks,
@@ -79,4 +84,12 @@ def depthwise_rows(request: Request) -> Kernel:
     )
     tiles = g.batch * g.slices * chunks
     macs = taps * g.pixels * g.channels
-    return Kernel(parameters, arguments, tiles, local_size=1, macs=macs)
+    return Kernel(parameters, arguments, tiles, local_size=1, workspace=workspace, macs=macs)
+
+
+def wide_vec4s(window: Window, src: Storage, *, upright: bool = False) -> int:
+    """Local memory for the rows of an image on a grid that a window sees, as floats; 0 where that is not worthwhile."""
+    if src.grid is None or prod(window.kernel) <= prod(window.stride):
+        return 0
+    height, width = (1, src.height) if upright else (src.height, src.width)
+    return min((window.kernel[0] - 1) * window.dilation[0] + 1, height) * width

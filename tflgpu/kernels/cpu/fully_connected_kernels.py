@@ -41,8 +41,8 @@ class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_conn
     weights_type: ElementType
 
 
-@CPU.lowering("convolution", when=is_vector_product)
-@CPU.lowering("fully_connected")
+@CPU.lowering("convolution", when=is_vector_product, reads_grids=True)
+@CPU.lowering("fully_connected", reads_grids=True)
 def fully_connected(request: Request) -> Kernel:
     """A fully connected layer in blocks of rows by vectors of 16 outputs."""
     source, g = request.input(0).geometry, request.output.geometry
@@ -51,7 +51,7 @@ def fully_connected(request: Request) -> Kernel:
     src, storage = request.input(0), request.target.storage
     factor_type = request.factor_type(src.type, storage)
     vectors, rows = _block(out, g.batch, request.target)
-    widens = src.type == "half" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
+    widens = src.type != "float" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
     blocks = tile_count(out, vectors * VECTOR)
     all_row_blocks = tile_count(g.batch, rows)
     row_blocks, output_blocks = _tile(all_row_blocks, blocks, rows, vectors, depth, request.target, widens=widens)

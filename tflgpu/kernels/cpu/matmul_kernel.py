@@ -45,7 +45,7 @@ class MatmulQuadsParameters(BlockProductsParameters, template="cpu/matmul_quads"
     blocks: int
 
 
-@CPU.lowering("matmul", when=_has_rows_side_by_side)
+@CPU.lowering("matmul", when=_has_rows_side_by_side, reads_grids=True)
 def matmul_of_quads(request: Request) -> Kernel:
     """Blocks of quads, which are four neighbouring rows of a slice, by output slices."""
     attributes, g = request.node.attributes, request.output.geometry

@@ -101,5 +101,6 @@ class _Moving:
             Tensor(next(self._fresh), "", shape) if like is None else replace(like, id=next(self._fresh), shape=shape)
         )
         self.tensors.append(tensor)
-        self.storage[tensor.id] = Storage(Geometry(shape), element)
+        grid = None if like is None else self.storage[like.id].grid
+        self.storage[tensor.id] = Storage(Geometry(shape), element, grid=grid)
         return tensor.id

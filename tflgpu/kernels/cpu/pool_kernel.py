@@ -30,7 +30,7 @@ class PoolRowsParameters(Parameters, template="cpu/pool_rows"):
     src: Storage
 
 
-@CPU.lowering("pool", when=_has_no_padding)
+@CPU.lowering("pool", when=_has_no_padding, reads_grids=True)
 def pool_rows(request: Request) -> Kernel:
     """Pooling whose tile is some rows of a slice."""
     attributes, g = request.node.attributes, request.output.geometry

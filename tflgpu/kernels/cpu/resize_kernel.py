@@ -65,19 +65,19 @@ class ResizeRowsParameters(ResizeParameters, template="cpu/resize_rows"):
     """Parameters of ``templates/cpu/resize_rows.cl.j2``."""
 
 
-@CPU.lowering("resize_bilinear", when=_takes_whole_pixels)
+@CPU.lowering("resize_bilinear", when=_takes_whole_pixels, reads_grids=True)
 def resize_pixels(request: Request) -> Kernel:
     """Bilinear resizing to whole pixels in row-major order."""
     return _kernel(request, ResizePixelsParameters, _pixels_workspace(request))
 
 
-@CPU.lowering("resize_bilinear", when=_reads_all_columns)
+@CPU.lowering("resize_bilinear", when=_reads_all_columns, reads_grids=True)
 def resize_blended(request: Request) -> Kernel:
     """Bilinear resizing that blends whole rows of the image first."""
     return _kernel(request, ResizeBlendedParameters, _rows_workspace(request))
 
 
-@CPU.lowering("resize_bilinear")
+@CPU.lowering("resize_bilinear", reads_grids=True)
 def resize_rows(request: Request) -> Kernel:
     """Bilinear resizing row by row."""
     return _kernel(request, ResizeRowsParameters, 0)

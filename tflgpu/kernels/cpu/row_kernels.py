@@ -46,7 +46,7 @@ def _row_kernel(request: Request, operations: int, parameters: ItemParameters) -
     return replace(item_kernel(request, parameters, arguments, cost, items=items), fills_vectors=True)
 
 
-@CPU.lowering("softmax")
+@CPU.lowering("softmax", reads_grids=True)
 def softmax(request: Request) -> Kernel:
     """Softmax of the channels of four pixels at a time."""
     attributes = request.node.attributes
@@ -56,7 +56,7 @@ def softmax(request: Request) -> Kernel:
     return _row_kernel(request, EXPONENTIAL, parameters)
 
 
-@CPU.lowering("layer_norm")
+@CPU.lowering("layer_norm", reads_grids=True)
 def layer_norm(request: Request) -> Kernel:
     """Layer normalization of the channels of four pixels at a time."""
     attributes = request.node.attributes

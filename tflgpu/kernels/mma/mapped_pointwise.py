@@ -79,7 +79,7 @@ def _seen(request: Request, op: EpilogueOp, position: int, arguments: list[Argum
 
     def operand(index: int) -> Mapping[str, object]:
         argument = arguments[index - 1]
-        return {"value": None, "access": access(argument.name, "float", image[-1:], image)}
+        return {"value": None, "access": access(argument.name, argument, image[-1:], image)}
 
     operands = [{"value": o.index} if isinstance(o, Value) else operand(o.index) for o in op.operands]
     return {

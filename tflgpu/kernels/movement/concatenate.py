@@ -33,7 +33,7 @@ class ConcatenateParameters(ItemParameters, template="movement/concatenate"):
     whole_vec4s: bool
 
 
-@PORTABLE.lowering("concatenate")
+@PORTABLE.lowering("concatenate", reads_grids=True)
 def concatenate_kernel(request: Request) -> Kernel:
     """A concatenation whose work-items each move a vec4 of the output."""
     attributes, node, output = request.node.attributes, request.node, request.output.geometry
@@ -42,7 +42,7 @@ def concatenate_kernel(request: Request) -> Kernel:
     parts, arguments, start = [], [], 0
     for i in range(len(node.inputs) - len(node.epilogue_inputs)):
         argument, g = request.operand(f"part{i}", i), request.shape(i)
-        reach = access(argument.name, argument.type, g.shape, output.shape, fixed=())
+        reach = access(argument.name, argument, g.shape, output.shape, fixed=())
         stride = g.axis_strides[axis] if axis < rank - 1 else g.plane
         shift = start * stride if axis < rank - 1 else start // LANES * stride
         parts.append(ConcatenatedInput(reach, start, g.shape[axis], shift))

@@ -13,7 +13,6 @@ from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.gather import Digit, Gather, Lookup, follow
 from tflgpu.ops.movement.shaping import AxisMap
-from tflgpu.target import vector_type
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class GatherParameters(ItemParameters, template="movement/gather"):
     dirty: bool
 
 
-@PORTABLE.lowering("gather")
+@PORTABLE.lowering("gather", reads_grids=True)
 def gather_kernel(request: Request) -> Kernel:
     """A gather whose work-items each compute a vec4 of the output."""
     attributes, node, g = request.node.attributes, request.node, request.output.geometry
@@ -96,7 +95,7 @@ def gather_kernel(request: Request) -> Kernel:
         ),
         arguments,
         60,
-        value_type=vector_type(arguments[0].type),
+        value_type=arguments[0].vector,
     )
 
 

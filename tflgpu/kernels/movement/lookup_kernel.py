@@ -21,7 +21,7 @@ class LookupParameters(ItemParameters, template="movement/lookup"):
     dirty: bool = True
 
 
-@PORTABLE.lowering("lookup")
+@PORTABLE.lowering("lookup", reads_grids=True)
 def lookup_kernel(request: Request) -> Kernel:
     """A work-item computes a vec4 of the output."""
     attributes, source = request.node.attributes, request.operand("src", 0)

@@ -20,12 +20,12 @@ class MapParameters(ItemParameters, template="movement/map"):
     dirty: bool
 
 
-@PORTABLE.lowering("map")
+@PORTABLE.lowering("map", reads_grids=True)
 def map_kernel(request: Request) -> Kernel:
     """Elementwise functions of a vec4 of the output."""
     g, source = request.output.geometry, request.operand("src", 0)
     linear = source.tensor is not None and request.input(0).linear
-    primary = access("src", source.type, request.shape(0).shape, g.shape, linear=linear)
+    primary = access("src", source, request.shape(0).shape, g.shape, linear=linear)
     pixels = 4 if request.target.family == "cpu" else 1
     items = g.batch * g.slices * (g.plane // pixels + g.plane % pixels)
     parameters = MapParameters(primary=primary, pixels=pixels, dirty=primary.splat)

@@ -12,7 +12,7 @@ from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
 from tflgpu.ops.movement.gather import Gather, Lookup
-from tflgpu.target import ElementType, vector_type
+from tflgpu.target import ElementType
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def overwrite_kernel(request: Request) -> Kernel:
         for place, position, stride in zip(coordinates(source.shape), attributes.positions, strides, strict=False)
     ]
     parameters = OverwriteParameters(axes=axes, src=source, source=arguments[0])
-    value_type = vector_type(arguments[0].type)
+    value_type = arguments[0].vector
     return item_kernel(request, parameters, arguments, 30, items=source.vec4s, value_type=value_type)
 
 

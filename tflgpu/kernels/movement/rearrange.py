@@ -18,7 +18,7 @@ def copy_kernel(request: Request, parameters: ItemParameters) -> Kernel:
     return item_kernel(request, parameters, [request.activation("src", 0)], 30, value_type=request.input(0).vector)
 
 
-@PORTABLE.lowering("rearrange")
+@PORTABLE.lowering("rearrange", reads_grids=True)
 def rearrange_kernel(request: Request) -> Kernel:
     """A transpose, slice or padding whose work-items each move a vec4 of the output."""
     attributes, source, shape = request.node.attributes, request.input(0).geometry, request.output.geometry.shape

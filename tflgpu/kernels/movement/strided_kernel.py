@@ -34,8 +34,8 @@ class StridedParameters(ItemParameters, template="movement/strided"):
     src: Storage
 
 
-@PORTABLE.lowering("reshape")
-@PORTABLE.lowering("strided")
+@PORTABLE.lowering("reshape", reads_grids=True)
+@PORTABLE.lowering("strided", reads_grids=True)
 def strided_kernel(request: Request) -> Kernel:
     """A reshape, or a movement along strides, in units that stay together."""
     output, source = request.output, request.input(0)

@@ -27,7 +27,7 @@ class DepthwiseParameters(ItemParameters, template="portable/depthwise"):
     factor_type: ElementType
 
 
-@PORTABLE.lowering("depthwise")
+@PORTABLE.lowering("depthwise", reads_grids=True)
 def depthwise(request: Request) -> Kernel:
     """For every window and channel multiplier."""
     attributes, g = request.node.attributes, request.output.geometry

@@ -59,7 +59,7 @@ def unpool_kernel(request: Request) -> Kernel:
     return item_kernel(request, parameters, arguments, 8 * prod(attributes.window.kernel))
 
 
-@PORTABLE.lowering("pool")
+@PORTABLE.lowering("pool", reads_grids=True)
 def pool_kernel(request: Request) -> Kernel:
     """The maximum or the mean of windows."""
     attributes = request.node.attributes

@@ -98,7 +98,7 @@ def _reduced_vec4s(request: Request) -> int:
     return prod(source.slices if axis == len(source.shape) - 1 else source.shape[axis] for axis in attributes.axes)
 
 
-@PORTABLE.lowering("reduce", best=_best_reduction)
+@PORTABLE.lowering("reduce", best=_best_reduction, reads_grids=True)
 def reduce_kernel(request: Request) -> Kernel:
     """A reduction along some axes."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
@@ -108,7 +108,7 @@ def reduce_kernel(request: Request) -> Kernel:
     loops = _loops([(source.shape[a], source.axis_strides[a]) for a in attributes.axes if a < rank - 1])
     if channels:
         loops.append((source.slices, source.plane))
-    kept = access("src", request.input(0).type, source.shape, g.shape, fixed=attributes.axes)
+    kept = access("src", request.input(0), source.shape, g.shape, fixed=attributes.axes)
     neutral = COMBINATIONS[attributes.function].neutral[_REDUCED.index(request.input(0).vector)]
     unused = channels and neutral != "0" and source.channels % LANES
     return _reduction(
@@ -144,7 +144,7 @@ def join_kernel(request: Request) -> Kernel:
         request,
         share_results(request, g.vec4s, join.count),
         join.function,
-        kept=access("src", request.input(0).type, g.shape, g.shape),
+        kept=access("src", request.input(0), g.shape, g.shape),
         loops=[(join.count, g.vec4s)],
         count=join.count,
         channels=False,
@@ -233,7 +233,7 @@ class ArgExtremeParameters(Parameters, template="portable/arg_extreme"):
     src: Storage
 
 
-@PORTABLE.lowering("arg_extreme")
+@PORTABLE.lowering("arg_extreme", reads_grids=True)
 def arg_extreme_kernel(request: Request) -> Kernel:
     """The places of the greatest or the least elements along an axis."""
     attributes, g, source = request.node.attributes, request.output.geometry, request.input(0).geometry
@@ -244,7 +244,7 @@ def arg_extreme_kernel(request: Request) -> Kernel:
     sharing = share_results(request, g.vec4s, count)
     return Kernel(
         ArgExtremeParameters(
-            kept=access("src", request.input(0).type, source.shape, g.shape, fixed=(attributes.axis,)),
+            kept=access("src", request.input(0), source.shape, g.shape, fixed=(attributes.axis,)),
             channels=channels,
             extent=extent,
             count=count,
@@ -316,7 +316,7 @@ class LayerNormParameters(SharedRowsParameters, template="rows/layer_norm"):
     at_once: int = 1
 
 
-@PORTABLE.lowering("softmax")
+@PORTABLE.lowering("softmax", reads_grids=True)
 def softmax_kernel(request: Request) -> Kernel:
     """Softmax whose work-items share the channels of a pixel."""
     attributes = request.node.attributes
@@ -334,7 +334,7 @@ def softmax_kernel(request: Request) -> Kernel:
     )
 
 
-@PORTABLE.lowering("layer_norm")
+@PORTABLE.lowering("layer_norm", reads_grids=True)
 def layer_norm_kernel(request: Request) -> Kernel:
     """Layer normalization whose work-items share the channels of a pixel."""
     attributes = request.node.attributes

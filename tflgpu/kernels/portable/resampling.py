@@ -49,7 +49,7 @@ class ResizeBilinearParameters(ItemParameters, template="portable/resize_bilinea
     src: Storage
 
 
-@PORTABLE.lowering("resize_bilinear")
+@PORTABLE.lowering("resize_bilinear", reads_grids=True)
 def resize_kernel(request: Request) -> Kernel:
     """Bilinear resizing of a vec4 of the output."""
     attributes = request.node.attributes

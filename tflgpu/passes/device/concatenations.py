@@ -74,7 +74,7 @@ def _can_eliminate(
         and tensor not in inputs_inside
         and node.inputs.count(tensor) == 1
         and not {tensor, output} & graph.wanted
-        and storage[tensor].type == storage[output].type
+        and storage[tensor].form == storage[output].form
         and not storage[tensor].linear
         and not storage[output].linear
         and graph[tensor].size > 0

@@ -12,6 +12,7 @@ from tflgpu.errors import internal_faults
 from tflgpu.kernels.architecture import PORTABLE, Architecture, Phase, Rewrite, rewrites
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.passes.device.concatenations import concatenate_in_place
+from tflgpu.passes.device.grids import store_on_grids
 from tflgpu.passes.device.layouts import convert_layouts
 from tflgpu.passes.device.slices import slice_in_place
 from tflgpu.passes.device.states import overwrite_states, shorten_states
@@ -42,6 +43,7 @@ DEVICE_PASSES: Mapping[str, DevicePass] = {
     "convert_layouts": DevicePass(convert_layouts),
     "shorten_states": DevicePass(shorten_states),
     "assign_storage": DevicePass(assign_storage),
+    "store_on_grids": DevicePass(store_on_grids),
     **_registered("fuse"),
     "keep_whole_numbers": DevicePass(keep_whole_numbers),
     **_registered("replace"),

@@ -51,7 +51,7 @@ def slice_places(graph: Graph, storage: Mapping[TensorId, Storage]) -> dict[Tens
 def _offset(graph: Graph, storage: Mapping[TensorId, Storage], node: Node) -> int | None:
     """The byte at which the elements of a node's result begin in its input; None if it is no slice, or has gaps."""
     source, output = storage[node.inputs[0]], storage[node.output]
-    if node.epilogue or source.linear or output.linear or source.type != output.type or not graph[node.output].size:
+    if node.epilogue or source.linear or output.linear or source.form != output.form or not graph[node.output].size:
         return None
     if isinstance(node.attributes, Strided):
         vec4s = _first_of_rows(node.attributes, source.geometry, output.geometry)
