@@ -12,12 +12,25 @@ from tflgpu.target import ITEM_BYTES, ElementType, VectorType, vector_type
 
 
 @dataclass(frozen=True)
+class Grid:
+    """The numbers that 8-bit integers in memory stand for: (integer - zero) * scale."""
+
+    scale: float
+    zero: int
+
+
+@dataclass(frozen=True)
 class Storage:
-    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output."""
+    """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output.
+
+    grid: of floats that are stored as integers of 0 to 255, with element type "uchar". An int8 of the model is stored
+    as itself + 128. Lanes past the last channel hold ``grid.zero``.
+    """
 
     geometry: Geometry
     type: ElementType
     linear: bool = False
+    grid: Grid | None = None
 
     def __getattr__(self, name: str) -> int:
         """The geometry's ``channels``, ``slices``, ``plane`` and so on, which templates read."""
@@ -29,7 +42,7 @@ class Storage:
     @property
     def vector(self) -> VectorType:
         """The type of the vec4 that a load gives."""
-        return vector_type(self.type)
+        return vector_type(self.type) if self.grid is None else "float"
 
     def share(self, shares: int) -> Storage:
         """One of ``shares`` results that lie one after the other along the first axis."""
