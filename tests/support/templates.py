@@ -16,6 +16,7 @@ SURROUNDINGS = {
     "executor/grid",
     "executor/grid_barrier",
     "executor/persistent",
+    "integers/unit",
     "probes/arithmetic",
     "probes/grid_barriers",
     "probes/memory",
@@ -28,8 +29,10 @@ SURROUNDINGS = {
     "ptx/storage_ptx",
     "ptx/warp_ptx",
 }
-# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates.
+# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates, or of a CPU's.
 NOT_PORTABLE = {
+    "integers/convolution",
+    "integers/fully_connected",
     "mma/gemm/direct",
     "mma/gemm/k_tiles",
     "mma/gemm/few_channels",

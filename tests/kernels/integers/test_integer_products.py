@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyopencl as cl
 import pytest
 
 from tests.support.targets import CPU
-from tflgpu.codegen.render import render
+from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Array, Graph, Node, Tensor
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.kernels.integers.units import UNITS
@@ -155,6 +156,23 @@ def test_sums_of_integers_are_exact(name: str, unit: str, device_name: str) -> N
     assert kernel.kernel.template.startswith("integers/")
     result = run(plan, kernel, image, CASES[name].zero, device_name)
     np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_block_multiplies_every_row_by_every_register(unit: str) -> None:
+    """The text, for processors that this machine is not."""
+    text, of = prelude(replace(CPU, integer_unit=unit)), UNITS[unit]
+    functions = text.split("multiply_")[1:]
+    assert [f.split("(")[0] for f in functions] == [f"{rows}x{registers}" for rows, registers in of.shapes]
+    mnemonic = (
+        of.multiply[0].format(weights=0, row=0, sum=0, product=0).split(" %%" if "%%" in of.multiply[0] else " v")[0]
+    )
+    for (rows, registers), function in zip(of.shapes, functions, strict=True):
+        lines = [line.strip().strip('"') for line in function.splitlines()]
+        products = [line for line in lines if line.startswith(mnemonic + " ")]
+        assert len(products) == rows * registers * 4 // of.inputs
+        used = {int(n) for n in re.findall(r"(?:[xyz]mm|\bv|\bq)(\d+)", " ".join(lines[: lines.index("}")]))}
+        assert max(used) < of.assembly.registers
 
 
 @pytest.mark.parametrize("unit", UNITS)
