@@ -31,8 +31,8 @@ SURROUNDINGS = {
 }
 # Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates, or of a CPU's.
 NOT_PORTABLE = {
-    "integers/convolution",
-    "integers/fully_connected",
+    "integers/integer_convolution",
+    "integers/integer_layer",
     "mma/gemm/direct",
     "mma/gemm/k_tiles",
     "mma/gemm/few_channels",

@@ -65,8 +65,8 @@ class IntegerProductsParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerConvolutionParameters(IntegerProductsParameters, template="integers/convolution"):
-    """Parameters of ``templates/integers/convolution.cl.j2``."""
+class IntegerConvolutionParameters(IntegerProductsParameters, template="integers/integer_convolution"):
+    """Parameters of ``templates/integers/integer_convolution.cl.j2``."""
 
     window: Window
     slices: int
@@ -76,8 +76,8 @@ class IntegerConvolutionParameters(IntegerProductsParameters, template="integers
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integers/fully_connected"):
-    """Parameters of ``templates/integers/fully_connected.cl.j2``."""
+class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integers/integer_layer"):
+    """Parameters of ``templates/integers/integer_layer.cl.j2``."""
 
 
 @dataclass(frozen=True)
