@@ -89,7 +89,8 @@ def test_every_template_runs(quick: frozenset[str]) -> None:
     assert "tests/kernels/test_oclgrind.py::test_kernels_stay_within_their_buffers" in tests
     names = ("activation_products", "attention_tiles", "diagonal_depthwise", "large_images", "row_major")
     emulated = ("test_emulated_kernels.py", *(f"mma/test_{name}.py" for name in names))
-    assert set().union(*(literals(ROOT / "tests" / "kernels" / name) for name in emulated)) >= NOT_PORTABLE
+    modules = (*emulated, "integers/test_integer_products.py")
+    assert set().union(*(literals(ROOT / "tests" / "kernels" / name) for name in modules)) >= NOT_PORTABLE
 
 
 def test_every_verb_runs() -> None:

@@ -17,6 +17,7 @@ SURROUNDINGS = {
     "executor/grid",
     "executor/grid_barrier",
     "executor/persistent",
+    "integers/unit",
     "probes/arithmetic",
     "probes/grid_barriers",
     "probes/memory",
@@ -29,8 +30,10 @@ SURROUNDINGS = {
     "ptx/storage_ptx",
     "ptx/warp_ptx",
 }
-# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates.
+# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates, or of a CPU's.
 NOT_PORTABLE = {
+    "integers/integer_convolution",
+    "integers/integer_layer",
     "mma/gemm/direct",
     "mma/gemm/k_tiles",
     "mma/gemm/few_channels",

@@ -77,8 +77,9 @@ def render(plan: Plan) -> KernelSource:
 def prelude(target: Target) -> str:
     """The text that every program for ``target`` begins with: access to memory, then that of its architectures."""
     arithmetic = ("access/half_arithmetic",) if target.arithmetic == "half" else ()
-    names = ("access/storage", *arithmetic, *prelude_templates(target))
-    return "\n".join(environment().get_template(f"{name}.cl.j2").render() for name in names)
+    own = ("access/storage", *arithmetic)
+    templates = (*((name, {}) for name in own), *prelude_templates(target))
+    return "\n".join(environment().get_template(f"{name}.cl.j2").render(facts) for name, facts in templates)
 
 
 @cache

@@ -7,7 +7,7 @@ where it has none. Importing :mod:`tflgpu.kernels` imports every folder, so that
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -31,13 +31,14 @@ class Architecture:
     """Devices that kernels are written for.
 
     has: whether a device is of it, given that it is of the refined one. prelude: templates with which programs
-    for it begin.
+    for it begin. facts: names that these see, and their values for a device.
     """
 
     name: str
     has: Callable[[Target], bool]
     refines: Architecture | None = None
     prelude: tuple[str, ...] = ()
+    facts: Callable[[Target], Mapping[str, object]] = lambda _: {}
 
     def includes(self, target: Target) -> bool:
         """Whether a device is of this architecture."""
@@ -176,7 +177,9 @@ def lower_node(request: Request) -> Kernel:
     return kernel
 
 
-def prelude_templates(target: Target) -> tuple[str, ...]:
-    """What programs for ``target`` begin with."""
+def prelude_templates(target: Target) -> tuple[tuple[str, Mapping[str, object]], ...]:
+    """What programs for ``target`` begin with: templates, and the names that each of them sees."""
     included = (architecture for architecture in ARCHITECTURES if architecture.includes(target))
-    return tuple(template for architecture in included for template in architecture.prelude)
+    return tuple(
+        (template, architecture.facts(target)) for architecture in included for template in architecture.prelude
+    )

@@ -37,6 +37,8 @@ class Target:
     ptx: whether the compiler takes NVIDIA's inline assembly: it orders memory between work-groups and reads a clock. It
         says nothing of sizes or costs.
     matrix_unit: the name of the tensor core, as an architecture of :mod:`tflgpu.kernels` describes it; None for none.
+    integer_unit: the name of the instructions by which a CPU multiplies 8-bit integers, as
+        :mod:`tflgpu.kernels.integers` describes them; None for none.
     missing_types: element types of tensors that the device does not compute with, of "int64" and "float64".
     group: work-items of a work-group; None for the number that the executor wants.
     limits: what the device can hold, which no plan may exceed, and what it has.
@@ -53,6 +55,7 @@ class Target:
     executor: ExecutorName = "launch"
     ptx: bool = False
     matrix_unit: str | None = None
+    integer_unit: str | None = None
     missing_types: tuple[str, ...] = ()
     group: int | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits, repr=False)

@@ -21,7 +21,7 @@ from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.target import Target
 
 Storages = Mapping[TensorId, Storage]
-Join = Callable[[Node, Node, tuple[EpilogueOp, ...], Storages, Target], object]
+Join = Callable[[Node, Node, tuple[EpilogueOp, ...], Graph, Storages, Target], object]
 
 
 @CPU.fusion
@@ -47,7 +47,7 @@ def _joined(graph: Graph, storage: Storages, target: Target, kind: str, join: Jo
     for node in graph.nodes:
         first = _node_before(graph, storage, node)
         epilogue = epilogue_without_inputs(graph, first) if first else None
-        if first and epilogue is not None and (attributes := join(first, node, epilogue, storage, target)):
+        if first and epilogue is not None and (attributes := join(first, node, epilogue, graph, storage, target)):
             constants = (t for n in (first, node) for t in weights_and_bias(graph, n, fresh, zeros))
             node = joined_node(kind, attributes, first, node, (first.inputs[0], *constants))
             dropped.add(first.output)
@@ -65,10 +65,18 @@ def _node_before(graph: Graph, storage: Storages, node: Node) -> Node | None:
     return first if constant and first.inputs[0] in storage else None
 
 
+def _multiplies_integers(convolution: Node, graph: Graph, storage: Storages, target: Target) -> bool:
+    """Whether a convolution has a kernel of its own that multiplies integers, which no kernel of bands does."""
+    on_grid = storage[convolution.inputs[0]].grid is not None
+    return target.integer_unit is not None and on_grid and graph[convolution.inputs[1]].scale is not None
+
+
 def _convolution_depthwise(
-    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], storage: Storages, target: Target
+    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], graph: Graph, storage: Storages, target: Target
 ) -> ConvolutionDepthwise | None:
     before, after = first.attributes, second.attributes
+    if _multiplies_integers(first, graph, storage, target):
+        return None
     if not (isinstance(before, Convolution) and isinstance(after, Depthwise) and unrolls(after)) or before.groups != 1:
         return None
     attributes = ConvolutionDepthwise(before.window, after.window, epilogue)
@@ -80,9 +88,11 @@ def _convolution_depthwise(
 
 
 def _depthwise_pointwise(
-    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], storage: Storages, target: Target
+    first: Node, second: Node, epilogue: tuple[EpilogueOp, ...], graph: Graph, storage: Storages, target: Target
 ) -> DepthwisePointwise | None:
     before = first.attributes
+    if _multiplies_integers(second, graph, storage, target):
+        return None
     if not (isinstance(before, Depthwise) and unrolls(before) and is_pointwise(second)):
         return None
     src, dst = storage[first.inputs[0]], storage[second.output].geometry

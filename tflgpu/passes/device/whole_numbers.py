@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp, Graph, Input, Node, Operand, Tensor, TensorId, Value
+from tflgpu.kernels.epilogue_scales import without_division
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import output_channel_axis
@@ -21,7 +22,6 @@ LEAST_EXPONENT, GREATEST_EXPONENT = -24, 8
 
 # Epilogue ops whose results are multiples of their first parameter.
 ROUNDING = ("dequantize", "requantize", "fake_quantize")
-ACTIVATIONS = {"relu": (0.0, None), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}  # their ranges
 
 
 def keep_whole_numbers(planning: Planning) -> Planning:
@@ -38,32 +38,6 @@ def _factor_of(scale: Array) -> Array:
     """The number from 1 to 2 that makes a scale of a power of two; 1 if half precision cannot hold its multiples."""
     fraction, exponent = np.frexp(scale)
     return np.where((scale > 0) & (exponent > LEAST_EXPONENT) & (exponent <= GREATEST_EXPONENT + 1), 2 * fraction, 1.0)
-
-
-def _without_division(epilogue: tuple[EpilogueOp, ...]) -> tuple[tuple[EpilogueOp, ...], float]:
-    """An epilogue that need not divide by the scale of the grid that it rounds to, if value 0 is divided by it before.
-
-    Also that scale; 1 and the same epilogue if it does more than round, perhaps after an activation.
-    """
-    place = next((k for k, op in enumerate(epilogue) if op.function == "fake_quantize"), None)
-    if place is None:
-        return epilogue, 1.0
-    before, rounding, after = epilogue[:place], epilogue[place], epilogue[place + 1 :]
-    scale = rounding.parameters[0]
-    in_turn = all(op.operands == (Value(k),) for k, op in enumerate((*before, rounding)))
-    read_again = any(isinstance(o, Value) and o.index <= place for op in after for o in op.operands)
-    if not in_turn or read_again or not np.finfo(np.float32).tiny <= scale < np.inf:
-        return epilogue, 1.0
-    if any(op.function not in ACTIVATIONS for op in before):
-        return epilogue, 1.0
-    rounding = replace(rounding, parameters=(*rounding.parameters, 1.0))
-    return (*(_divided_activation(op, scale) for op in before), rounding, *after), scale
-
-
-def _divided_activation(op: EpilogueOp, divisor: float) -> EpilogueOp:
-    """The activation for operands that are divided by a number."""
-    low, high = ACTIVATIONS[op.function]
-    return op if high is None else replace(op, function="clamp", parameters=(low / divisor, high / divisor))
 
 
 class _WholeNumbers:
@@ -115,7 +89,7 @@ class _WholeNumbers:
         factor = factor * self._factors.get(node.inputs[0], 1.0)
         if np.all(factor == 1.0):
             return node
-        epilogue, divisor = _without_division(node.epilogue)
+        epilogue, divisor = without_division(node.epilogue)
         inputs = [*node.inputs, self._constant(factor / divisor)]
         if weights is not None:
             inputs[1] = self._constant(weights)

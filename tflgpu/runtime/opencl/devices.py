@@ -16,6 +16,7 @@ from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
 from tflgpu.options import Options
 from tflgpu.runtime.opencl.drivers.sources import chosen, library_faults
+from tflgpu.runtime.opencl.integer_units import integer_unit
 from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.process import Using
@@ -59,6 +60,7 @@ class Device:
         executor: What ``Options.execution.executor`` ``"auto"`` becomes.
         ptx: Whether its compiler takes NVIDIA's inline assembly.
         matrix_units: Whether it has tensor cores that kernels are there for, :data:`MATRIX_UNIT`.
+        integer_unit: The instructions by which a CPU multiplies 8-bit integers, of :mod:`tflgpu.kernels.integers`.
         int64: Whether it computes with integers of 64 bits.
         float64: Whether it computes with doubles.
         handle: Pyopencl's device.
@@ -76,6 +78,7 @@ class Device:
     executor: Literal["launch", "claiming", "auto"]
     ptx: bool
     matrix_units: bool
+    integer_unit: str | None
     int64: bool
     float64: bool
     handle: cl.Device = field(compare=False, repr=False)
@@ -128,6 +131,7 @@ class Device:
             executor=usual if options.execution.executor == "auto" else options.execution.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
+            integer_unit=self.integer_unit if family == "cpu" else None,
             limits=self.limits.of_plans,
             missing_types=tuple(name for name in ("int64", "float64") if not getattr(self, name)),
         )
@@ -198,6 +202,7 @@ def _describe(platform: cl.Platform, handle: cl.Device) -> Device:
         "auto" if ptx else "claiming" if claims else "launch",
         ptx,
         generation >= PTX_HALF_MATRICES,
+        integer_unit(handle, kind),
         int64,
         "cl_khr_fp64" in handle.extensions.split(),
         handle,

@@ -1,0 +1,184 @@
+"""Products of 8-bit integers on CPUs, against integers of 64 bits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from tests.support.targets import CPU
+from tflgpu.codegen.render import prelude, render
+from tflgpu.graph.ir import Array, Graph, Node, Tensor
+from tflgpu.graph.layout import Geometry, pack, unpack
+from tflgpu.kernels.integers.units import UNITS
+from tflgpu.kernels.kernel import Grid, Storage
+from tflgpu.kernels.rewriting import Planning
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.window import POINTWISE, Padding, Window
+from tflgpu.plan.kernels import planned_kernel
+from tflgpu.plan.plan import Plan, PlannedKernel
+from tflgpu.runtime.opencl.devices import choose
+from tflgpu.runtime.opencl.program import compile_program
+
+IMAGE_SCALE = 0.02
+# The flags of /proc/cpuinfo that a CPU has for each unit.
+FLAGS = {"avx512_vnni": "avx512_vnni", "avx_vnni": "avx_vnni", "avx2": "avx2", "neon_dot": "asimddp"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution, or a fully connected layer without a window."""
+
+    shape: tuple[int, ...]
+    out: int
+    window: Window | None = None
+    groups: int = 1
+    zero: int = 128
+    extreme: bool = False
+    bias: str = "whole"  # or "fractions", "none"
+
+
+SAME = Window((3, 3), (1, 1), (1, 1), Padding(1, 1, 1, 1))
+CASES = {
+    "pointwise": Case((1, 6, 11, 64), 48, POINTWISE),
+    "pointwise, channels that fill no slice": Case((2, 5, 7, 30), 21, POINTWISE, zero=3, bias="fractions"),
+    "pointwise, extremes": Case((1, 3, 5, 256), 64, POINTWISE, zero=0, extreme=True),
+    "3x3, padding that is no zero": Case((1, 9, 7, 32), 40, SAME, zero=77),
+    "3x3, extremes, parts of the depth": Case((1, 5, 13, 134), 70, SAME, zero=255, extreme=True),
+    "strides, images": Case((3, 7, 9, 30), 46, Window((3, 2), (2, 3), (1, 1), Padding(1, 1, 0, 1)), bias="none"),
+    "dilation past the image": Case((1, 4, 5, 24), 32, Window((3, 3), (1, 1), (2, 4), Padding(2, 2, 4, 4)), zero=9),
+    "one axis, groups, a long window": Case(
+        (1, 1, 40, 64), 128, Window((1, 20), (1, 1), (1, 1), Padding(0, 0, 0, 0)), 2
+    ),
+    "one axis, upright": Case((1, 40, 1, 64), 32, Window((7, 1), (2, 1), (1, 1), Padding(3, 3, 0, 0)), zero=1),
+    "one pixel": Case((2, 3, 3, 32), 32, Window((3, 3), (1, 1), (1, 1), Padding(0, 0, 0, 0))),
+    "fully connected, one image": Case((1, 300), 77, zero=17),
+    "fully connected, images": Case((13, 127), 35, extreme=True),
+}
+
+
+def has_unit(name: str) -> bool:
+    file = Path("/proc/cpuinfo")
+    words = set(file.read_text().split()) if file.exists() else set()
+    return FLAGS[name] in words
+
+
+def sums(case: Case, image: Array, weights: Array) -> Array:
+    """Of (u - zero) * w, in 64 bits."""
+    x = image.astype(np.int64) - case.zero
+    w = weights.astype(np.int64)
+    if case.window is None:
+        return x @ w.T
+    (kh, kw), (sy, sx), (dy, dx), p = case.window.kernel, case.window.stride, case.window.dilation, case.window.padding
+    h, width = case.window.output(*case.shape[1:3])
+    x = np.pad(x, ((0, 0), (p.top, p.bottom), (p.left, p.right), (0, 0)))
+    per_group, depth = case.out // case.groups, case.shape[3] // case.groups
+    total = np.zeros((case.shape[0], h, width, case.out), np.int64)
+    for o in range(case.out):
+        first = o // per_group * depth
+        for ky in range(kh):
+            for kx in range(kw):
+                seen = x[:, ky * dy :, kx * dx :][:, : (h - 1) * sy + 1 : sy, : (width - 1) * sx + 1 : sx]
+                total[..., o] += seen[..., first : first + depth] @ w[o, ky, kx]
+    return total
+
+
+def planned(case: Case, unit: str) -> tuple[Plan, PlannedKernel, Array, Array]:
+    """The plan of the case alone, its kernel, the image, and the result that it has to give."""
+    random = np.random.default_rng(len(case.shape) + case.out)
+    image = random.integers(0, 256, case.shape).astype(np.uint8)
+    depth = case.shape[-1] // case.groups
+    kernel = (case.out, depth) if case.window is None else (case.out, *case.window.kernel, depth)
+    weights = random.integers(-128, 128, kernel).astype(np.int8)
+    if case.extreme:
+        image = random.choice([0, 255], case.shape).astype(np.uint8)
+        weights[...] = random.choice([-128, 127], kernel)
+        image[0], weights[: case.out // 2] = 255, -128
+    scale = random.uniform(0.001, 0.02, (case.out, *(1,) * (len(kernel) - 1)))
+    total = sums(case, image, weights)
+    factors = scale.reshape(-1) * IMAGE_SCALE
+    bias = random.integers(-5000, 5000, case.out) + (0.37 if case.bias == "fractions" else 0)
+    expected = total * factors + (0 if case.bias == "none" else bias * factors)
+    tensors = [
+        Tensor(0, "", case.shape),
+        Tensor(1, "", kernel, data=(weights * scale).astype(np.float32), scale=scale),
+        Tensor(2, "", (case.out,), data=(bias * factors).astype(np.float32)),
+        Tensor(3, "", expected.shape),
+    ]
+    attributes = None if case.window is None else Convolution(case.window, case.groups)
+    inputs = (0, 1) if case.bias == "none" else (0, 1, 2)
+    node = Node("fully_connected" if case.window is None else "convolution", inputs, 3, attributes)
+    graph = Graph({t.id: t for t in tensors}, (node,), (0,), (3,))
+    storage = {
+        0: Storage(Geometry(case.shape), "uchar", grid=Grid(IMAGE_SCALE, case.zero)),
+        3: Storage(Geometry(expected.shape), "float"),
+    }
+    target = replace(CPU, integer_unit=unit)
+    kernel_of_node = planned_kernel(node, Planning(graph, target, storage))
+    plan = Plan({}, {}, {}, 0, 0, 0, graph, target, (kernel_of_node,), storage)
+    return plan, kernel_of_node, image, expected
+
+
+def padded_pack(image: Array, zero: int) -> Array:
+    """In PHWC4, with the zero point in lanes past the last channel, and room for wide loads."""
+    lanes = np.concatenate([image, np.full((*image.shape[:-1], -image.shape[-1] % 4), zero, np.uint8)], axis=-1)
+    return np.concatenate([pack(lanes), np.zeros(64, np.uint8)])
+
+
+def run(plan: Plan, kernel: PlannedKernel, image: Array, zero: int, device_name: str) -> Array:
+    source = render(plan)
+    context = cl.Context([choose(device_name).handle])
+    queue = cl.CommandQueue(context)
+    launched = cl.Kernel(compile_program(context, source.text), source.names[0])
+    shape = plan.storage[3].geometry.shape
+    result = np.full(Geometry(shape).elements + 64, np.nan, np.float32)
+    given = {"src": padded_pack(image, zero), "dst": result}
+    buffers, arguments = {}, []
+    for argument in kernel.arguments:
+        data = given[argument.name] if argument.data is None else argument.data
+        buffers[argument.name] = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.ascontiguousarray(data))
+        arguments += [buffers[argument.name], np.uint64(0)]
+    launched(queue, (kernel.kernel.tiles,), (1,), *arguments)
+    cl.enqueue_copy(queue, result, buffers["dst"])
+    return unpack(result[: Geometry(shape).elements], shape)
+
+
+@pytest.mark.parametrize("unit", ["avx512_vnni", "avx_vnni", "avx2"])
+@pytest.mark.parametrize("name", CASES)
+def test_sums_of_integers_are_exact(name: str, unit: str, device_name: str) -> None:
+    if not has_unit(unit):
+        pytest.skip(f"this CPU has no {unit}")
+    plan, kernel, image, expected = planned(CASES[name], unit)
+    layer = CASES[name].window is None
+    assert kernel.kernel.template == ("integers/integer_layer" if layer else "integers/integer_convolution")
+    result = run(plan, kernel, image, CASES[name].zero, device_name)
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_block_multiplies_every_row_by_every_register(unit: str) -> None:
+    """The text, for processors that this machine is not."""
+    text, of = prelude(replace(CPU, integer_unit=unit)), UNITS[unit]
+    functions = text.split("multiply_")[1:]
+    assert [f.split("(")[0] for f in functions] == [f"{rows}x{registers}" for rows, registers in of.shapes]
+    mnemonic = (
+        of.multiply[0].format(weights=0, row=0, sum=0, product=0).split(" %%" if "%%" in of.multiply[0] else " v")[0]
+    )
+    for (rows, registers), function in zip(of.shapes, functions, strict=True):
+        lines = [line.strip().strip('"') for line in function.splitlines()]
+        products = [line for line in lines if line.startswith(mnemonic + " ")]
+        assert len(products) == rows * registers * 4 // of.inputs
+        used = {int(n) for n in re.findall(r"(?:[xyz]mm|\bv|\bq)(\d+)", " ".join(lines[: lines.index("}")]))}
+        assert max(used) < of.assembly.registers
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_weights_take_a_quarter(unit: str) -> None:
+    case = CASES["3x3, padding that is no zero"]
+    _, kernel, _, _ = planned(case, unit)
+    (weights,) = (a for a in kernel.arguments if a.name == "weights")
+    assert weights.bytes <= 9 * case.shape[3] * -(-case.out // 64) * 64

@@ -1,0 +1,138 @@
+"""Integer units of CPUs: instructions that multiply 8-bit integers and add up the products in sums of 32 bits.
+
+Compilers make none of them of OpenCL C, so that they are inline assembly (``templates/integers/unit.cl.j2``). What
+differs by the instruction set is data here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """Instructions of a processor that do not depend on the integer unit.
+
+    Operands: %0 the activations, %1 the weights, %2 the sums, %3 how many quads are left, %4 bytes between quads of
+    activations. advance: from one quad to the next, ``weights`` bytes of weights; it ends with a branch to label 1.
+    clobbers: names of all vector registers, where inline assembly may name them.
+    """
+
+    load_sum: str
+    store_sum: str
+    advance: tuple[str, ...]
+    finish: tuple[str, ...]
+    clobbers: str
+    registers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegerUnit:
+    """How a processor multiplies integers, and the blocks of sums that its registers hold.
+
+    The products of a block are a loop over quads, which are four inputs of each row. Activations are packed as
+    [quad][row][4], weights as [quad][4 / inputs][column][inputs].
+
+    lanes: sums of a register. inputs: of a sum that an instruction multiplies. widens: whether activations are packed
+    as integers of 16 bits; weights have 8 always. offset: what activations are packed
+    less: 128 where they have to be signed.
+    shapes: rows and registers of columns of blocks, those that are the fastest for many rows first.
+    load, broadcast, multiply: instructions that load weights, copy the inputs of a row to all lanes, and add
+    products to a sum. Registers in them are numbers.
+    """
+
+    assembly: Assembly
+    lanes: int
+    inputs: int
+    widens: bool = False
+    offset: int = 0
+    shapes: tuple[tuple[int, int], ...]
+    load: str
+    broadcast: str
+    multiply: tuple[str, ...]
+
+    @property
+    def element_bytes(self) -> int:
+        """Of a packed activation."""
+        return 2 if self.widens else 1
+
+    def step_cycles(self, rows: int, registers: int) -> float:
+        """Cycles in which a block of sums gets the products of a quad, if two instructions of a kind begin in a cycle.
+
+        A sum waits for the product that was added before.
+        """
+        steps = 4 // self.inputs
+        return steps * max(rows * registers * len(self.multiply) / 2, (rows + registers) / 2, ADDITION_LATENCY)
+
+
+# Cycles from one addition to a sum to the next one. Processors take 1 to 5.
+ADDITION_LATENCY = 4
+
+
+def _x86(register: str, registers: int, move: str) -> Assembly:
+    return Assembly(
+        load_sum=f"{move} {{at}}(%2), %%{register}{{sum}}",
+        store_sum=f"{move} %%{register}{{sum}}, {{at}}(%2)",
+        advance=("add %4, %0", "add ${weights}, %1", "sub $1, %3", "jnz 1b"),
+        finish=("vzeroupper",),
+        clobbers="xmm",
+        registers=registers,
+    )
+
+
+_ZMM = _x86("zmm", 32, "vmovdqu64")
+_YMM = _x86("ymm", 16, "vmovdqu")
+_NEON = Assembly(
+    load_sum="ldr q{sum}, [%2, #{at}]",
+    store_sum="str q{sum}, [%2, #{at}]",
+    advance=("add %0, %0, %4", "add %1, %1, #{weights}", "subs %3, %3, #1", "b.ne 1b"),
+    finish=(),
+    clobbers="v",
+    registers=32,
+)
+
+UNITS: Mapping[str, IntegerUnit] = {
+    "avx512_vnni": IntegerUnit(
+        assembly=_ZMM,
+        lanes=16,
+        inputs=4,
+        shapes=((6, 4), (12, 2), (12, 1), (1, 4)),
+        load="vmovdqu64 {at}(%1), %%zmm{weights}",
+        broadcast="vpbroadcastd {at}(%0), %%zmm{row}",
+        multiply=("vpdpbusd %%zmm{weights}, %%zmm{row}, %%zmm{sum}",),
+    ),
+    "avx_vnni": IntegerUnit(
+        assembly=_YMM,
+        lanes=8,
+        inputs=4,
+        shapes=((6, 2), (6, 1), (1, 4)),
+        load="vmovdqu {at}(%1), %%ymm{weights}",
+        broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
+        multiply=("%{{vex%}} vpdpbusd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",),
+    ),
+    # vpmaddubsw would add two products of 8 bits in 16, which saturates.
+    "avx2": IntegerUnit(
+        assembly=_YMM,
+        lanes=8,
+        inputs=2,
+        widens=True,
+        shapes=((6, 2), (6, 1), (1, 4)),
+        load="vpmovsxbw {at}(%1), %%ymm{weights}",
+        broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
+        multiply=(
+            "vpmaddwd %%ymm{weights}, %%ymm{row}, %%ymm{product}",
+            "vpaddd %%ymm{product}, %%ymm{sum}, %%ymm{sum}",
+        ),
+    ),
+    "neon_dot": IntegerUnit(
+        assembly=_NEON,
+        lanes=4,
+        inputs=4,
+        offset=128,
+        shapes=((6, 4), (12, 2), (1, 4)),
+        load="ldr q{weights}, [%1, #{at}]",
+        broadcast="ldr s{row}, [%0, #{at}]",
+        multiply=("sdot v{sum}.4s, v{weights}.16b, v{row}.4b[0]",),
+    ),
+}
