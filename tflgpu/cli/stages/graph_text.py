@@ -101,7 +101,8 @@ def _operand(operand: Operand, node: Node, graph: Graph) -> str:
 
 def _attributes(attributes: Any) -> str:
     """``window(kernel=3,3 stride=1,1) groups=1``."""
-    return " ".join(f"{f.name}{_value(getattr(attributes, f.name))}" for f in fields(attributes))
+    values = {f.name: getattr(attributes, f.name) for f in fields(attributes)}
+    return " ".join(f"{name}{_value(value)}" for name, value in values.items() if value != ())
 
 
 def _value(value: Any) -> str:
