@@ -49,8 +49,9 @@ def test_an_unknown_pass_is_answered_with_all_of_them(no_device: None) -> None:
 
 def test_each_pass_for_a_device_by_name(device: tflgpu.Device) -> None:
     """On a CPU; those of other architectures say for which device they are."""
+    included = ("portable", "cpu", *(["integers"] if device.integer_unit else []))
     for name, each in DEVICE_PASSES.items():
-        if each.architecture.name in ("portable", "cpu"):
+        if each.architecture.name in included:
             assert kinds("--after", name)
         else:
             assert "convert_layouts" in fail("show", MODEL, "--after", name)
