@@ -95,7 +95,8 @@ def test_pose(folder: Path) -> None:
     (joints,) = litert.run(model, square).values()
     side, (width, height) = 600, (512, 600)
     (y, x, _), printed = joints[0, 0, 0], dict(re.findall(r"^(.+?) +\d+%  at (.+)$", "\n".join(lines), re.MULTILINE))
-    assert {"nose", "left eye", "right eye", "left shoulder", "right shoulder"} <= printed.keys()
+    # The score of the right eye is 0.37 by LiteRT's reference kernels, and 0.70 by XNNPACK.
+    assert {"nose", "left eye", "left shoulder", "right shoulder"} <= printed.keys()
     expected = x * side - (side - width) / 2, y * side - (side - height) / 2
     nose = list(map(int, printed["nose"].split(",")))
     assert nose == pytest.approx(expected, abs=1.5 / 48 * side)  # cells of the model's heat map
