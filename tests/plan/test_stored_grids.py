@@ -83,3 +83,15 @@ def test_kernels_that_take_no_integers_read_floats() -> None:
     plan = plan_of(builder.finish([y]), CPU)
     (sums,) = (k.node for k in plan.kernels if k.node.kind == "cumulative_sum")
     assert plan.storage[sums.inputs[0]].type == "float"
+
+
+def test_the_limits_of_an_activation_stay() -> None:
+    """A RELU of integers rounds to the grid that they are on, and to a part of it."""
+    builder = Builder()
+    x = builder.input(SHAPE, "int8", quantization=GRID)
+    x = builder.add("SOFTMAX", [x], SHAPE, "int8", quantization=GRID, beta=1.0)
+    y = builder.add("RELU", [x], SHAPE, "int8", quantization=GRID)
+    outputs = [builder.add("SOFTMAX", [t], SHAPE, "int8", quantization=GRID, beta=1.0) for t in (x, y)]
+    plan = plan_of(builder.finish(outputs), CPU)
+    limits = [op.parameters[1:] for k in plan.kernels for op in k.epilogue if op.function == "round_to_grid"]
+    assert limits.count((121.0, 121.0, 255.0)) == 1

@@ -49,7 +49,7 @@ def _rounded_once(graph: Graph) -> tuple[Graph, dict[TensorId, Grid]]:
     for node in graph.nodes:
         grid = _rounding(graph, node) if node.epilogue else None
         moved = _moved(graph, grids, node)
-        if grid is not None and grid == moved and len(node.epilogue) == 1:
+        if grid is not None and grid == moved and len(node.epilogue) == 1 and not _is_narrowed(node.epilogue[0]):
             node = replace(node, epilogue=())
         elif not node.epilogue:
             grid = moved
@@ -69,6 +69,11 @@ def _rounding(graph: Graph, node: Node) -> Grid | None:
         case "dequantize", (scale, zero) if _is_of_integers(graph, node, last):
             return _grid(scale, zero - LEAST[graph[node.inputs[0]].dtype])
     return None
+
+
+def _is_narrowed(op: EpilogueOp) -> bool:
+    """Whether an op that rounds to a grid also has the limits of an activation."""
+    return op.function != "dequantize" and op.parameters[3] - op.parameters[2] < INTEGERS - 1
 
 
 def _is_of_integers(graph: Graph, node: Node, op: EpilogueOp) -> bool:
