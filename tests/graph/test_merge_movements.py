@@ -243,3 +243,11 @@ def test_a_softmax_of_what_is_moved_computes_in_the_shape_that_is_read() -> None
     weights = m.reshape(m.add("SOFTMAX", [moved], beta=1.0), 2, 15, 11)
     graph = apply(merge_movements, m.graph(m.add("NEG", [weights]), m.add("EXP", [weights])))
     assert kinds(graph) == {"map": 3, "strided": 1, "softmax": 1}
+
+
+@pytest.mark.device
+def test_a_number_of_more_axes_than_what_was_reshaped_has() -> None:
+    m = Chain()
+    doubled = m.add("MUL", [m.reshape(m.input((8,)), 1, 2, 4), m.weights(1, 1, 1)])
+    graph = apply(merge_movements, m.graph(m.add("NEG", [doubled])))
+    assert kinds(graph)["map"] == 2

@@ -198,6 +198,8 @@ class _Merging:
         sources = {self._tensors[v.source].shape for v in views if v is not None and self._is_reshape(v)}
         if len(sources) != 1 or (source := sources.pop())[-1:] == shape[-1:]:
             return False
+        if not source or any(len(self._tensors[t].shape) > len(source) for t in node.inputs if t not in operands):
+            return False  # a number of more axes would not broadcast
         inputs = [self._in_shape(t, source) if t in operands else t for t in node.inputs]
         result = self._add_tensor(self._tensors[node.output], source)
         self._nodes.append(replace(node, inputs=tuple(inputs), output=result))
