@@ -95,6 +95,11 @@ class Geometry:
         return (self.plane == 1 and (self.batch == 1 or self.channels % LANES == 0)) or (self.channels == LANES)
 
 
+def without_units(axes: Shape) -> Shape:
+    """Axes without those of size 1 before the first larger one."""
+    return next((axes[i:] for i, size in enumerate(axes) if size > 1), ())
+
+
 def keeps_bytes(old: Shape, new: Shape) -> bool:
     """Whether a reshape leaves every element where it is in PHWC4."""
     a, b = Geometry(old), Geometry(new)

@@ -97,8 +97,7 @@ class Lowering:
 
     when: what else must be true; None for nothing. best: the fastest tile of the kernel by the cost model; None where
     it cannot compute as many shares of sums. A lowering without it computes no shares. reads_grids: whether the
-    kernel's own loads, which are not those of the epilogue, take integers on a grid for floats (by the ``form`` of what
-    it reads).
+    kernel converts 8-bit integers on a grid to floats when it loads its inputs, those of the epilogue aside.
     """
 
     kind: str

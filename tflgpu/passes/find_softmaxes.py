@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu.graph.ir import Graph, Input, Node, Tensor, TensorId, joint_sources
-from tflgpu.graph.layout import Shape
+from tflgpu.graph.layout import without_units
 from tflgpu.ops.arithmetic.reduction import Reduce, Softmax
 from tflgpu.ops.movement.shaping import AxisMap, Rearrange
 
@@ -47,7 +47,7 @@ def _softmax(graph: Graph, last: Node) -> tuple[list[Node], TensorId, int] | Non
     if axes[0] != axes[1] or len(axes[0]) != 1 or x.shape != graph[last.output].shape or x.dtype != "float32":
         return None
     kept = tuple(1 if i == axes[0][0] else size for i, size in enumerate(x.shape))
-    if any(_without_first_units(graph[t].shape) != _without_first_units(kept) for t in (quotient[1], terms[1])):
+    if any(without_units(graph[t].shape) != without_units(kept) for t in (quotient[1], terms[1])):
         return None
     return [*greatest, difference, exponential, *sums], x.id, axes[0][0]
 
@@ -84,10 +84,6 @@ def _axes(graph: Graph, node: Node) -> list[int]:
     """The axes of more than one element that a reduction is along."""
     assert isinstance(node.attributes, Reduce)
     return [axis for axis in node.attributes.axes if graph[node.inputs[0]].shape[axis] > 1]
-
-
-def _without_first_units(shape: Shape) -> Shape:
-    return next((shape[i:] for i, size in enumerate(shape) if size > 1), ())
 
 
 def _along(

@@ -15,7 +15,7 @@ from math import prod
 from types import MappingProxyType
 
 from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
-from tflgpu.graph.layout import Geometry, Shape, keeps_bytes
+from tflgpu.graph.layout import Geometry, Shape, keeps_bytes, without_units
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
@@ -326,12 +326,7 @@ def _has_rows(operand: Tensor, shape: Shape) -> bool:
         return False
     if operand.is_constant and operand.size == prod(shape):
         return operand.shape[-1] == shape[-1]
-    return _without_units(operand.shape[:-1]) == _without_units(shape[:-1])
-
-
-def _without_units(axes: Shape) -> Shape:
-    """Axes without those of size 1 before the first larger one."""
-    return next((axes[i:] for i, size in enumerate(axes) if size > 1), ())
+    return without_units(operand.shape[:-1]) == without_units(shape[:-1])
 
 
 def _is_of_channels(tensor: Tensor) -> bool:

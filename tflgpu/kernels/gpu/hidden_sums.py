@@ -54,7 +54,7 @@ def with_room_for_sums(
     candidates: Sequence[Candidate[AnyTile, AnyWork]],
     parts_of: Callable[[AnyTile], int],
 ) -> Sequence[Candidate[AnyTile, AnyWork]]:
-    """The candidates that have as many tiles, or parts of the image, as there are sums; all of a kernel without."""
+    """The candidates whose number of tiles, or of parts of the image, is that of the sums; all if there are no sums."""
     sums = hidden_sums_beside(request)
     if sums is None:
         return candidates

@@ -41,5 +41,5 @@ def _reads_rows(planning: Planning, node: Node, kept: Collection[TensorId]) -> b
     if node.kind != "reshape" or node.in_place or node.epilogue or node.output in kept:
         return False
     output = planning.storage[node.output]
-    same_type = output.form == planning.storage[node.inputs[0]].form
-    return same_type and not output.linear and output.geometry.is_linear and output.geometry.channels % LANES == 0
+    same_form = output.form == planning.storage[node.inputs[0]].form
+    return same_form and not output.linear and output.geometry.is_linear and output.geometry.channels % LANES == 0
