@@ -1,6 +1,6 @@
 """Networks with drawn weights on a GPU in fp16, beside torch.compile of the same architectures in the same process.
 
-    python -m benchmarks.nets MODEL... [--rounds 10] [--out FILE]
+    python -m benchmarks.nets MODEL... [--batch 64] [--rounds 10] [--out FILE]
 
 Both have their inputs on the device, and are timed from launch to finish, in alternating rounds. torch compiles with
 mode "reduce-overhead", in channels_last for images. A network that torch has no architecture for here is timed alone.
@@ -98,12 +98,13 @@ def milliseconds(runs: Iterable[Run], rounds: int) -> list[float]:
     return [1e3 * median(seconds) for _, seconds in timed]
 
 
-def rows(models: list[Path], rounds: int) -> Iterator[dict[str, object]]:
-    """A row for each network."""
+def rows(models: list[Path], batch: int | None, rounds: int) -> Iterator[dict[str, object]]:
+    """A row for each network, in the batch of its file without ``batch``."""
     random = np.random.default_rng(0)
     for path in models:
         begun = perf_counter()
-        model = tflgpu.compile(path, tflgpu.Options(precision="fp16", fallback="forbid", cache="off"))
+        shapes = tflgpu.Shapes(batch=batch)
+        model = tflgpu.compile(path, tflgpu.Options(precision="fp16", shapes=shapes, fallback="forbid", cache="off"))
         cold = perf_counter() - begun
         arrays = [
             random.standard_normal(i.shape).astype(i.dtype)
@@ -116,6 +117,7 @@ def rows(models: list[Path], rounds: int) -> Iterator[dict[str, object]]:
         kernels = model.profile(arrays).kernels
         yield {
             "network": path.stem,
+            "batch": batch,
             "ms": round(times[0], 4),
             "torch_ms": round(times[1], 4) if other else None,
             "ratio": round(times[0] / times[1], 3) if other else None,
@@ -130,11 +132,12 @@ def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--batch", type=int)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     device = next(d for d in tflgpu.devices() if d.type == "gpu")
-    publish(rows(given.models, given.rounds), device, given.out, packages=PACKAGES, precision="fp16")
+    publish(rows(given.models, given.batch, given.rounds), device, given.out, packages=PACKAGES, precision="fp16")
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ PATCHES = (
     Patch((3, 7, 7, 40), 70, Window((3, 3), padding="SAME"), GroupTile(2, 2, 2, 1), stages=3, late=True),
     Patch((2, 9, 8, 64), 64, Window((3, 3), padding="SAME"), GroupTile(2, 1, 3, 2), stages=2, late=False),
     Patch((2, 12, 11, 16), 33, Window((2, 3)), GroupTile(1, 2, 2, 1), stages=2, late=True),
+    Patch((3, 5, 6, 32), 40, Window((4, 2), padding="SAME"), GroupTile(2, 1, 2, 1), stages=2, late=True),
 )
 
 

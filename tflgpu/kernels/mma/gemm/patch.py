@@ -30,6 +30,7 @@ GROUP_TILES = (
     GroupTile(2, 1, 4, 2),  # 128 x 64
     GroupTile(4, 1, 2, 2),  # 128 x 64
     GroupTile(2, 1, 3, 2),  # 96 x 64
+    GroupTile(4, 1, 3, 2),  # 192 x 64
     GroupTile(4, 1, 4, 2),  # 256 x 64
 )
 STAGES = (3, 2)  # of weights: the first that local memory is large enough for
@@ -79,15 +80,17 @@ def candidates(
         return []
     if min(window.kernel) < 2 or window.stride != (1, 1) or window.dilation != (1, 1):
         return []
-    found = ranked(_tiles(window, dst, target), lambda tile: _work(tile, src, dst), lambda work: cycles(work, target))
+    tiles = _tiles(window, src, dst, target)
+    found = ranked(tiles, lambda tile: _work(tile, src, dst), lambda work: cycles(work, target))
     return [candidate for candidate in found if candidate.work.tiles >= target.compute_units]
 
 
-def _tiles(window: Window, dst: Storage, target: Target) -> Iterator[PatchTile]:
+def _tiles(window: Window, src: Storage, dst: Storage, target: Target) -> Iterator[PatchTile]:
     local_bytes = min(LOCAL_BYTES, target.limits.local_bytes)
     for group in GROUP_TILES:
-        rows = _patch_rows(window, dst, group.rows)
-        vec4s = rows * (dst.width + window.kernel[1] - 1)
+        rows = _patch_rows(window, src, dst, group.rows)
+        left, right = window.padding.left, window.padding.right
+        vec4s = rows * (src.width + max(left, right)) + min(left, right)
         vec4s += (_bank(dst) - vec4s) % BANKS
         possible = (PatchTile(group, window, rows, vec4s, stages) for stages in STAGES)
         fitting = [tile for tile in possible if tile.local_bytes <= local_bytes]
@@ -100,11 +103,11 @@ def _bank(dst: Storage) -> int:
     return 4 if dst.plane % 2 == 0 else 2
 
 
-def _patch_rows(window: Window, dst: Storage, pixels: int) -> int:
-    """Rows of images with their borders that a tile of ``pixels`` pixels sees at most."""
+def _patch_rows(window: Window, src: Storage, dst: Storage, pixels: int) -> int:
+    """Rows of images, and of the borders between them, that a tile of ``pixels`` pixels sees at most."""
     first = np.arange(0, dst.geometry.pixels, pixels)
     last = np.minimum(first + pixels, dst.geometry.pixels) - 1
-    padded_rows = dst.height + window.kernel[0] - 1
+    padded_rows = src.height + max(window.padding.top, window.padding.bottom)
     begin, end = (pixel // dst.plane * padded_rows + pixel % dst.plane // dst.width for pixel in (first, last))
     return int((end - begin).max()) + window.kernel[0]
 
