@@ -23,8 +23,8 @@ from tflgpu.options import Options, Shapes, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.runtime.device_memory import DeviceArray, Queue
-from tflgpu.runtime.input_check import Inputs
+from tflgpu.runtime.device_memory import Queue
+from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
@@ -154,7 +154,7 @@ class CompiledModel:
         """The in-order queue on which the model runs; arrays on the device have to belong to its context."""
         return self._opening.session().queue
 
-    def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> dict[str, NDArray[Any]]:
+    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, NDArray[Any]]:
         """Run one inference, and wait for it.
 
         Axes that the file leaves open may have any size; the first run with new ones plans and compiles for them.
@@ -162,9 +162,11 @@ class CompiledModel:
         In a signal handler, in the middle of another call, a run has variables of its own.
 
         Args:
-            inputs: NHWC arrays by name, in order, or one alone. An input may be a pyopencl Array or Buffer, which is
-                read where it is.
-            outputs: Arrays or Buffers of pyopencl by name of output, in which to leave it on the device.
+            inputs: NHWC arrays by name, in order, or one alone: of numpy or of any library whose arrays have
+                ``__dlpack__``, ``__array__`` or the buffer protocol and lie in the host's memory. An input may be a
+                pyopencl Array or Buffer, which is read where it is.
+            outputs: Arrays to fill, by name of output: Arrays or Buffers of pyopencl, in which it stays on the device,
+                or writable arrays of the host, such as those of numpy and PyTorch.
 
         Returns:
             Every output by name, but those in ``outputs``: arrays of the host, of the shapes in :attr:`outputs`.
@@ -176,7 +178,33 @@ class CompiledModel:
         """
         return self._runner.run(inputs, outputs)
 
-    def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None = None) -> Submission:
+    def __call__(self, *inputs: Inputs, **by_name: Given) -> dict[str, NDArray[Any]]:
+        """Run one inference: ``model(x)``, ``model(x, y)``, ``model(x, mask=y)``, ``model({"x": x, "mask": y})``.
+
+        Args:
+            inputs: As of :meth:`run` if it is one and none is given by name; else arrays for the first inputs.
+            by_name: Inputs by name. Names that are no words of Python need a dictionary.
+
+        Returns:
+            Every output by name.
+
+        Raises:
+            TypeError: Inputs do not fit, or one is given twice.
+            ValueError: Inputs do not fit, or the model is closed.
+            DeviceError: The device fails.
+        """
+        if not by_name:
+            given: Any = inputs[0] if len(inputs) == 1 else list(inputs)
+            return self._runner.run(given, None)
+        placed: dict[str, Any] = dict(zip((info.name for info in self.inputs), inputs, strict=False))
+        if len(placed) < len(inputs) or placed.keys() & by_name.keys():
+            raise TypeError(
+                f"{len(inputs)} inputs in order and {sorted(by_name)} by name were given; the model has "
+                f"{[info.name for info in self.inputs]}"
+            )
+        return self._runner.run(placed | by_name, None)
+
+    def enqueue(self, inputs: Inputs, outputs: Outputs | None = None) -> Submission:
         """Start an inference and return.
 
         Inferences follow each other on the queue in the order of the calls, so that variables change as by runs.

@@ -1,6 +1,6 @@
 """Batch prediction with Ray Data: the likeliest class of every picture in a folder, as a Parquet file.
 
-    pip install "tflgpu[ray]"
+    pip install ".[cpu,ray]"
     python examples/batch/label_pictures.py models/mobilenet_v1_0.25_224_1_default_1.tflite labels/imagenet_labels.txt \
         images --out classes --workers 2
 

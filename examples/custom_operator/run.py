@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import sys
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +29,17 @@ def expected(image: np.ndarray) -> np.ndarray:
     return np.sign(smooth) * np.maximum(np.abs(smooth) - THRESHOLD, 0)
 
 
+def compiled_model(precision: Any) -> tflgpu.CompiledModel:
+    try:
+        return tflgpu.compile(model(), tflgpu.Options(precision=precision))
+    except tflgpu.ModelError as error:
+        sys.exit(f"{error}\nfirst install the package of this operator: pip install ./examples/custom_operator")
+
+
 def main() -> None:
     image = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     for precision, tolerance in (("fp32", 1e-6), ("fp16", 2e-3)):
-        with tflgpu.compile(model(), tflgpu.Options(precision=precision)) as compiled:
+        with compiled_model(precision) as compiled:
             result = compiled.run(image)["result"]
             operators = ", ".join(f"{o.code} on the {o.device}" for o in compiled.report.operators)
             kernels = compiled.report.kernels

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 
 import tflgpu
@@ -31,10 +34,17 @@ def expected(image: np.ndarray) -> np.ndarray:
     return np.tanh(image @ (weights * np.repeat(scales, BLOCK, axis=1)).T)
 
 
+def compiled_model(precision: Any) -> tflgpu.CompiledModel:
+    try:
+        return tflgpu.compile(model(), tflgpu.Options(precision=precision))
+    except tflgpu.ModelError as error:
+        sys.exit(f"{error}\nfirst install the package of this operator: pip install ./examples/four_bit_weights")
+
+
 def main() -> None:
     image = np.random.default_rng(1).standard_normal((ROWS, DEPTH)).astype(np.float32)
     for precision, tolerance in (("fp32", 1e-5), ("fp16", 5e-3)):
-        with tflgpu.compile(model(), tflgpu.Options(precision=precision)) as compiled:
+        with compiled_model(precision) as compiled:
             result = compiled.run(image)["result"]
             operators = ", ".join(f"{o.code} on the {o.device}" for o in compiled.report.operators)
             kernels = compiled.report.kernels

@@ -1,6 +1,6 @@
 """A web service that classifies pictures. Requests of the same few milliseconds run as one batch.
 
-    pip install "tflgpu[examples]"
+    pip install ".[cpu,examples]"
     python examples/serving/service.py models/mobilenet_v1_0.25_224_1_default_1.tflite labels/imagenet_labels.txt
     curl --data-binary @images/cat.png http://127.0.0.1:8000/classify
 

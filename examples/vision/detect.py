@@ -4,7 +4,7 @@
         images/face.jpg --threshold 0.55 --out detected.png
 
 Takes any detector that ends in TFLite_Detection_PostProcess. The network runs on the device; this last operator, which
-sorts and drops boxes one after another, runs in LiteRT on the CPU (`pip install "tflgpu[fallback]"`).
+sorts and drops boxes one after another, runs in LiteRT on the CPU (`pip install ai-edge-litert`).
 """
 
 from __future__ import annotations

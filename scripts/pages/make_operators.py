@@ -41,7 +41,7 @@ HEAD = """# Supported operators
 
 {count} operators run on the device. `python -m scripts.pages.make_operators` writes this page from their declarations
 in `tflgpu/ops/`; `tflgpu inspect MODEL` says the same about your model, operator by operator. What cannot run on the
-device runs on LiteRT's CPU interpreter (`pip install "tflgpu[fallback]"`), with a warning that names every reason;
+device runs on LiteRT's CPU interpreter (the extra `fallback`), with a warning that names every reason;
 `Options(fallback="forbid")` makes it an `UnsupportedError`.
 
 - **version** is the greatest version of the operator in the file.

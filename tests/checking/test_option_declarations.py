@@ -59,3 +59,8 @@ def test_options_are_values() -> None:
         chosen.shapes.batch = 3  # type: ignore[misc]
     with pytest.raises(TypeError, match="positional"):
         tflgpu.Shapes(3)  # type: ignore[misc]
+
+
+def test_a_choice_with_a_hyphen_is_accepted_with_a_word() -> None:
+    with pytest.warns(UserWarning, match="^Options.precision 'fp16-fast' is spelled 'fp16_fast'$"):
+        assert Options(precision="fp16-fast").precision == "fp16_fast"  # type: ignore[arg-type]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tflgpu
-from tests.cli.command import MODEL, as_json, detector_model, fail, succeed, unsupported_model
+from tests.cli.command import MODEL, as_json, detector_model, fail, invoke, succeed, unsupported_model
+from tflgpu.cli import VERBS
 from tflgpu.cli.console import console
 from tflgpu.cli.outputs import save, summarize
+from tflgpu.fallback.litert_interpreter import without_notices
 from tflgpu.model.tensor_info import Quantization, TensorInfo
 
 
@@ -33,7 +39,7 @@ def test_devices(device: tflgpu.Device) -> None:
 def test_devices_without_any(no_device: None) -> None:
     message = fail("devices")
     assert "no OpenCL device was found" in message
-    assert "tflgpu[cpu]" in message
+    assert 'pip install "intel-opencl-rt' in message
 
 
 def test_run_image(device: tflgpu.Device, digit: Path, tmp_path: Path, held_out: tuple[np.ndarray, np.ndarray]) -> None:
@@ -138,3 +144,27 @@ def test_demo_fits_a_plain_terminal(device: tflgpu.Device, monkeypatch: pytest.M
     assert "\x1b" not in text
     assert "MUL + ADD + ADD" in text
     assert "read as 7" in text
+
+
+def test_python_runs_the_package() -> None:
+    done = subprocess.run([sys.executable, "-m", "tflgpu", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, tflgpu.__version__)
+
+
+def test_help_names_nothing_that_a_wheel_lacks() -> None:
+    for verb in ((), *((v,) for v in VERBS), ("evaluate", "coco"), ("cache", "verify")):
+        assert not re.search(r"\b(docs|tests|scripts|benchmarks|cache_format)/|\.md\b|\.py\b", succeed(*verb, "--help"))
+
+
+@pytest.mark.parametrize("spelling", ["fp16_fast", "fp16-fast"])
+def test_both_spellings_of_a_choice(device: tflgpu.Device, spelling: str) -> None:
+    assert "half storage" in succeed("show", MODEL, "--stage", "plan", "--precision", spelling)
+    assert "'fp16_fast'" in invoke("show", MODEL, "--precision", "fp17").stderr
+    assert "fp16_fast" in succeed("show", "--help").replace("\n", "")
+
+
+def test_notices_of_native_code_are_left_out_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_notices():
+        os.write(2, b"INFO: Created a delegate\nERROR: no memory\n")
+    os.write(2, b"INFO: later\n")
+    assert capfd.readouterr().err == "ERROR: no memory\nINFO: later\n"

@@ -22,6 +22,7 @@ from tflgpu.passes.fuse_padding import fuse_padding
 from tflgpu.passes.gather_rows import gather_rows
 from tflgpu.passes.join_depthwise import join_depthwise
 from tflgpu.passes.keep_given_weights import keep_given_weights
+from tflgpu.passes.keep_large_sums import keep_large_sums
 from tflgpu.passes.merge_affine import merge_affine
 from tflgpu.passes.merge_movements import merge_movements
 from tflgpu.passes.merge_padding import merge_padding
@@ -86,6 +87,7 @@ def test_every_pass_is_tested() -> None:
         merge_affine,
         nest_concatenations,
         keep_given_weights,
+        keep_large_sums,  # tests/plan/test_large_sums.py
         inline_shared_source,
         fuse_elementwise,
         fuse_padding,  # test_narrow_residuals.py

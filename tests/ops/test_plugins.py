@@ -70,6 +70,13 @@ def test_an_example_computes_what_its_readme_shows(name: str, tmp_path: Path) ->
     assert output in (EXAMPLES / name / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["custom_operator", "four_bit_weights"])
+def test_an_example_says_which_package_it_misses(name: str) -> None:
+    run = subprocess.run([sys.executable, EXAMPLES / name / "run.py"], capture_output=True, text=True, check=False)
+    if run.returncode:  # the package is not installed here
+        assert run.stderr.endswith(f"pip install ./examples/{name}\n") and "Traceback" not in run.stderr
+
+
 @pytest.mark.full("it starts four processes")
 def test_another_version_of_the_package_is_a_miss(tmp_path: Path) -> None:
     install(tmp_path)

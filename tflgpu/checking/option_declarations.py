@@ -114,6 +114,11 @@ def check_fields(options: Any, prefix: str = "") -> None:
                 warn_caller(message, DeprecationWarning)
                 value = old_values[value]
                 object.__setattr__(options, each.name, value)
+            spelled = value.replace("-", "_") if isinstance(value, str) else value
+            if spelled != value and spelled in allowed:
+                warn_caller(f"Options.{name} {value!r} is spelled {spelled!r}", UserWarning)
+                value = spelled
+                object.__setattr__(options, each.name, value)
             if not isinstance(value, str) or value not in allowed:
                 raise ValueError(f"Options.{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
         elif value is not None or each.default is not None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import tflgpu
+from tflgpu.cli.arguments import normal_word
 from tflgpu.cli.commands.benchmark import benchmark_model
 from tflgpu.cli.commands.cache import cache_app
 from tflgpu.cli.commands.demo import run_demo
@@ -34,7 +35,7 @@ app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},  # as TFLite's tools spell options
+    context_settings={"token_normalize_func": normal_word},
 )
 
 VERBS: dict[str, Callable[..., None]] = {

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import tflgpu
-from tflgpu.checking.option_declarations import flat_names
+from tflgpu.checking.option_declarations import choices_of, flat_names
 from tflgpu.inputs.input_folder import input_files
 from tflgpu.inputs.input_reader import InputReader
 from tflgpu.options import Options, options_of
@@ -81,6 +81,20 @@ PARAMETERS: Mapping[str, inspect.Parameter] = {
     for name, place in flat_names(Options).items()
     if place.declared.command
 }
+
+# The choices of options as `tflgpu.Options` has them, by their spelling with hyphens.
+CHOICES: Mapping[str, str] = {
+    choice.replace("_", "-"): choice for place in flat_names(Options).values() for choice in choices_of(place.field)
+}
+
+
+def normal_word(word: str) -> str:
+    """A verb or an option with hyphens, a choice as ``tflgpu.Options`` spells it; either takes the other spelling.
+
+    TFLite's tools spell options with underscores.
+    """
+    hyphenated = word.replace("_", "-")
+    return CHOICES.get(hyphenated, hyphenated)
 
 
 def compile_options(model: Path | None, given: Mapping[str, Any]) -> Options:

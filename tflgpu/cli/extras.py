@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tflgpu.installing import install_command
+
 # Packages, and the extras that bring them.
 EXTRAS = {"pyarrow": "ray", "ray": "ray"}
 
@@ -18,6 +20,4 @@ def naming_extras() -> Iterator[None]:
         extra = EXTRAS.get(error.name or "")
         if extra is None:
             raise
-        raise ValueError(
-            f'this needs the package {error.name}; install it with `pip install "tflgpu[{extra}]"`'
-        ) from error
+        raise ValueError(f"this needs the package {error.name}; install it with {install_command(extra)}") from error

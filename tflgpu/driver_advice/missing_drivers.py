@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tflgpu.driver_advice.hardware import Gpu
+from tflgpu.installing import install_command
 
 # The distributions by their names in /etc/os-release.
 INSTALL = {
@@ -71,7 +72,7 @@ class Machine:
         if self.architecture != "x86_64":
             what = f"install a CPU runtime, of which PyPI has no wheel for {self.architecture}"
             return f"{what}: {self._install('CPU')}"
-        return 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
+        return f"install a CPU runtime with {install_command('cpu')}"
 
     def gpu_advice(self, missing: Iterable[Gpu]) -> list[str]:
         """A sentence for each maker of GPUs that have no OpenCL driver: which GPU, and what helps."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from tflgpu.api import CompiledModel
 from tflgpu.evaluate.detector import DETECTOR, detections, detector_outputs
 from tflgpu.evaluate.task import Array, Row, Task, key_of
+from tflgpu.installing import install_command
 from tflgpu.model.tensor_info import TensorInfo
 
 # What labels of detectors call the class that they do not count.
@@ -65,7 +66,7 @@ class Annotations:
         try:
             from pycocotools.coco import COCO
         except ImportError:
-            raise ValueError('pycocotools is not installed; `pip install "tflgpu[evaluate]"` brings it') from None
+            raise ValueError(f"pycocotools is not installed; {install_command('evaluate')} brings it") from None
 
         self.path = path
         self._truth = COCO()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -13,6 +10,8 @@ from numpy.typing import NDArray
 
 from tflgpu.fallback import is_installed
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess
+from tflgpu.fallback.litert_interpreter import without_notices
+from tflgpu.installing import install_command
 
 SECONDS = 600.0  # for the first run; the whole of a large model takes many
 
@@ -20,7 +19,7 @@ SECONDS = 600.0  # for the first run; the whole of a large model takes many
 def require_litert() -> None:
     """Raises ValueError if LiteRT is not installed."""
     if not is_installed():
-        raise ValueError('LiteRT is not installed; `pip install "tflgpu[fallback]"` brings it')
+        raise ValueError(f"LiteRT is not installed; {install_command('fallback')} brings it")
 
 
 class LiteRT:
@@ -44,7 +43,7 @@ class LiteRT:
         self._guarded = GuardedProcess(SECONDS)
         try:
             self._guarded.ask("prepare", model)
-            with _quiet():
+            with without_notices():
                 self._interpreter: Any = Interpreter(
                     model_content=model,
                     num_threads=threads,
@@ -91,18 +90,3 @@ class LiteRT:
 
 def _in_a_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Drop what native code writes to stderr: LiteRT announces its delegates there, in the midst of our tables."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)

@@ -9,8 +9,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from math import prod
 from typing import Any, BinaryIO
 
@@ -30,6 +32,33 @@ MEMORY, MEMORY_FACTOR = 4 << 30, 8
 
 # Grace period of a watchdog, in seconds: an abandoned process ends itself after it.
 GRACE = 5.0
+
+
+_redirecting = threading.Lock()
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Leave out what native code says on stderr in lines with ``INFO:``, such as the delegate that LiteRT made.
+
+    All other lines are written when this ends.
+    """
+    with _redirecting, tempfile.TemporaryFile() as written:
+        try:
+            stderr = os.dup(2)
+        except OSError:  # it is closed
+            yield
+            return
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            for line in written:
+                if not line.startswith(b"INFO:"):
+                    os.write(2, line)
 
 
 class LitertInterpreter:
@@ -59,9 +88,10 @@ class LitertInterpreter:
     def _open(self, kernels: str) -> None:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType  # an extra of the package
 
-        self._interpreter: Any = Interpreter(
-            model_content=self._model, experimental_op_resolver_type=OpResolverType[kernels]
-        )
+        with without_notices():
+            self._interpreter: Any = Interpreter(
+                model_content=self._model, experimental_op_resolver_type=OpResolverType[kernels]
+            )
         self._opened = kernels
         self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
 
@@ -77,7 +107,8 @@ class LitertInterpreter:
             try:
                 for index, shape in zip(self._inputs, shapes or (), strict=shapes is not None):
                     self._interpreter.resize_tensor_input(index, shape)
-                self._interpreter.allocate_tensors()
+                with without_notices():
+                    self._interpreter.allocate_tensors()
             except RuntimeError as refusal:
                 refusals.append(refusal)
             else:

@@ -55,7 +55,9 @@ def _requested(
     names = {t.index: name for name, t in own.items()}
     missing = [o for o in outputs if o not in (by_name if isinstance(o, str) else by_index)]
     if missing:
-        raise ValueError(f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect` lists them")
+        raise ValueError(
+            f"the model has no tensor named {', '.join(map(repr, missing))}; `tflgpu inspect --operators` lists them"
+        )
     requested: dict[str, FileTensor] = {}
     for output in outputs:
         if isinstance(output, str):

@@ -13,12 +13,13 @@ from tflgpu.frontend.lower import InferShapes, lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
+from tflgpu.installing import install_command
 from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
 from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo
 from tflgpu.options import Options
 
-ADVICE = 'install the CPU fallback with `pip install "tflgpu[fallback]"`'
+ADVICE = f"install the CPU fallback with {install_command('fallback')}"
 
 
 @dataclass(frozen=True)

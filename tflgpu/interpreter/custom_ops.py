@@ -25,7 +25,7 @@ class InterpreterWithCustomOps(Interpreter):
             if isinstance(registerer, str):
                 raise ValueError(
                     f"Looking up symbol '{registerer}' failed: kernels of LiteRT's process cannot run on a device; "
-                    "docs/guide/custom-operators.md adds operators to tflgpu"
+                    "the documentation (Writing an operator in ten minutes) says how tflgpu gets operators"
                 )
             if not callable(registerer):
                 raise TypeError(f"a function that registers an operator was expected, not {registerer!r}")

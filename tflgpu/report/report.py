@@ -138,7 +138,9 @@ class Report:
         runs = f"{left} of {counted(len(self.operators), 'operator')} {'runs' if left == 1 else 'run'} on the CPU"
         crossing = f", {size(self.crossing_bytes)} cross to and from the device in each run" * bool(self.crossing_bytes)
         by_code = list(dict.fromkeys(f"{o.code}: {r}" for o in self.operators for r in o.reasons))
-        more = [f"and {len(by_code) - REASONS} more reasons; `tflgpu inspect` lists them"] * (len(by_code) > REASONS)
+        more = [f"and {len(by_code) - REASONS} more reasons; `tflgpu inspect --operators` lists them"] * (
+            len(by_code) > REASONS
+        )
         return "\n".join((f"{runs}{crossing}:", *(f"  {each}" for each in (*by_code[:REASONS], *more))))
 
     @property

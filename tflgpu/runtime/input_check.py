@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +13,14 @@ from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.model.text import printable
 from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, device_memory, is_device_array
+from tflgpu.runtime.foreign_arrays import HasArray, HasDLPack, host_array, is_array, writable_array
 from tflgpu.runtime.opencl.session import Session
 
-Given = ArrayLike | DeviceArray
+Given = ArrayLike | DeviceArray | HasDLPack
 
-Inputs = Mapping[str, Given] | Sequence[Given] | NDArray[Any] | DeviceArray
+Inputs = Mapping[str, Given] | Sequence[Given] | NDArray[Any] | DeviceArray | HasDLPack | HasArray | memoryview
+
+Outputs = Mapping[str, DeviceArray | NDArray[Any] | HasDLPack]
 
 
 class InputCheck:
@@ -52,6 +55,8 @@ class InputCheck:
             inputs = [inputs]
         if type(inputs) is list and len(inputs) == len(names):
             return inputs
+        if type(inputs) is not list and is_array(inputs):
+            return self._ordered([inputs])
         if isinstance(inputs, Mapping):
             if inputs.keys() != self._name_set:  # perhaps as the file has them
                 inputs = {printable(str(name)): given for name, given in inputs.items()}
@@ -61,21 +66,18 @@ class InputCheck:
         if not isinstance(inputs, Collection) or isinstance(inputs, Set | str | bytes):
             raise TypeError(
                 f"inputs is of type {type(inputs).__name__}; a dictionary of arrays by name, a list of arrays or one "
-                "array was expected"
+                "array was expected: what has __dlpack__, __array__ or the buffer protocol, or is on the device"
             )
         if len(inputs) != len(names):
             raise ValueError(f"{len(inputs)} inputs were given; the model has {len(names)}: {names}")
-        return inputs
+        return cast(Sequence[Given], inputs)
 
     def _value(self, info: TensorInfo, dtype: np.dtype[Any], given: Given) -> Value:
         if is_device_array(given):
             memory = device_memory("input", info, given, self._session)
             _check_shape("input", info, memory.shape, info.free_axes)
             return memory
-        try:
-            array = np.asarray(given)
-        except ValueError as error:
-            raise ValueError(f"input {info.name!r} is no array: {error}") from error
+        array = host_array(f"input {info.name!r}", given)
         _check_shape("input", info, array.shape, info.free_axes)
         if array.dtype != dtype and not (array.dtype.kind == "f" and dtype == np.float32):
             raise ValueError(f"input {info.name!r} has element type {array.dtype}; {dtype} was expected")
@@ -83,29 +85,36 @@ class InputCheck:
 
 
 def check_outputs(
-    given: Mapping[str, DeviceArray], infos: Sequence[TensorInfo], session: Session
-) -> dict[int, DeviceMemory]:
-    """Device arrays by name of output -> their memory by its number.
+    given: Outputs, infos: Sequence[TensorInfo], session: Session
+) -> tuple[dict[int, DeviceMemory], dict[str, NDArray[Any]]]:
+    """A caller's arrays by name of output -> memory on the device by number of output, and arrays of the host by name.
 
-    Raises ValueError if one does not fit, TypeError for anything but a dictionary.
+    Raises ValueError if one does not fit, TypeError for anything but a dictionary of arrays.
     """
     if type(given) is not dict and not isinstance(given, Mapping):  # the check of a Mapping takes longer
-        raise TypeError(
-            f"outputs is of type {type(given).__name__}; a dictionary of device arrays by name was expected"
-        )
-    found = {}
+        raise TypeError(f"outputs is of type {type(given).__name__}; a dictionary of arrays by name was expected")
+    on_device, on_host = {}, {}
     for number, info in enumerate(infos):
         if info.name in given:
             array = given[info.name]
-            if not is_device_array(array):
-                kind = type(array).__name__
-                raise ValueError(f"output {info.name!r} is a {kind}; a pyopencl array or buffer was expected")
-            found[number] = device_memory("output", info, array, session)
-            _check_shape("output", info, found[number].shape)
-    if len(found) != len(given):
+            if is_device_array(array):
+                on_device[number] = memory = device_memory("output", info, array, session)
+                _check_shape("output", info, memory.shape)
+            else:
+                on_host[info.name] = _host_output(info, array)
+    if len(on_device) + len(on_host) != len(given):
         names = [info.name for info in infos]
         raise ValueError(f"outputs named {sorted(map(str, given))} were given; the model has {names}")
-    return found
+    return on_device, on_host
+
+
+def _host_output(info: TensorInfo, given: Any) -> NDArray[Any]:
+    what = f"output {info.name!r}"
+    array = writable_array(what, given)
+    _check_shape("output", info, array.shape)
+    if array.dtype != np.dtype(info.dtype):
+        raise ValueError(f"{what} has element type {array.dtype}; {info.dtype} was expected")
+    return array
 
 
 def _check_shape(role: str, info: TensorInfo, shape: Shape, free_axes: Sequence[int] = ()) -> None:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import is_
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyopencl as cl
 
+from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
-from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value, is_device_array
-from tflgpu.runtime.input_check import Inputs
-
-Outputs = Mapping[str, DeviceArray] | None
+from tflgpu.runtime.device_memory import DeviceMemory, Value, is_device_array
+from tflgpu.runtime.input_check import Inputs, Outputs
 
 
 class Targets(NamedTuple):
     """Where the outputs of a call go.
 
-    places: device memory for some of them, by number. names: of the others, which go to the host.
+    places: device memory for some of them, by number. names: of the others, which go to the host. arrays: the caller's,
+    by name, for some of these.
     """
 
     places: Mapping[int, DeviceMemory]
     names: Sequence[str]
+    arrays: Mapping[str, Array] = MappingProxyType({})
+
+    def delivered(self, results: Sequence[Array]) -> dict[str, Array]:
+        """What went to the host, by name, but for what the caller gave arrays for: these get it."""
+        found = dict(zip(self.names, results)) if results else {}  # noqa: B905 - this takes less time
+        for name, array in self.arrays.items():
+            np.copyto(array, found.pop(name))
+        return found
 
 
 class _Place(NamedTuple):
@@ -54,7 +64,7 @@ class LastCall:
         self._queue = queue
         self._known: _Known | None = None
 
-    def again(self, inputs: Inputs, outputs: Outputs) -> _Known | None:
+    def again(self, inputs: Inputs, outputs: Outputs | None) -> _Known | None:
         """What was kept, if these arguments are the same arrays, and they are where they were."""
         known = self._known  # another thread may keep another call
         if known is None:
@@ -69,7 +79,7 @@ class LastCall:
                 return None
         return known
 
-    def keep(self, values: Sequence[Value], targets: Targets, inputs: Inputs, outputs: Outputs) -> None:
+    def keep(self, values: Sequence[Value], targets: Targets, inputs: Inputs, outputs: Outputs | None) -> None:
         """Keep a call, and its arrays alive, until the next one on the device or :meth:`forget`."""
         found = _arguments(inputs, outputs)
         arrays = [a for a in found if not isinstance(a, str)]
@@ -84,7 +94,7 @@ class LastCall:
         self._known = None
 
 
-def _arguments(inputs: Inputs, outputs: Outputs) -> list[Any]:
+def _arguments(inputs: Inputs, outputs: Outputs | None) -> list[Any]:
     """The arrays of a call, with the names that they were given by: calls with the same ones are the same."""
     found: list[Any] = [*inputs] if type(inputs) is list else [inputs]
     if type(inputs) is dict:

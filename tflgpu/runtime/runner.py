@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
-from tflgpu.runtime.device_memory import DeviceArray, DeviceMemory, Value
-from tflgpu.runtime.input_check import InputCheck, Inputs, check_outputs
+from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.input_check import InputCheck, Inputs, Outputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.last_call import LastCall, Targets
 from tflgpu.runtime.opencl.process import is_orphan
@@ -60,7 +60,7 @@ class Runner:
         """Those for calls that interrupt no other, the one unused for longest first."""
         return self._instances.get(0, OrderedDict())
 
-    def run(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> dict[str, Array]:
+    def run(self, inputs: Inputs, outputs: Outputs | None) -> dict[str, Array]:
         """Outputs by name, as arrays of the host unless the caller gives others."""
         with self._failures:
             known = self._last.again(inputs, outputs)
@@ -76,9 +76,9 @@ class Runner:
                     self._depth = depth
                     if self._late_resets:
                         self._reset_late(depth)
-            return dict(zip(targets.names, arrays)) if arrays else {}  # noqa: B905
+            return targets.delivered(arrays)
 
-    def enqueue(self, inputs: Inputs, outputs: Mapping[str, DeviceArray] | None) -> Submission:
+    def enqueue(self, inputs: Inputs, outputs: Outputs | None) -> Submission:
         """Start a run, and return at once."""
         with self._failures:
             known = self._last.again(inputs, outputs)
@@ -87,7 +87,7 @@ class Runner:
                 instance = self._instance(values, depth)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                 flight = instance.enqueue(values, targets.places)
-            return Submission(instance, flight, targets.names, self._lock, self._failures)
+            return Submission(instance, flight, targets, self._lock, self._failures)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
         """The outputs of many runs in their order, of which some are under way at a time."""
@@ -165,14 +165,13 @@ class Runner:
         for instance in self._instances.get(depth, OrderedDict()).values():
             instance.reset_state()
 
-    def _targets(
-        self, instance: Instance, values: Sequence[Value], inputs: Inputs, outputs: Mapping[str, DeviceArray] | None
-    ) -> Targets:
+    def _targets(self, instance: Instance, values: Sequence[Value], inputs: Inputs, outputs: Outputs | None) -> Targets:
         """Of a call that was not known. Raises TypeError or ValueError for outputs that do not fit."""
         if not outputs and not (values and isinstance(values[0], DeviceMemory)):
             return instance.to_host
-        places = check_outputs(outputs or {}, instance.outputs, self._session)
-        targets = Targets(places, [n for number, n in enumerate(instance.output_names) if number not in places])
+        places, arrays = check_outputs(outputs or {}, instance.outputs, self._session)
+        names = [n for number, n in enumerate(instance.output_names) if number not in places]
+        targets = Targets(places, names, arrays)
         self._last.keep(values, targets, inputs, outputs)
         if not self._instances:  # closed by a signal handler
             self._last.forget()

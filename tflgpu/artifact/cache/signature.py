@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tflgpu.errors import BundleError
+from tflgpu.installing import install_command
 
 MARK = b"tflgpu-ed25519:"
 
@@ -91,6 +92,6 @@ def _cryptography() -> tuple[Any, Any, type[Exception]]:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise BundleError(
-            'signatures need the package cryptography; install it with `pip install "tflgpu[sign]"`'
+            f"signatures need the package cryptography; install it with {install_command('sign')}"
         ) from error
     return serialization, ed25519, InvalidSignature

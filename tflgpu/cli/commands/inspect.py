@@ -44,7 +44,7 @@ def inspect_model(
     """Tell what a model is, which of its operators can run on a device, why not the others, and what would help.
 
     Needs no device. Given one, it also tells how many kernels it takes, which of them computes each operator, and the
-    memory. docs/tools/inspect.md describes the JSON.
+    memory. The documentation describes the JSON.
     """
     report = tflgpu.inspect(model, options) if device is None else _planned(model, replace(options, device=device))
     size = model.stat().st_size

@@ -13,6 +13,7 @@ from typing import Literal
 
 import pyopencl as cl
 
+from tflgpu.installing import install_command
 from tflgpu.runtime.opencl.missing_functions import MISSING_FUNCTIONS, UNALIGNED_HALVES
 from tflgpu.target import Limits
 
@@ -108,7 +109,7 @@ QUIRKS: tuple[Quirk, ...] = (
         source="https://github.com/pocl/pocl/issues/1049",
         demotion=3,
         advice="this PoCL does not know the CPU and cannot compile for it: install Intel's runtime with "
-        '`pip install "tflgpu[cpu]"`, or a newer PoCL',
+        f"{install_command('cpu')}, or a newer PoCL",
     ),
     Quirk(
         "software rasterizer",
