@@ -19,11 +19,12 @@ from tflgpu.kernels.convolutions import convolution_macs, is_vector_product
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
+from tflgpu.kernels.integers.whole_weights import WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import block_inputs, padded_bias, reordered
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.ops.image.convolution import Convolution, output_channel_axis
+from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
 from tflgpu.target import VEC4_BYTES, ElementType, Target
 
@@ -36,6 +37,9 @@ PART_BYTES = 16 << 10
 SUMS_BYTES = 32 << 10
 
 SUM_BYTES = 4
+
+# Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop begins and ends.
+BLOCK_CYCLES = 40
 
 # What sums stay within, so that they never overflow: products of 255 by 128, and a correction.
 MOST_PRODUCTS = 1 << 15
@@ -80,28 +84,8 @@ class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integ
     """Parameters of ``templates/integers/integer_layer.cl.j2``."""
 
 
-@dataclass(frozen=True)
-class WholeWeights:
-    """Weights [out, kh, kw, in] as integers of 8 bits, and the scale of each output channel."""
-
-    integers: Array
-    scale: Array
-
-
-def whole_weights(request: Request) -> WholeWeights | None:
-    """The weights of a convolution or a fully connected layer, if they are 8-bit integers by one scale a channel."""
-    weights, out = request.graph[request.node.inputs[1]], request.output.geometry.channels
-    if weights.data is None or weights.scale is None or output_channel_axis(request.node) != 0:
-        return None
-    scale = np.asarray(weights.scale, np.float64)
-    if scale.size not in (1, out) or scale.size != max(scale.shape[:1], default=1) or not (scale > 0).all():
-        return None
-    scale = np.broadcast_to(scale.reshape(-1), (out,))
-    data = weights.data.reshape(out, *(weights.shape[1:] if weights.data.ndim == 4 else (1, 1, -1)))
-    integers = np.rint(data / scale.reshape(-1, 1, 1, 1))
-    if integers.min(initial=0) < -128 or integers.max(initial=0) > 127:
-        return None
-    return WholeWeights(integers.astype(np.int8), scale)
+def _have_8_bits(weights: WholeWeights) -> bool:
+    return bool(weights.integers.min(initial=0) >= -128 and weights.integers.max(initial=0) <= 127)
 
 
 def _unit(target: Target) -> IntegerUnit:
@@ -116,7 +100,7 @@ def multiplies_integers(request: Request) -> bool:
     if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
         return False
     weights = whole_weights(request)
-    if weights is None or weights.integers[0].size > MOST_PRODUCTS:
+    if weights is None or weights.integers[0].size > MOST_PRODUCTS or not _have_8_bits(weights):
         return False
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return True
@@ -140,11 +124,12 @@ def _columns(request: Request) -> tuple[tuple[int, int], int]:
     unit, attributes = _unit(request.target), request.node.attributes
     out = request.output.geometry.channels
     out //= attributes.groups if isinstance(attributes, Convolution) else 1
-    rows = _rows(request)[1]
+    rows, weights = _rows(request)[1], request.graph[request.node.inputs[1]]
+    quads = tile_count(prod(weights.shape[1:]), LANES)
 
     def cycles(shape: tuple[int, int]) -> float:
         blocks = tile_count(rows, shape[0]) * tile_count(out, shape[1] * unit.lanes)
-        return blocks * unit.step_cycles(*shape)
+        return blocks * (quads * unit.step_cycles(*shape) + BLOCK_CYCLES)
 
     shape = min(unit.shapes, key=cycles)
     return shape, shape[1] * unit.lanes
