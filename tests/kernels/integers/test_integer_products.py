@@ -14,7 +14,7 @@ from tests.support.targets import CPU
 from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Array, Graph, Node, Tensor
 from tflgpu.graph.layout import Geometry, pack, unpack
-from tflgpu.kernels.integers.units import UNITS
+from tflgpu.kernels.integers.units import UNITS, IntegerUnit
 from tflgpu.kernels.kernel import Grid, Storage
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.ops.image.convolution import Convolution, Depthwise
@@ -40,6 +40,7 @@ class Case:
     zero: int = 128
     extreme: bool = False
     bias: str = "whole"  # or "fractions", "none"
+    most: int = 128  # of a weight
 
     @property
     def channels(self) -> int:
@@ -68,6 +69,9 @@ CASES = {
     ),
     "one axis, upright": Case((1, 40, 1, 64), 32, Window((7, 1), (2, 1), (1, 1), Padding(3, 3, 0, 0)), zero=1),
     "one pixel": Case((2, 3, 3, 32), 32, Window((3, 3), (1, 1), (1, 1), Padding(0, 0, 0, 0))),
+    "pointwise, weights of 9 bits": Case((1, 6, 11, 70), 48, POINTWISE, zero=3, most=255),
+    "3x3, weights of 9 bits, extremes": Case((1, 5, 13, 134), 70, SAME, zero=255, extreme=True, most=255),
+    "fully connected, weights of 9 bits": Case((1, 300), 77, zero=17, most=255),
     "depthwise": Case((2, 9, 11, 10), 0, SAME, zero=77),
     "depthwise, strides, extremes": Case(
         (1, 12, 13, 8), 0, Window((3, 5), (2, 2), (1, 1), Padding(0, 1, 1, 2)), zero=255, extreme=True
@@ -115,11 +119,11 @@ def planned(case: Case, unit: str) -> tuple[Plan, PlannedKernel, Array, Array]:
     image = random.integers(0, 256, case.shape).astype(np.uint8)
     depth = case.shape[-1] // case.groups if case.out else 1
     kernel = (out, depth) if case.window is None else (out, *case.window.kernel, depth)
-    weights = random.integers(-128, 128, kernel).astype(np.int8)
+    weights = random.integers(-case.most, case.most, kernel)
     if case.extreme:
         image = random.choice([0, 255], case.shape).astype(np.uint8)
-        weights[...] = random.choice([-128, 127], kernel)
-        image[0], weights[: out // 2] = 255, -128
+        weights[...] = random.choice([-case.most, case.most - 1], kernel)
+        image[0], weights[: out // 2] = 255, -case.most
     scale = random.uniform(0.001, 0.02, (out, *(1,) * (len(kernel) - 1)))
     total = sums(case, image, weights)
     factors = scale.reshape(-1) * IMAGE_SCALE
@@ -190,8 +194,16 @@ def test_sums_of_integers_are_exact(name: str, unit: str, device_name: str) -> N
 @pytest.mark.parametrize("unit", UNITS)
 def test_each_block_multiplies_every_row_by_every_register(unit: str) -> None:
     """The text, for processors that this machine is not."""
-    text, of = prelude(replace(CPU, integer_unit=unit)), UNITS[unit]
-    functions = text.split("multiply_")[1:]
+    functions = prelude(replace(CPU, integer_unit=unit)).split("MULTIPLY multiply_")[1:]
+    narrow = [f for f in functions if not f.startswith("wide_")]
+    check_functions(UNITS[unit], narrow)
+    wide = [f.removeprefix("wide_") for f in functions if f.startswith("wide_")]
+    if wider := UNITS[unit].wider:
+        check_functions(wider, wide)
+    assert bool(wider) == bool(wide)
+
+
+def check_functions(of: IntegerUnit, functions: list[str]) -> None:
     assert [f.split("(")[0] for f in functions] == [f"{rows}x{registers}" for rows, registers in of.shapes]
     mnemonic = (
         of.multiply[0].format(weights=0, row=0, sum=0, product=0).split(" %%" if "%%" in of.multiply[0] else " v")[0]

@@ -19,14 +19,14 @@ from tflgpu.kernels.convolutions import convolution_macs, is_vector_product
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
-from tflgpu.kernels.integers.whole_weights import WholeWeights, whole_weights
+from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import block_inputs, padded_bias, reordered
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
-from tflgpu.target import VEC4_BYTES, ElementType, Target
+from tflgpu.target import VEC4_BYTES, ElementType
 
 # Rows of a run, about: that many share the loads of the weights.
 RUN_ROWS = 36
@@ -41,8 +41,8 @@ SUM_BYTES = 4
 # Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop begins and ends.
 BLOCK_CYCLES = 40
 
-# What sums stay within, so that they never overflow: products of 255 by 128, and a correction.
-MOST_PRODUCTS = 1 << 15
+# What sums of products stay within: with a correction and a bias they never overflow.
+MOST_SUM = 1 << 30
 
 WORTHWHILE_PRODUCTS = 1 << 20  # of a tile, see WORTHWHILE_OPERATIONS of block_products.py
 TILES_PER_CORE = 12
@@ -52,6 +52,7 @@ TILES_PER_CORE = 12
 class IntegerProductsParameters(Parameters):
     """Parameters of every loader of the skeleton ``templates/integers/packed_products.cl.j2``."""
 
+    function: str
     rows: int
     registers: int
     columns: int
@@ -84,12 +85,16 @@ class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integ
     """Parameters of ``templates/integers/integer_layer.cl.j2``."""
 
 
-def _have_8_bits(weights: WholeWeights) -> bool:
-    return bool(weights.integers.min(initial=0) >= -128 and weights.integers.max(initial=0) <= 127)
-
-
-def _unit(target: Target) -> IntegerUnit:
-    return UNITS[target.integer_unit or ""]
+def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
+    """The unit for these weights; None if it has none for so many bits, or too few for the sums."""
+    unit = UNITS[request.target.integer_unit or ""]
+    least, most = int(weights.integers.min(initial=0)), int(weights.integers.max(initial=0))
+    if least < -128 or most > 127:
+        if unit.wider is None:
+            return None
+        unit = unit.wider
+    products = weights.integers[0].size * MOST * (max(-least, most) + 1)
+    return unit if products <= MOST_SUM else None
 
 
 def multiplies_integers(request: Request) -> bool:
@@ -100,12 +105,13 @@ def multiplies_integers(request: Request) -> bool:
     if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
         return False
     weights = whole_weights(request)
-    if weights is None or weights.integers[0].size > MOST_PRODUCTS or not _have_8_bits(weights):
+    unit = None if weights is None else _unit(request, weights)
+    if weights is None or unit is None:
         return False
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return True
     per_group = request.output.geometry.channels // attributes.groups
-    return per_group % _columns(request)[1] == 0 and weights.integers.shape[3] % LANES == 0
+    return per_group % _columns(request, unit)[1] == 0 and weights.integers.shape[3] % LANES == 0
 
 
 def _has_rows_of_images(request: Request) -> bool:
@@ -119,9 +125,9 @@ def _rows(request: Request) -> tuple[int, int]:
     return (1, g.batch) if _has_rows_of_images(request) else (g.batch, g.plane)
 
 
-def _columns(request: Request) -> tuple[tuple[int, int], int]:
+def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]:
     """The shape of a block of sums, in rows and registers, that takes the least time; and its columns."""
-    unit, attributes = _unit(request.target), request.node.attributes
+    attributes = request.node.attributes
     out = request.output.geometry.channels
     out //= attributes.groups if isinstance(attributes, Convolution) else 1
     rows, weights = _rows(request)[1], request.graph[request.node.inputs[1]]
@@ -139,11 +145,13 @@ def _columns(request: Request) -> tuple[tuple[int, int], int]:
 @INTEGERS.lowering("fully_connected", when=multiplies_integers)
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
-    unit, target, src, g = _unit(request.target), request.target, request.input(0), request.output.geometry
+    target, src, g = request.target, request.input(0), request.output.geometry
     weights, attributes, grid = whole_weights(request), request.node.attributes, src.grid
     assert weights is not None and grid is not None
+    unit = _unit(request, weights)
+    assert unit is not None
     groups = attributes.groups if isinstance(attributes, Convolution) else 1
-    (rows, registers), columns = _columns(request)
+    (rows, registers), columns = _columns(request, unit)
     images, all_rows = _rows(request)
     read = block_inputs(g.channels, groups, columns, src.geometry)
     out_blocks, taps = len(read.first), prod(weights.integers.shape[1:3])
@@ -182,6 +190,7 @@ def integer_products(request: Request) -> Kernel:
         macs = convolution_macs(request)
     return Kernel(
         made(
+            function=unit.function,
             rows=rows,
             registers=registers,
             columns=columns,
@@ -214,7 +223,7 @@ def _arguments(
     integers = weights.integers
     out, kh, kw, depth = integers.shape
     inputs = tile_count(depth, LANES) * LANES
-    padded = np.zeros((size, kh, kw, inputs), np.int8)
+    padded = np.zeros((size, kh, kw, inputs), np.int16 if unit.weight_bytes == 2 else np.int8)
     padded[:out, ..., :depth] = integers
     split = padded.reshape(blocks, columns, kh * kw * inputs // LANES, LANES // unit.inputs, unit.inputs)
     packed = reordered(split.transpose(0, 2, 3, 1, 4))
@@ -229,7 +238,7 @@ def _arguments(
         if close.all() and np.abs(whole).max(initial=0) < 1 << 29:
             corrections, adds_bias = corrections + whole.astype(np.int64), False
     arguments: tuple[Argument, ...] = (
-        Argument("weights", "char", None, packed),
+        Argument("weights", "short" if unit.weight_bytes == 2 else "char", None, packed),
         Argument("corrections", "int", None, _padded(corrections, size, np.int32)),
         Argument("factors", "float", None, _padded(factors, size, np.float32)),
     )
