@@ -23,6 +23,7 @@ from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.plan import Plan, PlannedKernel
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
+from tflgpu.target import ElementType
 
 IMAGE_SCALE = 0.02
 # The flags of /proc/cpuinfo that a CPU has for each unit.
@@ -41,6 +42,7 @@ class Case:
     extreme: bool = False
     bias: str = "whole"  # or "fractions", "none"
     most: int = 128  # of a weight
+    given: ElementType | None = None  # of a model input, in row-major order
 
     @property
     def channels(self) -> int:
@@ -69,6 +71,14 @@ CASES = {
     ),
     "one axis, upright": Case((1, 40, 1, 64), 32, Window((7, 1), (2, 1), (1, 1), Padding(3, 3, 0, 0)), zero=1),
     "one pixel": Case((2, 3, 3, 32), 32, Window((3, 3), (1, 1), (1, 1), Padding(0, 0, 0, 0))),
+    "model input": Case(
+        (2, 11, 13, 3), 20, Window((3, 3), (2, 2), (1, 1), Padding(0, 1, 0, 1)), zero=77, given="uchar"
+    ),
+    "model input of one channel": Case(
+        (1, 9, 10, 1), 40, Window((5, 4), (2, 1), (2, 1), Padding(3, 2, 1, 2)), given="char"
+    ),
+    "model input, narrow": Case((1, 6, 2, 2), 12, Window((3, 5), (1, 1), (1, 1), Padding(1, 1, 2, 2)), given="char"),
+    "model input, pointwise, 9 bits": Case((1, 5, 7, 3), 9, POINTWISE, zero=3, most=255, given="uchar"),
     "pointwise, weights of 9 bits": Case((1, 6, 11, 70), 48, POINTWISE, zero=3, most=255),
     "3x3, weights of 9 bits, extremes": Case((1, 5, 13, 134), 70, SAME, zero=255, extreme=True, most=255),
     "fully connected, weights of 9 bits": Case((1, 300), 77, zero=17, most=255),
@@ -147,7 +157,7 @@ def planned(case: Case, unit: str) -> tuple[Plan, PlannedKernel, Array, Array]:
         node = Node("depthwise", inputs, 3, Depthwise(case.window, 1))
     graph = Graph({t.id: t for t in tensors}, (node,), (0,), (3,))
     storage = {
-        0: Storage(Geometry(case.shape), "uchar", grid=Grid(IMAGE_SCALE, case.zero)),
+        0: Storage(Geometry(case.shape), case.given or "uchar", bool(case.given), Grid(IMAGE_SCALE, case.zero)),
         3: Storage(Geometry(expected.shape), "float"),
     }
     target = replace(CPU, integer_unit=unit)
@@ -162,14 +172,21 @@ def padded_pack(image: Array, zero: int) -> Array:
     return np.concatenate([pack(lanes), np.zeros(64, np.uint8)])
 
 
-def run(plan: Plan, kernel: PlannedKernel, image: Array, zero: int, device_name: str) -> Array:
+def stored(case: Case, image: Array) -> Array:
+    """The image in memory. Of int8 it is itself less 128."""
+    if case.given is None:
+        return padded_pack(image, case.zero)
+    return image ^ np.uint8(128 if case.given == "char" else 0)
+
+
+def run(plan: Plan, kernel: PlannedKernel, image: Array, device_name: str) -> Array:
     source = render(plan)
     context = cl.Context([choose(device_name).handle])
     queue = cl.CommandQueue(context)
     launched = cl.Kernel(compile_program(context, source.text), source.names[0])
     shape = plan.storage[3].geometry.shape
     result = np.full(Geometry(shape).elements + 64, np.nan, np.float32)
-    given = {"src": padded_pack(image, zero), "dst": result}
+    given = {"src": image, "dst": result}
     buffers, arguments = {}, []
     for argument in kernel.arguments:
         data = given[argument.name] if argument.data is None else argument.data
@@ -187,7 +204,7 @@ def test_sums_of_integers_are_exact(name: str, unit: str, device_name: str) -> N
         pytest.skip(f"this CPU has no {unit}")
     plan, kernel, image, expected = planned(CASES[name], unit)
     assert kernel.kernel.template == CASES[name].template
-    result = run(plan, kernel, image, CASES[name].zero, device_name)
+    result = run(plan, kernel, stored(CASES[name], image), device_name)
     np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 

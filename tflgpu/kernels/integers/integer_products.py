@@ -7,14 +7,14 @@ the scales of both, and then the epilogue is the usual one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.ir import Array, Node
+from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.convolutions import convolution_macs, is_vector_product
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
@@ -97,10 +97,18 @@ def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
     return unit if products <= MOST_SUM else None
 
 
+def reads_row_major(node: Node, src: Storage) -> bool:
+    """Whether a convolution reads an image in row-major order, in which a row of a window sees neighbours."""
+    attributes = node.attributes
+    if not isinstance(attributes, Convolution) or attributes.groups > 1 or attributes.window.dilation[1] > 1:
+        return False
+    return src.channels <= LANES
+
+
 def multiplies_integers(request: Request) -> bool:
     """Whether a convolution or a fully connected layer multiplies integers, in blocks of whole groups."""
     attributes, src = request.node.attributes, request.input(0)
-    if src.grid is None or src.linear or request.value(0) is not None:
+    if src.grid is None or request.value(0) is not None or (src.linear and not reads_row_major(request.node, src)):
         return False
     if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
         return False
@@ -153,7 +161,10 @@ def integer_products(request: Request) -> Kernel:
     groups = attributes.groups if isinstance(attributes, Convolution) else 1
     (rows, registers), columns = _columns(request, unit)
     images, all_rows = _rows(request)
-    read = block_inputs(g.channels, groups, columns, src.geometry)
+    if src.linear:
+        assert isinstance(attributes, Convolution)
+        weights = _rows_of_windows(weights)
+    read = block_inputs(g.channels, groups, columns, Geometry((1, 1, 1, weights.integers.shape[3] * groups)))
     out_blocks, taps = len(read.first), prod(weights.integers.shape[1:3])
     steps = taps * read.slices
     row_blocks = tile_count(all_rows, rows)
@@ -212,6 +223,11 @@ def integer_products(request: Request) -> Kernel:
         workspace=packed_vec4s + sums // VEC4_BYTES,
         macs=macs,
     )
+
+
+def _rows_of_windows(weights: WholeWeights) -> WholeWeights:
+    """The weights for an image in row-major order, as if a window had one column of all the channels in its row."""
+    return replace(weights, integers=weights.integers.reshape(*weights.integers.shape[:2], 1, -1))
 
 
 def _arguments(
