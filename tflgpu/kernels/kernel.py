@@ -48,7 +48,8 @@ class Storage(Elements):
     """How a tensor lies in device memory: PHWC4, or ``linear``, the host's order of a model input or output.
 
     grid: of floats that are stored as integers of 0 to 255, with element type "uchar". An int8 of the model is stored
-    as itself + 128. Lanes past the last channel hold ``grid.zero``.
+    as itself + 128. Lanes past the last channel hold ``grid.zero``. A model input that kernels of integers read as it
+    is has a grid, too, and its own type.
     """
 
     geometry: Geometry

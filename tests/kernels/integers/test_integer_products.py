@@ -1,4 +1,4 @@
-"""Products of 8-bit integers on CPUs, against integers of 64 bits."""
+"""Convolutions and fully connected layers of 8-bit integers on CPUs, against integers of 64 bits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tests.support.targets import CPU
 from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Array, Graph, Node, Tensor
 from tflgpu.graph.layout import Geometry, pack, unpack
-from tflgpu.kernels.integers.units import UNITS
+from tflgpu.kernels.integers.units import UNITS, IntegerUnit
 from tflgpu.kernels.kernel import Grid, Storage
 from tflgpu.kernels.rewriting import Planning
-from tflgpu.ops.image.convolution import Convolution
+from tflgpu.ops.image.convolution import Convolution, Depthwise
 from tflgpu.ops.image.window import POINTWISE, Padding, Window
 from tflgpu.plan.kernels import planned_kernel
 from tflgpu.plan.plan import Plan, PlannedKernel
 from tflgpu.runtime.opencl.devices import choose
 from tflgpu.runtime.opencl.program import compile_program
+from tflgpu.target import ElementType
 
 IMAGE_SCALE = 0.02
 # The flags of /proc/cpuinfo that a CPU has for each unit.
@@ -31,7 +32,7 @@ FLAGS = {"avx512_vnni": "avx512_vnni", "avx_vnni": "avx_vnni", "avx2": "avx2", "
 
 @dataclass(frozen=True)
 class Case:
-    """A convolution, or a fully connected layer without a window."""
+    """A convolution, a depthwise one if it has no number of outputs, or a fully connected layer without a window."""
 
     shape: tuple[int, ...]
     out: int
@@ -40,6 +41,20 @@ class Case:
     zero: int = 128
     extreme: bool = False
     bias: str = "whole"  # or "fractions", "none"
+    most: int = 128  # of a weight
+    given: ElementType | None = None  # of a model input, in row-major order
+
+    @property
+    def channels(self) -> int:
+        """Of the result."""
+        return self.out or self.shape[-1]
+
+    @property
+    def template(self) -> str:
+        """The template of the kernel that multiplies integers."""
+        if self.window is None:
+            return "integers/integer_layer"
+        return "integers/integer_convolution" if self.out else "integers/integer_depthwise"
 
 
 SAME = Window((3, 3), (1, 1), (1, 1), Padding(1, 1, 1, 1))
@@ -56,6 +71,26 @@ CASES = {
     ),
     "one axis, upright": Case((1, 40, 1, 64), 32, Window((7, 1), (2, 1), (1, 1), Padding(3, 3, 0, 0)), zero=1),
     "one pixel": Case((2, 3, 3, 32), 32, Window((3, 3), (1, 1), (1, 1), Padding(0, 0, 0, 0))),
+    "model input": Case(
+        (2, 11, 13, 3), 20, Window((3, 3), (2, 2), (1, 1), Padding(0, 1, 0, 1)), zero=77, given="uchar"
+    ),
+    "model input of one channel": Case(
+        (1, 9, 10, 1), 40, Window((5, 4), (2, 1), (2, 1), Padding(3, 2, 1, 2)), given="char"
+    ),
+    "model input, narrow": Case((1, 6, 2, 2), 12, Window((3, 5), (1, 1), (1, 1), Padding(1, 1, 2, 2)), given="char"),
+    "model input, pointwise, 9 bits": Case((1, 5, 7, 3), 9, POINTWISE, zero=3, most=255, given="uchar"),
+    "pointwise, weights of 9 bits": Case((1, 6, 11, 70), 48, POINTWISE, zero=3, most=255),
+    "3x3, weights of 9 bits, extremes": Case((1, 5, 13, 134), 70, SAME, zero=255, extreme=True, most=255),
+    "fully connected, weights of 9 bits": Case((1, 300), 77, zero=17, most=255),
+    "depthwise": Case((2, 9, 11, 10), 0, SAME, zero=77),
+    "depthwise, strides, extremes": Case(
+        (1, 12, 13, 8), 0, Window((3, 5), (2, 2), (1, 1), Padding(0, 1, 1, 2)), zero=255, extreme=True
+    ),
+    "depthwise, narrow, no bias": Case((1, 8, 3, 6), 0, SAME, zero=3, bias="none"),
+    "depthwise, upright": Case((1, 40, 1, 5), 0, Window((7, 1), (2, 1), (1, 1), Padding(3, 2, 0, 0)), zero=1),
+    "depthwise, dilation past the image": Case((1, 4, 5, 4), 0, Window((3, 3), (1, 1), (2, 4), Padding(2, 2, 4, 4))),
+    "depthwise, stride 3, many taps": Case((1, 17, 23, 3), 0, Window((7, 7), (3, 3), (1, 1), Padding(2, 3, 3, 2))),
+    "depthwise, rows that no window sees": Case((1, 9, 8, 4), 0, Window((1, 1), (4, 2), (1, 1), Padding(0, 0, 0, 0))),
     "fully connected, one image": Case((1, 300), 77, zero=17),
     "fully connected, images": Case((13, 127), 35, extreme=True),
 }
@@ -76,9 +111,10 @@ def sums(case: Case, image: Array, weights: Array) -> Array:
     (kh, kw), (sy, sx), (dy, dx), p = case.window.kernel, case.window.stride, case.window.dilation, case.window.padding
     h, width = case.window.output(*case.shape[1:3])
     x = np.pad(x, ((0, 0), (p.top, p.bottom), (p.left, p.right), (0, 0)))
-    per_group, depth = case.out // case.groups, case.shape[3] // case.groups
-    total = np.zeros((case.shape[0], h, width, case.out), np.int64)
-    for o in range(case.out):
+    groups = case.groups if case.out else case.channels
+    per_group, depth = case.channels // groups, case.shape[3] // groups
+    total = np.zeros((case.shape[0], h, width, case.channels), np.int64)
+    for o in range(case.channels):
         first = o // per_group * depth
         for ky in range(kh):
             for kx in range(kw):
@@ -89,32 +125,39 @@ def sums(case: Case, image: Array, weights: Array) -> Array:
 
 def planned(case: Case, unit: str) -> tuple[Plan, PlannedKernel, Array, Array]:
     """The plan of the case alone, its kernel, the image, and the result that it has to give."""
-    random = np.random.default_rng(len(case.shape) + case.out)
+    random, out = np.random.default_rng(len(case.shape) + case.out), case.channels
     image = random.integers(0, 256, case.shape).astype(np.uint8)
-    depth = case.shape[-1] // case.groups
-    kernel = (case.out, depth) if case.window is None else (case.out, *case.window.kernel, depth)
-    weights = random.integers(-128, 128, kernel).astype(np.int8)
+    depth = case.shape[-1] // case.groups if case.out else 1
+    kernel = (out, depth) if case.window is None else (out, *case.window.kernel, depth)
+    weights = random.integers(-case.most, case.most, kernel)
     if case.extreme:
         image = random.choice([0, 255], case.shape).astype(np.uint8)
-        weights[...] = random.choice([-128, 127], kernel)
-        image[0], weights[: case.out // 2] = 255, -128
-    scale = random.uniform(0.001, 0.02, (case.out, *(1,) * (len(kernel) - 1)))
+        weights[...] = random.choice([-case.most, case.most - 1], kernel)
+        image[0], weights[: out // 2] = 255, -case.most
+    scale = random.uniform(0.001, 0.02, (out, *(1,) * (len(kernel) - 1)))
     total = sums(case, image, weights)
     factors = scale.reshape(-1) * IMAGE_SCALE
-    bias = random.integers(-5000, 5000, case.out) + (0.37 if case.bias == "fractions" else 0)
+    bias = random.integers(-5000, 5000, out) + (0.37 if case.bias == "fractions" else 0)
     expected = total * factors + (0 if case.bias == "none" else bias * factors)
+    values = (weights * scale).astype(np.float32)
+    if not case.out:
+        values, scale = np.swapaxes(values, 0, 3), np.swapaxes(scale, 0, 3)
     tensors = [
         Tensor(0, "", case.shape),
-        Tensor(1, "", kernel, data=(weights * scale).astype(np.float32), scale=scale),
-        Tensor(2, "", (case.out,), data=(bias * factors).astype(np.float32)),
+        Tensor(1, "", values.shape, data=values, scale=scale),
+        Tensor(2, "", (out,), data=(bias * factors).astype(np.float32)),
         Tensor(3, "", expected.shape),
     ]
-    attributes = None if case.window is None else Convolution(case.window, case.groups)
     inputs = (0, 1) if case.bias == "none" else (0, 1, 2)
-    node = Node("fully_connected" if case.window is None else "convolution", inputs, 3, attributes)
+    if case.window is None:
+        node = Node("fully_connected", inputs, 3)
+    elif case.out:
+        node = Node("convolution", inputs, 3, Convolution(case.window, case.groups))
+    else:
+        node = Node("depthwise", inputs, 3, Depthwise(case.window, 1))
     graph = Graph({t.id: t for t in tensors}, (node,), (0,), (3,))
     storage = {
-        0: Storage(Geometry(case.shape), "uchar", grid=Grid(IMAGE_SCALE, case.zero)),
+        0: Storage(Geometry(case.shape), case.given or "uchar", bool(case.given), Grid(IMAGE_SCALE, case.zero)),
         3: Storage(Geometry(expected.shape), "float"),
     }
     target = replace(CPU, integer_unit=unit)
@@ -129,14 +172,21 @@ def padded_pack(image: Array, zero: int) -> Array:
     return np.concatenate([pack(lanes), np.zeros(64, np.uint8)])
 
 
-def run(plan: Plan, kernel: PlannedKernel, image: Array, zero: int, device_name: str) -> Array:
+def stored(case: Case, image: Array) -> Array:
+    """The image in memory. Of int8 it is itself less 128."""
+    if case.given is None:
+        return padded_pack(image, case.zero)
+    return image ^ np.uint8(128 if case.given == "char" else 0)
+
+
+def run(plan: Plan, kernel: PlannedKernel, image: Array, device_name: str) -> Array:
     source = render(plan)
     context = cl.Context([choose(device_name).handle])
     queue = cl.CommandQueue(context)
     launched = cl.Kernel(compile_program(context, source.text), source.names[0])
     shape = plan.storage[3].geometry.shape
     result = np.full(Geometry(shape).elements + 64, np.nan, np.float32)
-    given = {"src": padded_pack(image, zero), "dst": result}
+    given = {"src": image, "dst": result}
     buffers, arguments = {}, []
     for argument in kernel.arguments:
         data = given[argument.name] if argument.data is None else argument.data
@@ -153,17 +203,24 @@ def test_sums_of_integers_are_exact(name: str, unit: str, device_name: str) -> N
     if not has_unit(unit):
         pytest.skip(f"this CPU has no {unit}")
     plan, kernel, image, expected = planned(CASES[name], unit)
-    layer = CASES[name].window is None
-    assert kernel.kernel.template == ("integers/integer_layer" if layer else "integers/integer_convolution")
-    result = run(plan, kernel, image, CASES[name].zero, device_name)
+    assert kernel.kernel.template == CASES[name].template
+    result = run(plan, kernel, stored(CASES[name], image), device_name)
     np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_each_block_multiplies_every_row_by_every_register(unit: str) -> None:
     """The text, for processors that this machine is not."""
-    text, of = prelude(replace(CPU, integer_unit=unit)), UNITS[unit]
-    functions = text.split("multiply_")[1:]
+    functions = prelude(replace(CPU, integer_unit=unit)).split("MULTIPLY multiply_")[1:]
+    narrow = [f for f in functions if not f.startswith("wide_")]
+    check_functions(UNITS[unit], narrow)
+    wide = [f.removeprefix("wide_") for f in functions if f.startswith("wide_")]
+    if wider := UNITS[unit].wider:
+        check_functions(wider, wide)
+    assert bool(wider) == bool(wide)
+
+
+def check_functions(of: IntegerUnit, functions: list[str]) -> None:
     assert [f.split("(")[0] for f in functions] == [f"{rows}x{registers}" for rows, registers in of.shapes]
     mnemonic = (
         of.multiply[0].format(weights=0, row=0, sum=0, product=0).split(" %%" if "%%" in of.multiply[0] else " v")[0]

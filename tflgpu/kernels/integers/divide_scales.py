@@ -5,7 +5,7 @@ Then the epilogue need not divide each result before it rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +13,17 @@ import numpy as np
 from tflgpu.graph.ir import Node, Tensor, TensorId
 from tflgpu.kernels.epilogue_scales import without_division
 from tflgpu.kernels.integers import INTEGERS
+from tflgpu.kernels.integers.integer_depthwise import sums_are_exact
 from tflgpu.kernels.integers.integer_products import multiplies_integers
+from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
+
+# Kinds of nodes whose kernels may multiply sums of integers, and whether one does.
+HAVE_FACTORS: Mapping[str, Callable[[Request], bool]] = {
+    "convolution": multiplies_integers,
+    "depthwise": sums_are_exact,
+    "fully_connected": multiplies_integers,
+}
 
 
 @INTEGERS.rewrite("replace")
@@ -26,7 +35,7 @@ def divide_scales(planning: Planning) -> Planning:
 
 
 def _divided(planning: Planning, node: Node, fresh: Iterator[TensorId], tensors: list[Tensor]) -> Node:
-    if node.kind not in ("convolution", "fully_connected") or not multiplies_integers(planning.request(node)):
+    if node.kind not in HAVE_FACTORS or not HAVE_FACTORS[node.kind](planning.request(node)):
         return node
     epilogue, divisor = without_division(node.epilogue)
     if divisor == 1.0:

@@ -7,25 +7,26 @@ the scales of both, and then the epilogue is the usual one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array
-from tflgpu.graph.layout import LANES
+from tflgpu.graph.ir import Array, Node
+from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.convolutions import convolution_macs, is_vector_product
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
+from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
 from tflgpu.kernels.packing import block_inputs, padded_bias, reordered
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.ops.image.convolution import Convolution, output_channel_axis
+from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import Window
-from tflgpu.target import VEC4_BYTES, ElementType, Target
+from tflgpu.target import VEC4_BYTES, ElementType
 
 # Rows of a run, about: that many share the loads of the weights.
 RUN_ROWS = 36
@@ -37,8 +38,11 @@ SUMS_BYTES = 32 << 10
 
 SUM_BYTES = 4
 
-# What sums stay within, so that they never overflow: products of 255 by 128, and a correction.
-MOST_PRODUCTS = 1 << 15
+# Cycles that a block of sums takes beside its products: they are loaded and stored, and a loop begins and ends.
+BLOCK_CYCLES = 40
+
+# What sums of products stay within: with a correction and a bias they never overflow.
+MOST_SUM = 1 << 30
 
 WORTHWHILE_PRODUCTS = 1 << 20  # of a tile, see WORTHWHILE_OPERATIONS of block_products.py
 TILES_PER_CORE = 12
@@ -48,6 +52,7 @@ TILES_PER_CORE = 12
 class IntegerProductsParameters(Parameters):
     """Parameters of every loader of the skeleton ``templates/integers/packed_products.cl.j2``."""
 
+    function: str
     rows: int
     registers: int
     columns: int
@@ -80,48 +85,41 @@ class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integ
     """Parameters of ``templates/integers/integer_layer.cl.j2``."""
 
 
-@dataclass(frozen=True)
-class WholeWeights:
-    """Weights [out, kh, kw, in] as integers of 8 bits, and the scale of each output channel."""
-
-    integers: Array
-    scale: Array
-
-
-def whole_weights(request: Request) -> WholeWeights | None:
-    """The weights of a convolution or a fully connected layer, if they are 8-bit integers by one scale a channel."""
-    weights, out = request.graph[request.node.inputs[1]], request.output.geometry.channels
-    if weights.data is None or weights.scale is None or output_channel_axis(request.node) != 0:
-        return None
-    scale = np.asarray(weights.scale, np.float64)
-    if scale.size not in (1, out) or scale.size != max(scale.shape[:1], default=1) or not (scale > 0).all():
-        return None
-    scale = np.broadcast_to(scale.reshape(-1), (out,))
-    data = weights.data.reshape(out, *(weights.shape[1:] if weights.data.ndim == 4 else (1, 1, -1)))
-    integers = np.rint(data / scale.reshape(-1, 1, 1, 1))
-    if integers.min(initial=0) < -128 or integers.max(initial=0) > 127:
-        return None
-    return WholeWeights(integers.astype(np.int8), scale)
+def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
+    """The unit for these weights; None if it has none for so many bits, or too few for the sums."""
+    unit = UNITS[request.target.integer_unit or ""]
+    least, most = int(weights.integers.min(initial=0)), int(weights.integers.max(initial=0))
+    if least < -128 or most > 127:
+        if unit.wider is None:
+            return None
+        unit = unit.wider
+    products = weights.integers[0].size * MOST * (max(-least, most) + 1)
+    return unit if products <= MOST_SUM else None
 
 
-def _unit(target: Target) -> IntegerUnit:
-    return UNITS[target.integer_unit or ""]
+def reads_row_major(node: Node, src: Storage) -> bool:
+    """Whether a convolution reads an image in row-major order, in which a row of a window sees neighbours."""
+    attributes = node.attributes
+    if not isinstance(attributes, Convolution) or attributes.groups > 1 or attributes.window.dilation[1] > 1:
+        return False
+    return src.channels <= LANES
 
 
 def multiplies_integers(request: Request) -> bool:
     """Whether a convolution or a fully connected layer multiplies integers, in blocks of whole groups."""
     attributes, src = request.node.attributes, request.input(0)
-    if src.grid is None or src.linear or request.value(0) is not None:
+    if src.grid is None or request.value(0) is not None or (src.linear and not reads_row_major(request.node, src)):
         return False
     if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
         return False
     weights = whole_weights(request)
-    if weights is None or weights.integers[0].size > MOST_PRODUCTS:
+    unit = None if weights is None else _unit(request, weights)
+    if weights is None or unit is None:
         return False
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return True
     per_group = request.output.geometry.channels // attributes.groups
-    return per_group % _columns(request)[1] == 0 and weights.integers.shape[3] % LANES == 0
+    return per_group % _columns(request, unit)[1] == 0 and weights.integers.shape[3] % LANES == 0
 
 
 def _has_rows_of_images(request: Request) -> bool:
@@ -135,16 +133,17 @@ def _rows(request: Request) -> tuple[int, int]:
     return (1, g.batch) if _has_rows_of_images(request) else (g.batch, g.plane)
 
 
-def _columns(request: Request) -> tuple[tuple[int, int], int]:
+def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]:
     """The shape of a block of sums, in rows and registers, that takes the least time; and its columns."""
-    unit, attributes = _unit(request.target), request.node.attributes
+    attributes = request.node.attributes
     out = request.output.geometry.channels
     out //= attributes.groups if isinstance(attributes, Convolution) else 1
-    rows = _rows(request)[1]
+    rows, weights = _rows(request)[1], request.graph[request.node.inputs[1]]
+    quads = tile_count(prod(weights.shape[1:]), LANES)
 
     def cycles(shape: tuple[int, int]) -> float:
         blocks = tile_count(rows, shape[0]) * tile_count(out, shape[1] * unit.lanes)
-        return blocks * unit.step_cycles(*shape)
+        return blocks * (quads * unit.step_cycles(*shape) + BLOCK_CYCLES)
 
     shape = min(unit.shapes, key=cycles)
     return shape, shape[1] * unit.lanes
@@ -154,13 +153,18 @@ def _columns(request: Request) -> tuple[tuple[int, int], int]:
 @INTEGERS.lowering("fully_connected", when=multiplies_integers)
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
-    unit, target, src, g = _unit(request.target), request.target, request.input(0), request.output.geometry
+    target, src, g = request.target, request.input(0), request.output.geometry
     weights, attributes, grid = whole_weights(request), request.node.attributes, src.grid
     assert weights is not None and grid is not None
+    unit = _unit(request, weights)
+    assert unit is not None
     groups = attributes.groups if isinstance(attributes, Convolution) else 1
-    (rows, registers), columns = _columns(request)
+    (rows, registers), columns = _columns(request, unit)
     images, all_rows = _rows(request)
-    read = block_inputs(g.channels, groups, columns, src.geometry)
+    if src.linear:
+        assert isinstance(attributes, Convolution)
+        weights = _rows_of_windows(weights)
+    read = block_inputs(g.channels, groups, columns, Geometry((1, 1, 1, weights.integers.shape[3] * groups)))
     out_blocks, taps = len(read.first), prod(weights.integers.shape[1:3])
     steps = taps * read.slices
     row_blocks = tile_count(all_rows, rows)
@@ -197,6 +201,7 @@ def integer_products(request: Request) -> Kernel:
         macs = convolution_macs(request)
     return Kernel(
         made(
+            function=unit.function,
             rows=rows,
             registers=registers,
             columns=columns,
@@ -220,6 +225,11 @@ def integer_products(request: Request) -> Kernel:
     )
 
 
+def _rows_of_windows(weights: WholeWeights) -> WholeWeights:
+    """The weights for an image in row-major order, as if a window had one column of all the channels in its row."""
+    return replace(weights, integers=weights.integers.reshape(*weights.integers.shape[:2], 1, -1))
+
+
 def _arguments(
     request: Request, weights: WholeWeights, unit: IntegerUnit, columns: int, blocks: int
 ) -> tuple[tuple[Argument, ...], bool]:
@@ -229,7 +239,7 @@ def _arguments(
     integers = weights.integers
     out, kh, kw, depth = integers.shape
     inputs = tile_count(depth, LANES) * LANES
-    padded = np.zeros((size, kh, kw, inputs), np.int8)
+    padded = np.zeros((size, kh, kw, inputs), np.int16 if unit.weight_bytes == 2 else np.int8)
     padded[:out, ..., :depth] = integers
     split = padded.reshape(blocks, columns, kh * kw * inputs // LANES, LANES // unit.inputs, unit.inputs)
     packed = reordered(split.transpose(0, 2, 3, 1, 4))
@@ -244,7 +254,7 @@ def _arguments(
         if close.all() and np.abs(whole).max(initial=0) < 1 << 29:
             corrections, adds_bias = corrections + whole.astype(np.int64), False
     arguments: tuple[Argument, ...] = (
-        Argument("weights", "char", None, packed),
+        Argument("weights", "short" if unit.weight_bytes == 2 else "char", None, packed),
         Argument("corrections", "int", None, _padded(corrections, size, np.int32)),
         Argument("factors", "float", None, _padded(factors, size, np.float32)),
     )

@@ -7,7 +7,7 @@ differs by the instruction set is data here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class IntegerUnit:
     [quad][row][4], weights as [quad][4 / inputs][column][inputs].
 
     lanes: sums of a register. inputs: of a sum that an instruction multiplies. widens: whether activations are packed
-    as integers of 16 bits; weights have 8 always. offset: what activations are packed
-    less: 128 where they have to be signed.
+    as integers of 16 bits. weight_bytes: of a packed weight. offset: what activations are packed less: 128 where they
+    have to be signed. wider: the unit for weights of 9 bits, which are uint8 less a zero point, if there is one.
     shapes: rows and registers of columns of blocks, those that are the fastest for many rows first.
     load, broadcast, multiply: instructions that load weights, copy the inputs of a row to all lanes, and add
     products to a sum. Registers in them are numbers.
@@ -51,6 +51,18 @@ class IntegerUnit:
     load: str
     broadcast: str
     multiply: tuple[str, ...]
+    weight_bytes: int = 1
+    wider: IntegerUnit | None = None
+
+    @property
+    def all(self) -> tuple[IntegerUnit, ...]:
+        """The unit, and the wider one if there is one."""
+        return (self,) if self.wider is None else (self, self.wider)
+
+    @property
+    def function(self) -> str:
+        """What the names of the functions that multiply begin with."""
+        return "multiply_wide" if self.weight_bytes == 2 else "multiply"
 
     @property
     def element_bytes(self) -> int:
@@ -92,6 +104,32 @@ _NEON = Assembly(
     registers=32,
 )
 
+_WIDE_ZMM = IntegerUnit(
+    assembly=_ZMM,
+    lanes=16,
+    inputs=2,
+    widens=True,
+    weight_bytes=2,
+    shapes=((6, 4), (12, 2), (12, 1), (1, 4)),
+    load="vmovdqu64 {at}(%1), %%zmm{weights}",
+    broadcast="vpbroadcastd {at}(%0), %%zmm{row}",
+    multiply=("vpdpwssd %%zmm{weights}, %%zmm{row}, %%zmm{sum}",),
+)
+_WIDE_YMM = IntegerUnit(
+    assembly=_YMM,
+    lanes=8,
+    inputs=2,
+    widens=True,
+    weight_bytes=2,
+    shapes=((6, 2), (6, 1), (1, 4)),
+    load="vmovdqu {at}(%1), %%ymm{weights}",
+    broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
+    multiply=(
+        "vpmaddwd %%ymm{weights}, %%ymm{row}, %%ymm{product}",
+        "vpaddd %%ymm{product}, %%ymm{sum}, %%ymm{sum}",
+    ),
+)
+
 UNITS: Mapping[str, IntegerUnit] = {
     "avx512_vnni": IntegerUnit(
         assembly=_ZMM,
@@ -101,6 +139,7 @@ UNITS: Mapping[str, IntegerUnit] = {
         load="vmovdqu64 {at}(%1), %%zmm{weights}",
         broadcast="vpbroadcastd {at}(%0), %%zmm{row}",
         multiply=("vpdpbusd %%zmm{weights}, %%zmm{row}, %%zmm{sum}",),
+        wider=_WIDE_ZMM,
     ),
     "avx_vnni": IntegerUnit(
         assembly=_YMM,
@@ -110,21 +149,10 @@ UNITS: Mapping[str, IntegerUnit] = {
         load="vmovdqu {at}(%1), %%ymm{weights}",
         broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
         multiply=("%{{vex%}} vpdpbusd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",),
+        wider=replace(_WIDE_YMM, multiply=("%{{vex%}} vpdpwssd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",)),
     ),
-    # vpmaddubsw would add two products of 8 bits in 16, which saturates.
-    "avx2": IntegerUnit(
-        assembly=_YMM,
-        lanes=8,
-        inputs=2,
-        widens=True,
-        shapes=((6, 2), (6, 1), (1, 4)),
-        load="vpmovsxbw {at}(%1), %%ymm{weights}",
-        broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
-        multiply=(
-            "vpmaddwd %%ymm{weights}, %%ymm{row}, %%ymm{product}",
-            "vpaddd %%ymm{product}, %%ymm{sum}, %%ymm{sum}",
-        ),
-    ),
+    # Weights are widened by the load: vpmaddubsw would add two products of 8 bits in 16, which saturates.
+    "avx2": replace(_WIDE_YMM, load="vpmovsxbw {at}(%1), %%ymm{weights}", weight_bytes=1, wider=_WIDE_YMM),
     "neon_dot": IntegerUnit(
         assembly=_NEON,
         lanes=4,
