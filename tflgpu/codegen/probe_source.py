@@ -12,6 +12,7 @@ from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.candidates import TileConfig
+from tflgpu.kernels.integers.units import IntegerUnit
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
@@ -59,6 +60,15 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
         grid_barriers=ptx,
         matrix_units=matrix_units,
     )
+
+
+def unit_program(unit: IntegerUnit, quads: int, run: int) -> str:
+    """The kernel by which :mod:`tflgpu.measure.integer_check` tries an integer unit.
+
+    quads: of activations and weights. run: rows of activations.
+    """
+    context = {"unit": unit, "quads": quads, "run": run}
+    return "\n".join(_render(name, context) for name in ("integers/unit", "probes/integer_unit"))
 
 
 def _convolutions(target: Target) -> tuple[list[ProbeConvolution], str]:

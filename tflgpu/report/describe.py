@@ -16,6 +16,7 @@ from tflgpu.model.quantization import QUANTIZED_TYPES, is_quantized
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.plan import Plan
 from tflgpu.report.advice import advise
+from tflgpu.report.integers import integer_report
 from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
 
 
@@ -46,6 +47,7 @@ def make_report(
         arena_lower_bound=sum(p.arena_lower_bound for p in plans),
         constant_bytes=sum(p.constant_bytes for p in plans),
         fusions=tuple(FusionReport(*choice) for p in plans for choice in p.fusions.items()),
+        integers=integer_report(plans),
     )
 
 

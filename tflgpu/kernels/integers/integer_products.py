@@ -82,14 +82,14 @@ class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integ
 
 @dataclass(frozen=True)
 class WholeWeights:
-    """Weights [out, kh, kw, in] as integers of 8 bits, and the scale of each output channel."""
+    """Weights [out, kh, kw, in] as whole numbers, and the scale of each output channel."""
 
     integers: Array
     scale: Array
 
 
 def whole_weights(request: Request) -> WholeWeights | None:
-    """The weights of a convolution or a fully connected layer, if they are 8-bit integers by one scale a channel."""
+    """The weights of a convolution or a fully connected layer, if they are integers by one scale a channel."""
     weights, out = request.graph[request.node.inputs[1]], request.output.geometry.channels
     if weights.data is None or weights.scale is None or output_channel_axis(request.node) != 0:
         return None
@@ -98,10 +98,7 @@ def whole_weights(request: Request) -> WholeWeights | None:
         return None
     scale = np.broadcast_to(scale.reshape(-1), (out,))
     data = weights.data.reshape(out, *(weights.shape[1:] if weights.data.ndim == 4 else (1, 1, -1)))
-    integers = np.rint(data / scale.reshape(-1, 1, 1, 1))
-    if integers.min(initial=0) < -128 or integers.max(initial=0) > 127:
-        return None
-    return WholeWeights(integers.astype(np.int8), scale)
+    return WholeWeights(np.rint(data / scale.reshape(-1, 1, 1, 1)), scale)
 
 
 def _unit(target: Target) -> IntegerUnit:
@@ -110,18 +107,29 @@ def _unit(target: Target) -> IntegerUnit:
 
 def multiplies_integers(request: Request) -> bool:
     """Whether a convolution or a fully connected layer multiplies integers, in blocks of whole groups."""
+    return obstacle(request) is None
+
+
+def obstacle(request: Request) -> str | None:
+    """Why a convolution or a fully connected layer multiplies floats; None if it need not."""
     attributes, src = request.node.attributes, request.input(0)
     if src.grid is None or src.linear or request.value(0) is not None:
-        return False
+        return "the input is not stored as 8-bit integers"
     if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
-        return False
+        return "the bias is computed by the model"
     weights = whole_weights(request)
-    if weights is None or weights.integers[0].size > MOST_PRODUCTS:
-        return False
+    if weights is None:
+        return "the weights are not integers with a scale for each output channel"
+    if weights.integers.min(initial=0) < -128 or weights.integers.max(initial=0) > 127:
+        return "the weights need 9 bits, as their zero point is not 0"
+    if weights.integers[0].size > MOST_PRODUCTS:
+        return "sums could exceed 32 bits"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
-        return True
+        return None
     per_group = request.output.geometry.channels // attributes.groups
-    return per_group % _columns(request)[1] == 0 and weights.integers.shape[3] % LANES == 0
+    if per_group % _columns(request)[1] or weights.integers.shape[3] % LANES:
+        return "the groups have channels that fill no block"
+    return None
 
 
 def _has_rows_of_images(request: Request) -> bool:
@@ -226,7 +234,7 @@ def _arguments(
     """Packed weights, corrections, factors and bias, and whether there is such a bias."""
     src, size = request.input(0), blocks * columns
     assert src.grid is not None
-    integers = weights.integers
+    integers = weights.integers.astype(np.int8)
     out, kh, kw, depth = integers.shape
     inputs = tile_count(depth, LANES) * LANES
     padded = np.zeros((size, kh, kw, inputs), np.int8)

@@ -1,0 +1,51 @@
+"""What of a quantized model is computed with integers, and why the rest is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tflgpu.kernels.integers import INTEGERS
+from tflgpu.kernels.integers.integer_products import obstacle
+from tflgpu.kernels.rewriting import Planning
+from tflgpu.plan import Plan
+from tflgpu.plan.plan import PlannedKernel
+from tflgpu.report.report import FloatProducts, IntegerReport
+
+
+def integer_report(plans: Sequence[Plan]) -> IntegerReport | None:
+    """None for a model without quantized weights or activations."""
+    reasons = Counter[str | None]()
+    operators, conversions = set[int](), 0
+    for plan in plans:
+        for planned in plan.kernels:
+            if planned.kernel.macs and any(plan.graph[t].scale is not None for t in planned.node.inputs):
+                reasons[_reason(plan, planned)] += 1
+            sides = [[*_are_integers(plan, planned.node.inputs)], [*_are_integers(plan, [planned.node.output])]]
+            if any(map(any, sides)):
+                operators |= {*planned.node.sources}
+                conversions += any(sides[0]) != any(sides[1]) and bool(sides[0])
+    if not reasons and not operators:
+        return None
+    products = reasons.pop(None, 0)
+    target = plans[0].target
+    unit = target.integer_unit if INTEGERS.includes(target) else None
+    float_products = tuple(FloatProducts(str(reason), count) for reason, count in reasons.most_common())
+    return IntegerReport(unit, products, float_products, len(operators), conversions)
+
+
+def _reason(plan: Plan, planned: PlannedKernel) -> str | None:
+    """Why a kernel with products multiplies floats; None if it multiplies integers."""
+    node = planned.node
+    if planned.kernel.template.startswith(f"{INTEGERS.name}/"):
+        return None
+    if not INTEGERS.includes(plan.target):
+        return "no integer unit of the device is used"
+    if node.kind not in ("convolution", "fully_connected"):
+        return f"no kernel of integers for {node.kind}"
+    return obstacle(Planning(plan.graph, plan.target, plan.storage).request(node)) or "fused with others"
+
+
+def _are_integers(plan: Plan, tensors: Sequence[int]) -> Iterator[bool]:
+    """Of each activation whether it is stored as integers of a grid."""
+    return (plan.storage[t].grid is not None for t in tensors if t in plan.storage)
