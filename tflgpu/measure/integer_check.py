@@ -16,8 +16,9 @@ from tflgpu.artifact.serializer import load_unit, store_unit
 from tflgpu.codegen.probe_source import unit_program
 from tflgpu.errors import BuildError, DeviceError
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
+from tflgpu.runtime.opencl.build import build
 from tflgpu.runtime.opencl.devices import Device
-from tflgpu.runtime.opencl.program import compile_program, make_kernel
+from tflgpu.runtime.opencl.program import make_kernel
 from tflgpu.runtime.opencl.session import DeviceFailures, Session
 from tflgpu.target import Target
 
@@ -68,7 +69,7 @@ def _is_right(session: Session, unit: IntegerUnit, source: str) -> bool:
         with DeviceFailures(device, "trying its integer unit"):
             flags = cl.mem_flags.COPY_HOST_PTR
             buffers = [cl.Buffer(session.context, flags, hostbuf=array) for array in (activations, weights, found)]
-            kernel = make_kernel(compile_program(session.context, source), "multiply_integers")
+            kernel = make_kernel(build(source, session)[0], "multiply_integers")
             kernel.set_args(*buffers)
             with cl.CommandQueue(session.context) as queue:
                 cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
