@@ -13,20 +13,18 @@ from tflgpu.plan.plan import PlannedKernel
 from tflgpu.report.report import FloatProducts, IntegerReport
 
 
-def integer_report(plans: Sequence[Plan]) -> IntegerReport | None:
-    """None for a model without quantized weights or activations."""
+def integer_report(plans: Sequence[Plan]) -> IntegerReport:
+    """Of a quantized model's plans."""
     reasons = Counter[str | None]()
     operators, conversions = set[int](), 0
     for plan in plans:
         for planned in plan.kernels:
-            if planned.kernel.macs and any(plan.graph[t].scale is not None for t in planned.node.inputs):
+            if planned.kernel.macs:
                 reasons[_reason(plan, planned)] += 1
             sides = [[*_are_integers(plan, planned.node.inputs)], [*_are_integers(plan, [planned.node.output])]]
             if any(map(any, sides)):
                 operators |= {*planned.node.sources}
                 conversions += any(sides[0]) != any(sides[1]) and bool(sides[0])
-    if not reasons and not operators:
-        return None
     products = reasons.pop(None, 0)
     target = plans[0].target
     unit = target.integer_unit if INTEGERS.includes(target) else None

@@ -319,6 +319,9 @@ def convolution(d: Drawn) -> None:
     window, options = drawn
     window = d.dilated(x, window, options)
     out, depth = d.random.choice((1, 3, 4, 7, 8, 16, 20, 33)), x.shape[3]
+    if x.grid.dtype == "int8" and d.chance(0.2):
+        groups = d.random.choice([n for n in (1, 2, 4) if depth % n == 0])
+        out, depth = groups * d.random.choice((1, 3, 4, 8, 16)), depth // groups
     weights, reals, bias, biases = d.weights(x, (out, *window.kernel, depth), 0, depth * prod(window.kernel))
     value = windows.conv_2d(x.value, reals, biases, window)
     if value.size <= LARGEST:
