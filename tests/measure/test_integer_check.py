@@ -62,6 +62,13 @@ def test_a_cpu_without_a_unit_gives_the_same_answer(
     assert np.unique(integers).size > 50
 
 
+def test_half_precision_multiplies_integers_too(unit: str, device_name: str) -> None:
+    single, _ = answer(device_name)
+    half, report = answer(device_name, precision="fp16")
+    assert report.products == 2
+    assert np.abs(half.astype(int) - single).max() <= 1
+
+
 def test_a_unit_with_wrong_sums_is_not_used(unit: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, _ = answer(device_name, integer_products="off")
     broken(unit, monkeypatch)

@@ -93,8 +93,8 @@ def difference(case: Case, outputs: Sequence[Array], precision: str) -> str | No
     """Where the outputs are further from numpy's than the tolerance; None if they are not."""
     try:
         assert len(outputs) == len(case.expected), f"{len(outputs)} outputs of {len(case.expected)}"
-        bounds = case.bounds or [None] * len(case.expected)
-        for got, expected, bound in zip(outputs, case.expected, bounds, strict=True):
+        for k, (got, expected) in enumerate(zip(outputs, case.expected, strict=True)):
+            bound = None if case.bounds is None else case.bounds[k]
             check(np.asarray(got), expected, case.tolerance, precision, bound=bound)
     except AssertionError as difference:
         return str(difference)

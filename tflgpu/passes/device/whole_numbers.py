@@ -105,7 +105,10 @@ class _WholeNumbers:
         return replace(node, inputs=tuple(inputs), epilogue=(product, *(op.moved(behind) for op in epilogue)))
 
     def _without_factor(self, node: Node) -> tuple[TensorId | None, Array]:
-        """Whole multiples of a power of two for weights, None if there are none, and what each output channel of them is to be multiplied by."""
+        """Weights that are whole multiples of powers of two, and what each output channel is to be multiplied by.
+
+        The first is None if the weights stay as they are.
+        """
         weights, axis = self._graph[node.inputs[1]], output_channel_axis(node)
         channels = np.ones(self._graph[node.output].shape[-1])
         if weights.data is None or weights.scale is None or axis is None:
