@@ -569,18 +569,21 @@ def float_part(d: Drawn) -> None:
 
 
 STEPS: tuple[Callable[[Drawn], None], ...] = (
-    *[binary, convolution, depthwise, fully_connected] * 2,
-    extremum, unary, soft_max, transpose_convolution, matmul, pool, reduction, resize, concatenation, pad, reshape,
-    transpose, slice_, split, pack, requantize, squeeze_and_excitation, residual, float_part,
+    *[convolution, fully_connected] * 4, *[binary, depthwise, residual] * 2, extremum, unary, soft_max,
+    transpose_convolution, matmul, pool, reduction, resize, concatenation, pad, reshape, transpose, slice_, split,
+    pack, requantize, squeeze_and_excitation, float_part,
 )  # fmt: skip
+
+
+PRODUCTS = (convolution, convolution, fully_connected, residual, squeeze_and_excitation)
 
 
 def quantized_network(random: Random) -> Case:
     rng = np.random.default_rng(random.randrange(1 << 16))
     d = Drawn(random, rng, ModelBuilder())
     inputs = [_input(d) for _ in range(random.choice((1, 1, 1, 2)))]
-    for _ in range(random.choice((1, 1, 2, 2, 3, 4, 5, 6, 8))):
-        random.choice(STEPS)(d)
+    for k in range(random.choice((1, 1, 2, 2, 3, 4, 5, 6, 8))):
+        random.choice(PRODUCTS if k == 0 and d.chance(0.6) else STEPS)(d)
     quantized = [x for x in d.tensors if x.grid.dtype != "float32"]
     last = quantized[-1]
     chosen = {x.index: x for x in (last, *random.sample(quantized, min(random.randint(0, 3), len(quantized))))}
