@@ -12,6 +12,7 @@ import pytest
 import tflgpu
 from tests.support.quantized_models import SHAPE, quantized_model
 from tflgpu.errors import CacheWarning
+from tflgpu.kernels.integers.trial import QUADS, trial_of
 from tflgpu.kernels.integers.units import UNITS
 from tflgpu.measure import integer_check
 from tflgpu.options import options_of
@@ -105,9 +106,9 @@ def test_a_unit_is_tried_once(
 @pytest.mark.parametrize("name", ["avx512_vnni", "avx_vnni", "avx2", "neon_dot"])
 def test_the_test_of_a_unit_has_sums_of_each_block(name: str) -> None:
     unit = UNITS[name]
-    activations, weights, sums = integer_check._products(unit)
-    assert sums.size == sum(rows * registers * unit.lanes for rows, registers in unit.shapes)
-    assert np.unique(sums).size > sums.size // 2
-    assert activations.itemsize == unit.element_bytes and weights.size == integer_check.QUADS * 4 * unit.lanes * max(
-        registers for _, registers in unit.shapes
-    )
+    trial = trial_of(unit)
+    activations, weights = trial.inputs
+    assert trial.after.size == sum(rows * registers * unit.lanes for rows, registers in unit.shapes)
+    assert np.unique(trial.after).size > trial.after.size // 2
+    assert activations.itemsize == unit.element_bytes
+    assert weights.size == QUADS * 4 * unit.lanes * max(registers for _, registers in unit.shapes)

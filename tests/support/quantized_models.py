@@ -14,7 +14,7 @@ CHANNELS = 16
 def quantized_model(dtype: str = "int8") -> bytes:
     """Two convolutions, and a depthwise one between them. dtype: int8, or uint8, whose weights have a zero point."""
     builder, rng = Builder(), np.random.default_rng(0)
-    zero = 120 if dtype == "uint8" else 0
+    zero = 20 if dtype == "uint8" else 0
 
     def grid(scale: float, middle: int) -> Quantization:
         return Quantization([scale], [middle + (128 if dtype == "uint8" else 0)])

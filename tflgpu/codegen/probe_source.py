@@ -11,8 +11,8 @@ from tflgpu.codegen.functions import Function
 from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.architecture import Trial
 from tflgpu.kernels.candidates import TileConfig
-from tflgpu.kernels.integers.units import IntegerUnit
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
 from tflgpu.ops.image.window import POINTWISE
@@ -62,13 +62,9 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
     )
 
 
-def unit_program(unit: IntegerUnit, quads: int, run: int) -> str:
-    """The kernel by which :mod:`tflgpu.measure.integer_check` tries an integer unit.
-
-    quads: of activations and weights. run: rows of activations.
-    """
-    context = {"unit": unit, "quads": quads, "run": run}
-    return "\n".join(_render(name, context) for name in ("integers/unit", "probes/integer_unit"))
+def trial_program(trial: Trial) -> str:
+    """The program by which :mod:`tflgpu.measure.integer_check` tries a device."""
+    return "\n".join(_render(name, dict(trial.context)) for name in trial.templates)
 
 
 def _convolutions(target: Target) -> tuple[list[ProbeConvolution], str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tflgpu.kernels.integers import INTEGERS
-from tflgpu.kernels.integers.integer_products import obstacle
+from tflgpu.kernels.architecture import LOWERINGS
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.plan import Plan
 from tflgpu.plan.plan import PlannedKernel
@@ -26,22 +25,20 @@ def integer_report(plans: Sequence[Plan]) -> IntegerReport:
                 operators |= {*planned.node.sources}
                 conversions += any(sides[0]) != any(sides[1]) and bool(sides[0])
     products = reasons.pop(None, 0)
-    target = plans[0].target
-    unit = target.integer_unit if INTEGERS.includes(target) else None
     float_products = tuple(FloatProducts(str(reason), count) for reason, count in reasons.most_common())
-    return IntegerReport(unit, products, float_products, len(operators), conversions)
+    return IntegerReport(plans[0].target.integer_unit, products, float_products, len(operators), conversions)
 
 
 def _reason(plan: Plan, planned: PlannedKernel) -> str | None:
     """Why a kernel with products multiplies floats; None if it multiplies integers."""
-    node = planned.node
-    if planned.kernel.template.startswith(f"{INTEGERS.name}/"):
-        return None
-    if not INTEGERS.includes(plan.target):
+    node, target = planned.node, plan.target
+    if target.integer_unit is None:
         return "no integer unit of the device is used"
-    if node.kind not in ("convolution", "fully_connected"):
+    whole = (each for each in LOWERINGS if each.obstacle is not None and each.architecture.includes(target))
+    found = next((each for each in whole if each.kind == node.kind), None)
+    if found is None or found.obstacle is None:
         return f"no kernel of integers for {node.kind}"
-    return obstacle(Planning(plan.graph, plan.target, plan.storage).request(node)) or "fused with others"
+    return found.obstacle(Planning(plan.graph, target, plan.storage).request(node))
 
 
 def _are_integers(plan: Plan, tensors: Sequence[int]) -> Iterator[bool]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.ops.case import Case
-from tests.ops.tolerance import check
+from tests.ops.tolerance import HALF_ROUNDING, check
 from tests.safety.drawn.jobs import Job, cause_of, run
 from tests.safety.drawn.networks import Network
 from tests.safety.mutants.attempt import Opinion, Question, ask_litert
@@ -95,6 +95,8 @@ def difference(case: Case, outputs: Sequence[Array], precision: str) -> str | No
         assert len(outputs) == len(case.expected), f"{len(outputs)} outputs of {len(case.expected)}"
         for k, (got, expected) in enumerate(zip(outputs, case.expected, strict=True)):
             bound = None if case.bounds is None else case.bounds[k]
+            if bound is not None and precision == "fp16" and expected.dtype.kind == "f":
+                bound = bound + HALF_ROUNDING * np.abs(expected)
             check(np.asarray(got), expected, case.tolerance, precision, bound=bound)
     except AssertionError as difference:
         return str(difference)

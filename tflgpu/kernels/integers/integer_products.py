@@ -158,8 +158,8 @@ def _columns(request: Request) -> tuple[tuple[int, int], int]:
     return shape, shape[1] * unit.lanes
 
 
-@INTEGERS.lowering("convolution", when=multiplies_integers)
-@INTEGERS.lowering("fully_connected", when=multiplies_integers)
+@INTEGERS.lowering("convolution", when=multiplies_integers, obstacle=obstacle)
+@INTEGERS.lowering("fully_connected", when=multiplies_integers, obstacle=obstacle)
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
     unit, target, src, g = _unit(request.target), request.target, request.input(0), request.output.geometry
@@ -183,6 +183,8 @@ def integer_products(request: Request) -> Kernel:
     column_blocks = min(
         waiting, out_blocks, max(1, tile_count(runs * out_blocks, target.compute_units * TILES_PER_CORE), enough)
     )
+    if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group
+        column_blocks = 1
     column_blocks = tile_count(out_blocks, tile_count(out_blocks, column_blocks))
     column_tiles = tile_count(out_blocks, column_blocks)
     per_tile = blocks_per_tile(runs, column_tiles, 2 * cost * column_blocks, target)
