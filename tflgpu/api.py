@@ -376,6 +376,15 @@ class CompiledModel:
 
             calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
         artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
+        integers = artifacts[0].report.integers
+        if integers is not None and integers.products:
+            from tflgpu.measure.integer_check import without_wrong_unit
+
+            checked = without_wrong_unit(self._planned, self.device, cache, partial(self._opened, clock))
+            clock.lap("measure")
+            if checked != self._planned:
+                self._planned = checked
+                artifacts = compile_model(self._model.bytes, options, checked, clock, tuner, calibrator)
         if not artifacts[0].has_free_axes:
             self._model.release()
         return artifacts

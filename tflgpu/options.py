@@ -37,6 +37,7 @@ from tflgpu.checking.option_fields import (
 Precision = Literal["auto", "fp32", "fp16", "fp16_fast"]
 ExecutorChoice = Literal["auto", "launch", "persistent", "claiming"]
 KernelFamily = Literal["auto", "cpu", "gpu"]
+IntegerProducts = Literal["auto", "off"]
 Quantized = Literal["fake_quantize", "float"]
 Fallback = Literal["auto", "forbid"]
 TuningEffort = Literal["none", "fast", "exhaustive"]
@@ -177,6 +178,9 @@ class Execution(Group, place="execution"):
             another GPU.
         kernels: family of kernels; ``"auto"`` goes by the device's type. The other family also runs, but slower: it is
             useful for comparisons, and to test GPU kernels without a GPU.
+        integer_products: ``"auto"`` multiplies the 8-bit integers of quantized models by instructions that a CPU has
+            for them (``integer_unit`` of ``tflgpu devices``), if their sums were right when they were first tried with
+            its driver; ``"off"`` multiplies floats, as on every other device. Answers are within a step of each other.
     """
 
     executor: ExecutorChoice = option("auto", "Launches, or one kernel that runs all of them.", command=True)
@@ -185,6 +189,9 @@ class Execution(Group, place="execution"):
     )
     cost_model: CostModelChoice = option("auto", "Where the numbers of the cost model are from.")
     kernels: KernelFamily = option("auto", "Family of kernels; auto goes by the type of the device.")
+    integer_products: IntegerProducts = option(
+        "auto", "Multiply 8-bit integers of quantized models by a CPU's own instructions, or as floats."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

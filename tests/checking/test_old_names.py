@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     "tuning": "fast",
     "cost_model": "measured",
     "kernels": "gpu",
+    "integer_products": "off",
     "cpu_ops": ("SOFTMAX", range(60, 66)),
     "cpu_timeout": None,
     "cache_dir": "my-cache",

@@ -15,6 +15,7 @@ from tests.cli.command import as_json, detector_model
 from tests.cli.documented import check, documented
 from tests.conftest import missing
 from tests.support.models import Builder
+from tests.support.quantized_models import quantized_model
 from tflgpu.model.file_tables import Quantization
 
 
@@ -47,11 +48,14 @@ def _device() -> None:
         missing("an OpenCL device")
 
 
-def test_inspect(model: Path) -> None:
+def test_inspect(model: Path, tmp_path: Path) -> None:
     outputs = [as_json("inspect", model), as_json("inspect", model, "--device", "auto")]
     outputs.append(
         plain(tflgpu.inspect(model, tflgpu.Options(numerics=tflgpu.Numerics(quantized="float"))).as_dict())
     )  # which no option gives
+    quantized = tmp_path / "quantized.tflite"
+    quantized.write_bytes(quantized_model())
+    outputs.append(as_json("inspect", quantized, "--device", "auto"))
     check("inspect", outputs, opaque=("model.outputs[]",))
     facts = outputs[0]["model"]
     assert facts["inputs"][0].keys() == facts["outputs"][0].keys()

@@ -10,7 +10,9 @@ import pytest
 
 import tflgpu
 from tests.cli.command import MODEL, as_json, fail, succeed, unsupported_model
+from tests.support.quantized_models import quantized_model
 from tflgpu.cli.console import console
+from tflgpu.runtime.opencl.devices import choose
 
 
 def test_inspect_needs_no_device(no_device: None) -> None:
@@ -83,3 +85,20 @@ def test_inspect_for_a_device(device: tflgpu.Device) -> None:
     found = as_json("inspect", MODEL, "--device", device.index)
     assert {key: found[key] for key in expected.as_dict()} == json.loads(json.dumps(expected.as_dict()))
     assert f"{expected.kernels} kernels" in succeed("inspect", MODEL, "--device", device.index)
+
+
+@pytest.mark.device
+def test_inspect_tells_what_of_a_quantized_model_runs_on_integers(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(quantized_model("int8"))
+    unit = choose("auto").integer_unit
+    text = succeed("inspect", path, "--device", "auto")
+    if unit is None:
+        assert "0 of 3 kernels with products multiply 8-bit integers" in text
+        return
+    assert f"2 of 3 kernels with products multiply 8-bit integers by {unit}; 3 operators on integers, " in text
+    assert "1 in float: no kernel of integers for depthwise" in text
+    path.write_bytes(quantized_model("uint8"))
+    assert "2 in float: the weights need 9 bits" in succeed("inspect", path, "--device", "auto")
+    assert "with products" not in succeed("inspect", path), "without a device it is not known"
+    assert "with products" not in succeed("inspect", MODEL, "--device", "auto"), "a model of floats"

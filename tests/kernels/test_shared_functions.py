@@ -42,10 +42,17 @@ def test_numbers_that_always_agree_are_one_argument() -> None:
     assert calls == ["shared(dst, src, tile, workspace, 5, 9);", "shared(dst, src, tile, workspace, 6, 4);"]
 
 
-def test_what_is_no_int_or_has_to_be_a_constant_is_the_same_in_all_that_share() -> None:
+def test_floats_become_arguments() -> None:
+    text, calls = shared("float x = 1.5f * (2.0f - 0x1.8p3f);", "float x = 1e-05f * (2.0f - 0x1.8p3f);")
+    assert calls == ["shared(dst, src, tile, workspace, 1.5f);", "shared(dst, src, tile, workspace, 1e-05f);"]
+    assert "float size0) {\nfloat x = size0 * (2.0f - 0x1.8p3f);\n}" in text
+    assert shared("float x = 2;", "float x = 2.5f;") == ("", []), "an int and a float"
+
+
+def test_what_is_no_number_or_has_to_be_a_constant_is_the_same_in_all_that_share() -> None:
     pairs = (
-        ("float x = 1.5f;", "float x = 2.5f;"),
-        ("float x = 1e-05f;", "float x = 1e-06f;"),
+        ("float x = 0x1.5p1f;", "float x = 0x1.6p1f;"),
+        ("double x = 1.5;", "double x = 2.5;"),
         ("uint x = 5u;", "uint x = 6u;"),
         ("long x = 5000000000;", "long x = 6000000000;"),
         ("int x = 0x10;", "int x = 0x11;"),

@@ -32,6 +32,8 @@ class Case:
     """Why LiteRT's CPU kernels may give something else here; empty if they should not."""
     holds_input: bool = False
     """Whether the model holds the input that was asked for as a constant."""
+    bounds: list[NDArray[np.float64]] | None = None
+    """How far each element of each output may be off in single precision, in place of the tolerance."""
 
     def check(self, outputs: Iterable[NDArray[Any]], precision: str = "fp32") -> None:
         """That the model gave these outputs is right."""

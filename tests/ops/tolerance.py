@@ -62,8 +62,12 @@ def check(
     tolerance: Tolerance,
     precision: str,
     note: str = "",
+    bound: NDArray[np.float64] | None = None,
 ) -> None:
     """Compare one output with its reference; integers and infinities must be equal, NaN is always wrong.
+
+    Args:
+        bound: how far each element may be off, integers as well; by default by the tolerance.
 
     Raises:
         AssertionError: another shape or dtype, or elements out of bounds; names the worst one.
@@ -74,10 +78,12 @@ def check(
     equal = got == expected
     if dtype.kind != "f":
         got, expected = got.astype(np.float64), expected.astype(np.float64)
-        bound = np.zeros(expected.shape)  # in every precision; and double cannot tell all integers of 64 bits apart
+        bound = (
+            np.zeros(expected.shape) if bound is None else bound
+        )  # in every precision; and double cannot tell all integers of 64 bits apart
         error = np.where(equal, 0.0, np.maximum(np.abs(got - expected), 1.0))
     else:
-        bound = tolerance.bound(expected, precision)
+        bound = tolerance.bound(expected, precision) if bound is None else bound
         with np.errstate(invalid="ignore"):  # inf - inf, decided by the equality
             error = np.where(equal, 0.0, np.abs(got - expected))
     wrong = ~(error <= bound)

@@ -163,3 +163,12 @@ def test_halves_are_rounded_away_from_zero(kernels: str, ratio: float, device_na
     for result, wanted, zero in zip(got, (values / ratio, values * ratio), (-3, 7), strict=True):
         away = np.trunc(wanted + np.copysign(0.5, wanted))
         np.testing.assert_array_equal(result, np.clip(away + zero, -128, 127))
+
+
+def test_a_single_weight_of_integers_of_16_bits_stays_in_float() -> None:
+    builder = Builder()
+    x = builder.input((1, 2, 2, 1), "int16", quantization=Quantization([1e-4], [0]))
+    weights = builder.constant(np.int8([[[[101]]]]), quantization=Quantization([0.0137], [0]))
+    y = builder.add("CONV_2D", [x, weights], (1, 2, 2, 1), "int16", quantization=Quantization([1e-4], [0]), **SAME)
+    (convolution,) = (k for k in plan_of(builder.finish([y]), IN_HALF).kernels if k.node.kind == "convolution")
+    assert {a.type for a in convolution.arguments if a.data is not None} == {"float"}

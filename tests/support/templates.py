@@ -20,6 +20,7 @@ SURROUNDINGS = {
     "integers/unit",
     "probes/arithmetic",
     "probes/grid_barriers",
+    "probes/integer_unit",
     "probes/memory",
     "ptx/float_products",
     "ptx/grid_ptx",

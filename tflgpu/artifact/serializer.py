@@ -26,6 +26,7 @@ from tflgpu.artifact.cache import (
     ModelKey,
     ProbesKey,
     TuningKey,
+    UnitKey,
     content_hash,
     model_token,
     warn_once,
@@ -160,6 +161,18 @@ def load_probes(cache: Cache, device: DeviceIdentity) -> Probes | None:
 def store_probes(cache: Cache, device: DeviceIdentity, probes: Probes) -> None:
     """Keep what was measured of a device. Faults of the disk are a CacheWarning."""
     cache.store(ProbesKey(PROBES_REVISION, device), {}, {"probes": encode(probes, [])})
+
+
+def load_unit(cache: Cache, key: UnitKey) -> bool | None:
+    """Whether the sums of an integer unit were right; None if the cache does not know."""
+    found = cache.load(key)
+    right = None if found is None else found.metadata.get("right")
+    return right if isinstance(right, bool) else None
+
+
+def store_unit(cache: Cache, key: UnitKey, right: bool) -> None:
+    """Keep whether the sums of an integer unit were right. Faults of the disk are a CacheWarning."""
+    cache.store(key, {}, {"right": right})
 
 
 def _decoded(cache: Cache, key: ModelKey | TuningKey | ProbesKey, kind: type[T], field: str, name: str) -> T | None:

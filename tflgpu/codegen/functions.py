@@ -1,6 +1,6 @@
 """Functions of OpenCL C as structures: their parameters, their statements, and the numbers among these.
 
-A rendered body is read once, into pieces of text and the whole numbers between them. From then on text is only put
+A rendered body is read once, into pieces of text and the numbers between them. From then on text is only put
 together, never taken apart.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from tflgpu.codegen.environment import AWAIT_INPUTS
 from tflgpu.target import ElementType
 
-# Whole numbers that fit an int. What has to be a constant comes first: directives, indices and sizes of arrays,
-# attributes, labels.
+# Whole numbers that fit an int, and decimal ones that are floats. What has to be a constant comes first: directives,
+# indices and sizes of arrays, attributes, labels.
 _NUMBER = re.compile(
     r"#[^\n]*|\[[^]\n]*\]|__attribute__\s*\(\([^\n]*?\)\)|case [^:\n]*:"
-    r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8})(?![\w.])"
+    r"|(?<![\w.])(?<!e[-+])(?P<number>0|[1-9]\d{0,8}|\d+\.\d+(?:e[-+]?\d+)?f|\d+e[-+]?\d+f)(?![\w.])"
 )
 
 
@@ -25,7 +25,7 @@ _NUMBER = re.compile(
 class Body:
     """The statements of a function.
 
-    pieces: text, one piece more than there are numbers. numbers: whole numbers that may become variables. awaits:
+    pieces: text, one piece more than there are numbers. numbers: ints and floats that may become variables. awaits:
     whether the function says from where on it reads what other kernels write.
     """
 

@@ -11,6 +11,7 @@ from tflgpu.codegen.functions import Function
 from tflgpu.codegen.render import prelude, render
 from tflgpu.graph.ir import Graph, Node, Tensor
 from tflgpu.graph.layout import LANES
+from tflgpu.kernels.architecture import Trial
 from tflgpu.kernels.candidates import TileConfig
 from tflgpu.kernels.request import Request
 from tflgpu.ops.image.convolution import Convolution
@@ -59,6 +60,11 @@ def probe_program(limits: Limits, compute_units: int, *, ptx: bool, matrix_units
         grid_barriers=ptx,
         matrix_units=matrix_units,
     )
+
+
+def trial_program(trial: Trial) -> str:
+    """The program by which :mod:`tflgpu.measure.integer_check` tries a device."""
+    return "\n".join(_render(name, dict(trial.context)) for name in trial.templates)
 
 
 def _convolutions(target: Target) -> tuple[list[ProbeConvolution], str]:

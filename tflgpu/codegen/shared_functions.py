@@ -1,4 +1,4 @@
-"""Functions that differ in whole numbers only -> one function that takes these numbers as arguments.
+"""Functions that differ in numbers only -> one function that takes these numbers as arguments.
 
 Intel's compiler for CPUs takes 45 ms for a convolution, and networks repeat theirs in many sizes. A shared function is
 compiled once; a call of it takes the compiler a millisecond.
@@ -19,11 +19,11 @@ def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[st
 
     functions: parameters and body, by name.
     """
-    alike: dict[tuple[tuple[Pointer, ...], tuple[str, ...]], list[str]] = {}
+    alike: dict[tuple[tuple[Pointer, ...], tuple[str, ...], Column], list[str]] = {}
     for name, (pointers, body) in functions.items():
-        alike.setdefault((pointers, body.pieces), []).append(name)
+        alike.setdefault((pointers, body.pieces, tuple(map(_type, body.numbers))), []).append(name)
     texts, calls = [], {}
-    for (pointers, _), names in alike.items():
+    for (pointers, _, _), names in alike.items():
         if len(names) == 1:
             continue
         first = functions[names[0]][1]
@@ -32,11 +32,15 @@ def share(functions: Mapping[str, tuple[tuple[Pointer, ...], Body]]) -> tuple[st
         text = first.with_numbers([sizes.get(column, column[0]) for column in columns])
         parameters = declarations(pointers)
         shared = f"shared_{hashlib.blake2b(repr((parameters, text)).encode(), digest_size=6).hexdigest()}"
-        declared = ", ".join((*parameters, *(f"int {size}" for size in sizes.values())))
+        declared = ", ".join((*parameters, *(f"{_type(column[0])} {size}" for column, size in sizes.items())))
         texts.append(f"static __attribute__((noinline)) void {shared}({declared}) {{\n{text}\n}}\n")
         for i, name in enumerate(names):
             calls[name] = _call(shared, pointers, [column[i] for column in sizes])
     return "".join(texts), calls
+
+
+def _type(number: str) -> str:
+    return "float" if number.endswith("f") else "int"
 
 
 def _call(shared: str, pointers: Sequence[Pointer], sizes: Sequence[str]) -> Body:

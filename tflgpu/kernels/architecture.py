@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from tflgpu.graph.ir import Array
 from tflgpu.kernels.candidates import Candidate, Tile, Work
 from tflgpu.kernels.chosen_fusions import Fuse, fuse_nodes
 from tflgpu.kernels.kernel import Kernel
@@ -26,12 +27,28 @@ Rewrite = Callable[[Planning], Planning]
 Phase = Literal["fuse", "replace", "divide", "share"]
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A kernel of one work-item by which a device is tried before an architecture's instructions are used.
+
+    templates: of the program, one after another; each sees ``context``. inputs: the kernel's first arguments. The last
+    one is ``before`` its run, and has to be ``after`` it.
+    """
+
+    kernel: str
+    templates: tuple[str, ...]
+    context: Mapping[str, object]
+    inputs: tuple[Array, ...]
+    before: Array
+    after: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Architecture:
     """Devices that kernels are written for.
 
     has: whether a device is of it, given that it is of the refined one. prelude: templates with which programs
-    for it begin. facts: names that these see, and their values for a device.
+    for it begin. facts: names that these see, and their values for a device. trial: of a device's integer unit.
     """
 
     name: str
@@ -39,6 +56,7 @@ class Architecture:
     refines: Architecture | None = None
     prelude: tuple[str, ...] = ()
     facts: Callable[[Target], Mapping[str, object]] = lambda _: {}
+    trial: Callable[[Target], Trial] | None = None
 
     def includes(self, target: Target) -> bool:
         """Whether a device is of this architecture."""
@@ -61,14 +79,15 @@ class Architecture:
         best: Best | None = None,
         *,
         reads_grids: bool = False,
+        obstacle: Callable[[Request], str | None] | None = None,
     ) -> Callable[[Lower], Lower]:
         """Register the decorated function for nodes of ``kind``.
 
-        when: what must be true of a request as well. best, reads_grids: see :class:`Lowering`.
+        when: what must be true of a request as well. best, reads_grids, obstacle: see :class:`Lowering`.
         """
 
         def register(lower: Lower) -> Lower:
-            insort(LOWERINGS, Lowering(kind, self, when, lower, best, reads_grids), key=Lowering.precedence)
+            insort(LOWERINGS, Lowering(kind, self, when, lower, best, reads_grids, obstacle), key=Lowering.precedence)
             return lower
 
         return register
@@ -98,6 +117,7 @@ class Lowering:
     when: what else must be true; None for nothing. best: the fastest tile of the kernel by the cost model; None where
     it cannot compute as many shares of sums. A lowering without it computes no shares. reads_grids: whether the
     kernel converts 8-bit integers on a grid to floats when it loads its inputs, those of the epilogue aside.
+    obstacle: of one that multiplies integers, why it cannot for a request, for reports.
     """
 
     kind: str
@@ -106,6 +126,7 @@ class Lowering:
     lower: Lower
     best: Best | None = None
     reads_grids: bool = False
+    obstacle: Callable[[Request], str | None] | None = None
 
     def precedence(self) -> tuple[int, bool]:
         """Refining architectures before refined ones, conditions before none."""

@@ -79,6 +79,12 @@ class Planning:
 
 def _half_holds_constants(graph: Graph, node: Node) -> bool:
     """Whether half precision holds every number of a node's weights and other large constants."""
-    constants = (graph[t].data for t in node.inputs)
-    large = (data for data in constants if data is not None and data.size > max(data.shape, default=1))
+    constants = ((k, graph[t].data) for k, t in enumerate(node.inputs))
+    # Weights are stored in half even if they are a vector or a single number.
+    large = (
+        data
+        for k, data in constants
+        if data is not None
+        and (data.size > max(data.shape, default=1) or (data.ndim > 1 and k not in node.epilogue_inputs))
+    )
     return all(is_exact_in_half(data) for data in large)

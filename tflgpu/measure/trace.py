@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tflgpu.artifact.artifact import pieces_of
 from tflgpu.artifact.executable import Executable
+from tflgpu.artifact.serializer import open_cache
 from tflgpu.codegen.link import link
 from tflgpu.codegen.render import render
 from tflgpu.compiler import compile_piece, device_partition
@@ -30,6 +31,7 @@ from tflgpu.frontend.lowered import Lowered
 from tflgpu.frontend.partition import Partition
 from tflgpu.graph.layout import unpack
 from tflgpu.measure.device_model import planned_target
+from tflgpu.measure.integer_check import without_wrong_unit
 from tflgpu.model.reader import read_model
 from tflgpu.options import Options
 from tflgpu.passes import optimize
@@ -66,7 +68,8 @@ def trace(model: bytes, inputs: Sequence[Array], options: Options) -> list[Resul
     Raises what :func:`tflgpu.compile` raises.
     """
     device = choose(options.device)
-    session, target = open_session(device), planned_target(device, options)
+    session = open_session(device)
+    target = without_wrong_unit(planned_target(device, options), device, open_cache(options), lambda: session)
     found: list[Result] = []
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
         frontend = lower_model(read_model(model), options, litert_shapes(model, process), target.missing_types)

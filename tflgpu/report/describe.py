@@ -16,6 +16,7 @@ from tflgpu.model.quantization import QUANTIZED_TYPES, is_quantized
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.plan import Plan
 from tflgpu.report.advice import advise
+from tflgpu.report.integers import integer_report
 from tflgpu.report.report import FusionReport, ModelInfo, OperatorReport, Report, SignatureInfo, SubgraphInfo
 
 
@@ -46,6 +47,7 @@ def make_report(
         arena_lower_bound=sum(p.arena_lower_bound for p in plans),
         constant_bytes=sum(p.constant_bytes for p in plans),
         fusions=tuple(FusionReport(*choice) for p in plans for choice in p.fusions.items()),
+        integers=integer_report(plans) if _holds_integers(frontend.model.subgraphs[frontend.entry.subgraph]) else None,
     )
 
 
@@ -74,9 +76,14 @@ def _kind(subgraph: Subgraph) -> str:
         if any(t.index not in interface for t in floats):
             return f"{name}, in part float32"
         return f"{name}, float32 at its inputs or outputs" if floats else name
-    if any(t.data is not None and t.dtype in QUANTIZED_TYPES and is_quantized(t) for t in subgraph.tensors):
+    if _holds_integers(subgraph):
         return "float32 with int8 weights (dynamic range)"
     return "float32 with float16 weights" if "float16" in weights else "float32"
+
+
+def _holds_integers(subgraph: Subgraph) -> bool:
+    """Whether constants or activations are quantized."""
+    return any(t.dtype in QUANTIZED_TYPES and is_quantized(t) for t in subgraph.tensors)
 
 
 def _operators(

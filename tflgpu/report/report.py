@@ -100,6 +100,44 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class FloatProducts:
+    """How many kernels multiply floats for a reason, although the weights are integers."""
+
+    reason: str
+    kernels: int
+
+
+@dataclass(frozen=True)
+class IntegerReport:
+    """How a device computes a quantized model.
+
+    Attributes:
+        unit: The instructions by which it multiplies 8-bit integers; None if it has none, or may not use them.
+        products: Kernels of matrix products and convolutions that multiply integers.
+        float_products: Those that multiply floats, for each reason.
+        operators: How many operators have kernels that read or write activations as 8-bit integers.
+        conversions: Kernels that read such integers and write floats, or read floats and write such integers.
+    """
+
+    unit: str | None
+    products: int
+    float_products: tuple[FloatProducts, ...]
+    operators: int
+    conversions: int
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What runs on integers, in sentences."""
+        total = self.products + sum(each.kernels for each in self.float_products)
+        by = f" by {self.unit}" if self.products else ""
+        return (
+            f"{self.products} of {counted(total, 'kernel')} with products multiply 8-bit integers{by}; "
+            f"{counted(self.operators, 'operator')} on integers, {counted(self.conversions, 'conversion')}",
+            *(f"  {each.kernels} in float: {each.reason}" for each in self.float_products),
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """The model, all its operators and, if it is compiled for a device, the memory that it takes there.
 
@@ -112,6 +150,7 @@ class Report:
         constant_bytes: Weights as the device stores them.
         mixed: With ``Numerics(tolerance=)``, which tensors stay in float, and why.
         fusions: With ``Execution(tuning=)``, what was measured to be faster than what the cost model had chosen.
+        integers: Of a quantized model, what is computed with integers, and why the rest is not.
     """
 
     model: ModelInfo
@@ -125,6 +164,7 @@ class Report:
     constant_bytes: int | None = None
     mixed: MixedPrecision | None = None
     fusions: tuple[FusionReport, ...] = ()
+    integers: IntegerReport | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -177,6 +217,7 @@ class Report:
                 f"{self.kernels} kernels, {self.constant_bytes} bytes of constants, "
                 f"{self.arena_bytes} bytes of activations (lower bound {self.arena_lower_bound})"
             )
+        lines += self.integers.lines if self.integers else ()
         if self.mixed is not None:
             lines.append(self.mixed.summary)
             lines += (str(kept) for kept in self.mixed.kept)

@@ -16,7 +16,7 @@ from tflgpu.artifact.cache import (
     FileStamp,
     KernelKey,
 )
-from tflgpu.artifact.cache.key import ProbesKey, SourceKey, TuningKey, canonical_json
+from tflgpu.artifact.cache.key import ProbesKey, SourceKey, TuningKey, UnitKey, canonical_json
 from tflgpu.errors import CacheWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
@@ -66,10 +66,11 @@ def test_entries_are_as_the_schema_says(folder: Path) -> None:
     cache.store(SourceKey(7, FileStamp.of((FORMAT / "schema.json").stat())), {}, {"content": "c" * 32})
     cache.store(TuningKey("a kernel", "fast", DEVICE, "0.1.0"), {}, {"choice": [1, 2]})
     cache.store(ProbesKey(1, DEVICE), {}, {"probes": {}})
+    cache.store(UnitKey("avx2", "source", DEVICE), {}, {"right": True})
     schema = json.loads((FORMAT / "schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     files = [FORMAT / "golden" / "version1.safetensors", *(folder / "v1").rglob("*.safetensors")]
-    assert len(files) == 6
+    assert len(files) == 7
     for file in files:
         with safe_open(file, "numpy") as standard:
             (description,) = standard.metadata().values()

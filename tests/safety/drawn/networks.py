@@ -29,13 +29,16 @@ class Network:
         return f"{self.setting}: {self.case.describe}"
 
 
-def network(random: Random, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS) -> Network:
-    """Of movements alone, of floats, with control flow, or on a grid of integers."""
+def network(
+    random: Random, executors: Sequence[tuple[KernelFamily, ExecutorChoice]] = EXECUTORS, quantized: bool = False
+) -> Network:
+    """Of movements alone, of floats, with control flow, or quantized; all are quantized if that is asked for."""
     kernels, executor = executors[random.randrange(len(executors))]
-    kind = random.random()
+    kind = 0.0 if quantized else random.random()
     precision: Precision = "fp32"
     if kind < 0.15:
         case = quantized_network(random)
+        precision = "fp16" if random.random() < 0.3 else "fp32"
     elif kind < 0.4:
         case = float_network(random, MOVEMENTS)
     else:

@@ -27,13 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="pairs of processes (default: %(default)s)")
     parser.add_argument("--device", default="Intel", help="as Options(device=) takes it (default: %(default)s)")
     parser.add_argument("--gpu", action="store_true", help="the device is a GPU: take the executors that it has")
+    parser.add_argument("--quantized", action="store_true", help="draw quantized networks only")
     parser.add_argument("--json", type=Path, help="a line for each network that is not right")
     options = parser.parse_args(arguments)
     drawing, counts = Lock(), Counter[str]()
 
     def judged(judge: Judge, seed: int) -> str:
         with drawing:
-            drawn = network(Random(seed), ON_GPUS if options.gpu else EXECUTORS)
+            drawn = network(Random(seed), ON_GPUS if options.gpu else EXECUTORS, options.quantized)
         verdict = judge.judge(drawn)
         if verdict.outcome != "right":
             line = {"seed": seed, "outcome": verdict.outcome, "cause": verdict.cause, "network": str(drawn)}

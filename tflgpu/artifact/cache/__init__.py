@@ -19,6 +19,7 @@ from tflgpu.artifact.cache.key import (
     ProbesKey,
     TrialKey,
     TuningKey,
+    UnitKey,
 )
 from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey, verify
 from tflgpu.artifact.cache.payload import Payload
@@ -39,6 +40,7 @@ __all__ = [
     "ProbesKey",
     "TrialKey",
     "TuningKey",
+    "UnitKey",
     "content_hash",
     "default_directory",
     "evict",

@@ -20,7 +20,7 @@ SUFFIX = ".safetensors"
 
 # <kind>s/<key hash>, or <kind>s/<token>-<key hash> for the kinds with a token.
 NAME = re.compile(
-    r"((kernels|probes|trials|tunings)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors"
+    r"((kernels|probes|trials|tunings|units)/|(models|sources)/(?P<token>[0-9a-f]{16})-)[0-9a-f]{32}\.safetensors"
 )
 
 
@@ -46,7 +46,7 @@ def entry_name(key: str) -> str:
 
 
 class Key(ABC):
-    """Base of the six kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
+    """Base of the seven kinds of key. Equal keys have equal ``text``, in every process and on every machine."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -184,3 +184,17 @@ class ProbesKey(Key):
     def fields(self) -> dict[str, Any]:
         """What the key is made of, as JSON can write it."""
         return {"kind": "probe", "revision": self.revision, **self.device._asdict()}
+
+
+@dataclass(frozen=True)
+class UnitKey(Key):
+    """Key of the fact whether a driver computes right sums with an integer unit of the CPU. source: of the test."""
+
+    unit: str
+    source: str
+    device: DeviceIdentity
+
+    def fields(self) -> dict[str, Any]:
+        """What the key is made of, as JSON can write it."""
+        source = xxhash.xxh3_128_hexdigest(self.source.encode())
+        return {"kind": "unit", "unit": self.unit, "source": source, **self.device._asdict()}

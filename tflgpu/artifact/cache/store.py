@@ -156,7 +156,9 @@ class Directory:
         self.shrink(self.limit, [entry for entry in self.entries() if entry.name != newest])
 
     def _files(self) -> Iterator[Entry]:
-        kinds = ("kernels", "models", "probes", "sources", "trials", "tunings") if is_folder(self._entries) else ()
+        kinds = (
+            ("kernels", "models", "probes", "sources", "trials", "tunings", "units") if is_folder(self._entries) else ()
+        )
         for kind in (kind for kind in kinds if is_folder(self._entries / kind)):
             with suppress(OSError), os.scandir(self._entries / kind) as files:
                 for file in files:

@@ -204,7 +204,7 @@ def _location(entry: Entry) -> str:
 
 
 def _kind(entry: Entry) -> str:
-    """``"model"``, ``"kernel"``, ``"source"``, ``"trial"`` or ``"tuning"``: its folder, without the s."""
+    """``"model"``, ``"kernel"`` and so on: its folder, without the s."""
     return entry.name.partition("/")[0].removesuffix("s")
 
 

@@ -13,6 +13,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 import tflgpu
+from tflgpu.artifact.serializer import open_cache
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json, table
 from tflgpu.cli.terminal.listing import Listing
@@ -58,6 +59,8 @@ def inspect_model(
     if report.kernels is not None:
         arena, constants = decimal(report.arena_bytes or 0), decimal(report.constant_bytes or 0)
         console.print(f"{report.kernels} kernels, {arena} of activations, {constants} of constants")
+    if report.integers is not None:
+        console.print(*map(escape, report.integers.lines), sep="\n")
     for advice in report.advice:
         console.print(f"\n[green]advice:[/] {escape(advice.text)}")
 
@@ -142,5 +145,8 @@ def _every_operator(report: Report) -> Listing:
 def _planned(model: Path, options: tflgpu.Options) -> Report:
     """The report with what only a plan knows."""
     from tflgpu.compiler import inspect_model  # verbs with a warm start must not import the compiler
+    from tflgpu.measure.integer_check import without_wrong_unit
 
-    return inspect_model(model.read_bytes(), options, planned_target(choose(options.device), options))
+    chosen = choose(options.device)
+    target = without_wrong_unit(planned_target(chosen, options), chosen, open_cache(options))
+    return inspect_model(model.read_bytes(), options, target)

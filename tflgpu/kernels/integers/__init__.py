@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tflgpu.kernels.architecture import Architecture
 from tflgpu.kernels.cpu import CPU
+from tflgpu.kernels.integers.trial import trial_of
 from tflgpu.kernels.integers.units import UNITS
 
 INTEGERS = Architecture(
@@ -12,4 +13,5 @@ INTEGERS = Architecture(
     refines=CPU,
     prelude=("integers/unit",),
     facts=lambda target: {"unit": UNITS[target.integer_unit or ""]},
+    trial=lambda target: trial_of(UNITS[target.integer_unit or ""]),
 ).register()

@@ -107,19 +107,28 @@ def reads_row_major(node: Node, src: Storage) -> bool:
 
 def multiplies_integers(request: Request) -> bool:
     """Whether a convolution or a fully connected layer multiplies integers, in blocks of whole groups."""
+    return obstacle(request) is None
+
+
+def obstacle(request: Request) -> str | None:
+    """Why a convolution or a fully connected layer multiplies floats; None if it need not."""
     attributes, src = request.node.attributes, request.input(0)
     if src.grid is None or request.value(0) is not None or (src.linear and not reads_row_major(request.node, src)):
-        return False
+        return "the input is not stored as 8-bit integers"
     if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
-        return False
+        return "the bias is computed by the model"
     weights = whole_weights(request)
-    unit = None if weights is None else _unit(request, weights)
-    if weights is None or unit is None:
-        return False
+    if weights is None:
+        return "the weights are not integers with a scale for each output channel"
+    unit = _unit(request, weights)
+    if unit is None:
+        return "the unit has no products of so many bits, or sums could exceed 32 bits"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
-        return True
+        return None
     per_group = request.output.geometry.channels // attributes.groups
-    return per_group % _columns(request, unit)[1] == 0 and weights.integers.shape[3] % LANES == 0
+    if per_group % _columns(request, unit)[1] or weights.integers.shape[3] % LANES:
+        return "the groups have channels that fill no block"
+    return None
 
 
 def _has_rows_of_images(request: Request) -> bool:
@@ -149,8 +158,8 @@ def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]
     return shape, shape[1] * unit.lanes
 
 
-@INTEGERS.lowering("convolution", when=multiplies_integers)
-@INTEGERS.lowering("fully_connected", when=multiplies_integers)
+@INTEGERS.lowering("convolution", when=multiplies_integers, obstacle=obstacle)
+@INTEGERS.lowering("fully_connected", when=multiplies_integers, obstacle=obstacle)
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
     target, src, g = request.target, request.input(0), request.output.geometry
@@ -179,6 +188,8 @@ def integer_products(request: Request) -> Kernel:
     column_blocks = min(
         waiting, out_blocks, max(1, tile_count(runs * out_blocks, target.compute_units * TILES_PER_CORE), enough)
     )
+    if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group
+        column_blocks = 1
     column_blocks = tile_count(out_blocks, tile_count(out_blocks, column_blocks))
     column_tiles = tile_count(out_blocks, column_blocks)
     per_tile = blocks_per_tile(runs, column_tiles, 2 * cost * column_blocks, target)

@@ -60,7 +60,10 @@ def _rounded_once(graph: Graph) -> tuple[Graph, dict[TensorId, Grid]]:
 
 
 def _rounding(graph: Graph, node: Node) -> Grid | None:
-    """The grid of 8-bit integers that the last op of an epilogue rounds to."""
+    """The grid of 8-bit integers that the last op of an epilogue rounds to.
+
+    The limits tell the type of the integers: passes make tensors of which the file knows nothing.
+    """
     last = node.epilogue[-1]
     match last.function, last.parameters:
         case "fake_quantize" | "requantize", (scale, zero, low, high, *_):

@@ -98,9 +98,10 @@ class Device:
 
         Raises DeviceError if the device does not have what they need.
         """
+        execution = options.execution
         family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
-        if options.execution.kernels != "auto":
-            family = options.execution.kernels
+        if execution.kernels != "auto":
+            family = execution.kernels
         elif faster := faster_family(Driver.of(self.handle)):
             family = faster
         precision = options.precision
@@ -111,13 +112,13 @@ class Device:
                 f"precision 'fp16_fast' multiplies in half, which needs a device with cl_khr_fp16; {self.name} "
                 f"({self.platform}) does not have it; use precision 'fp16', which stores half and computes in float"
             )
-        if options.execution.executor == "persistent" and not (self.int64 and self.limits.local_bytes):
+        if execution.executor == "persistent" and not (self.int64 and self.limits.local_bytes):
             raise DeviceError(
                 f"executor 'persistent' needs a device with local memory and 64-bit integers; {self.name} "
                 f"({self.platform}) does not have both; use executor 'launch'"
             )
         can_claim = self.executor == "claiming" and family == "cpu"
-        if options.execution.executor == "claiming" and not can_claim:
+        if execution.executor == "claiming" and not can_claim:
             raise DeviceError(
                 f"executor 'claiming' needs a CPU with the atomic operations of OpenCL C 2.0, and kernels for CPUs; "
                 f"{self.name} ({self.platform}) does not have both; use executor 'launch'"
@@ -128,10 +129,10 @@ class Device:
             compute_units=self.compute_units,
             storage="float" if precision == "fp32" else "half",
             arithmetic="half" if precision == "fp16_fast" else "float",
-            executor=usual if options.execution.executor == "auto" else options.execution.executor,
+            executor=usual if execution.executor == "auto" else execution.executor,
             ptx=self.ptx,
             matrix_unit=MATRIX_UNIT if self.matrix_units else None,
-            integer_unit=self.integer_unit if family == "cpu" else None,
+            integer_unit=self.integer_unit if family == "cpu" and execution.integer_products == "auto" else None,
             limits=self.limits.of_plans,
             missing_types=tuple(name for name in ("int64", "float64") if not getattr(self, name)),
         )
