@@ -251,3 +251,15 @@ def test_a_number_of_more_axes_than_what_was_reshaped_has() -> None:
     doubled = m.add("MUL", [m.reshape(m.input((8,)), 1, 2, 4), m.weights(1, 1, 1)])
     graph = apply(merge_movements, m.graph(m.add("NEG", [doubled])))
     assert kinds(graph)["map"] == 2
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("batch", [1, 5])
+def test_the_mean_of_an_image_is_rounded_in_its_own_shape(batch: int) -> None:
+    """A mean without its axes, and a layer of pixels after it: no node moves anything, so that no movement is saved."""
+    m = Chain()
+    image = m.input((batch, 3, 5, 8))
+    mean = m.add("MEAN", [image, m.ints((1, 2))], (batch, 8), keep_dims=False)
+    pixels = m.reshape(m.add("TANH", [mean]), batch, 1, 1, 8)
+    graph = apply(merge_movements, m.graph(m.add("MUL", [image, pixels], (batch, 3, 5, 8))))
+    assert kinds(graph) == {"reduce": 1, "map": 2}

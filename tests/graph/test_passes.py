@@ -234,6 +234,27 @@ def test_swish_becomes_part_of_its_producer() -> None:
     assert (node.kind, functions(node)) == ("convolution", ["logistic", "mul"])
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["x first", "x last"])
+def test_a_function_of_several_steps_joins_the_producer_of_what_it_multiplies(first: bool) -> None:
+    """As where the result of a function is rounded: both factors are one tensor's."""
+    m = Model()
+    x = m.conv(m.input(IMAGE))
+    gate = m.add("ABS", [m.add("TANH", [m.add("LOGISTIC", [x])])])
+    graph = m.graph(m.add("SUB", [x, gate] if first else [gate, x]))
+    joined = apply(lambda g: fuse_elementwise(inline_shared_source(g)), graph)
+    (node,) = joined.nodes
+    assert (node.kind, functions(node)) == ("convolution", ["logistic", "tanh", "abs", "sub"])
+    assert_same_results(graph, joined)
+
+
+def test_a_step_that_another_node_reads_is_computed_once() -> None:
+    m = Model()
+    x = m.conv(m.input(IMAGE))
+    step = m.add("LOGISTIC", [x])
+    graph = m.graph(m.add("MUL", [x, m.add("TANH", [step])]), m.add("EXP", [step]))
+    assert [functions(n) for n in apply(inline_shared_source, graph).nodes].count(["logistic"]) == 1
+
+
 def test_a_residual_sum_joins_the_convolution_behind_it() -> None:
     m = Model()
     skip = m.conv(m.input(IMAGE))

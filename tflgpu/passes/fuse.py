@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from tflgpu.graph.ir import Graph, Input, Node, Operand, TensorId, Value, joint_sources
+from tflgpu.graph.ir import EpilogueOp, Graph, Input, Node, Operand, TensorId, Value, joint_sources
 from tflgpu.passes.nest_concatenations import is_contiguous
 
 # Tensors that a kernel takes at most, because some drivers allow only 64 arguments.
@@ -16,42 +18,63 @@ MAX_EPILOGUE = 32
 
 
 def inline_shared_source(graph: Graph) -> Graph:
-    """``f(x, g(x))`` becomes one map node, so that x has one reader (swish is ``mul(x, logistic(x))``)."""
+    """``f(x, g(x))`` becomes one map node, so that x has one reader (swish is ``mul(x, logistic(x))``).
+
+    g may be several map nodes in a row, such as a function and the rounding of its result.
+    """
     nodes = {n.output: n for n in graph.nodes}
     for original in graph.nodes:
         node = nodes[original.output]
         if node.kind != "map":
             continue
-        for position, tensor in enumerate(node.inputs[1:], 1):
-            inner = nodes.get(tensor)
-            if (
-                inner is not None
-                and inner.kind == "map"
-                and inner.inputs == (node.inputs[0],)
-                and graph[tensor].shape == graph[node.output].shape == graph[node.inputs[0]].shape
-                and graph.sole_consumer(tensor) is not None
-                and len(inner.epilogue) + len(node.epilogue) <= MAX_EPILOGUE
-            ):
-                nodes[node.output] = _inlined(node, position, inner)
-                del nodes[tensor]
+        full = [t for t in node.inputs if graph[t].shape == graph[node.output].shape]
+        for tensor in full:
+            chain = _chain(graph, nodes, tensor, {t for t in full if t != tensor})
+            if chain and sum(len(n.epilogue) for n in (*chain, node)) <= MAX_EPILOGUE:
+                nodes[node.output] = _inlined(node, tensor, chain)
+                for inner in chain:
+                    del nodes[inner.output]
                 break
     return graph.with_nodes(nodes[n.output] for n in graph.nodes if n.output in nodes)
 
 
-def _inlined(node: Node, position: int, inner: Node) -> Node:
-    """``inner``'s epilogue, then the node's, which reads inner's last value instead of input ``position``."""
-    shift = len(inner.epilogue)
+def _chain(graph: Graph, nodes: Mapping[TensorId, Node], tensor: TensorId, sources: set[TensorId]) -> list[Node]:
+    """The map nodes from one of ``sources`` to ``tensor``, of one input and one reader each; none if there are none."""
+    chain: list[Node] = []
+    while tensor not in sources:
+        inner = nodes.get(tensor)
+        if inner is None or inner.kind != "map" or len(inner.inputs) != 1 or graph.sole_consumer(tensor) is None:
+            return []
+        chain.insert(0, inner)
+        tensor = inner.inputs[0]
+        if graph[tensor].shape != graph[inner.output].shape:
+            return []
+    return chain
+
+
+def _inlined(node: Node, tensor: TensorId, chain: Sequence[Node]) -> Node:
+    """The epilogues of ``chain``, then the node's, which reads their last value instead of ``tensor``."""
+    source, epilogue = chain[0].inputs[0], tuple[EpilogueOp, ...]()
+    for inner in chain:
+        epilogue += tuple(op.moved(partial(_later, shift=len(epilogue))) for op in inner.epilogue)
+    shift = len(epilogue)
+    inputs = (source, *dict.fromkeys(t for t in node.inputs if t not in (source, tensor)))
 
     def place(operand: Operand) -> Operand:
-        if isinstance(operand, Value):
-            return Value(operand.index + shift if operand.index else 0)
-        if operand.index == position:
+        if isinstance(operand, Value) and operand.index:
+            return Value(operand.index + shift)
+        read = node.inputs[operand.index]
+        if read == tensor:
             return Value(shift)
-        return Input(operand.index - (operand.index > position))
+        return Value(0) if read == source else Input(inputs.index(read))
 
-    epilogue = tuple(op.moved(place) for op in node.epilogue)
-    inputs = node.inputs[:position] + node.inputs[position + 1 :]
-    return replace(node, inputs=inputs, epilogue=inner.epilogue + epilogue, sources=joint_sources(inner, node))
+    epilogue += tuple(op.moved(place) for op in node.epilogue)
+    return replace(node, inputs=inputs, epilogue=epilogue, sources=joint_sources(*chain, node))
+
+
+def _later(operand: Operand, shift: int) -> Operand:
+    """An operand of a node of one input, of whose epilogue ``shift`` ops come before it."""
+    return Value((operand.index if isinstance(operand, Value) else 0) + shift)
 
 
 def fuse_elementwise(graph: Graph) -> Graph:

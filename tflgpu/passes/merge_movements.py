@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 
-from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId, remove_dead
 from tflgpu.graph.layout import Geometry, Shape, keeps_bytes, without_units
 from tflgpu.kernels.fusing import is_pointwise, kernel_inputs
 from tflgpu.ops.image.convolution import Convolution
@@ -41,9 +41,12 @@ def merge_movements(graph: Graph) -> Graph:
     return min(graph, _Merging(graph, _Merging(graph).choose_rows()).run(), key=_movements)
 
 
-def _movements(graph: Graph) -> int:
-    """How many nodes move elements and compute nothing."""
-    return sum(node.kind in ("rearrange", "reshape", "strided") and not node.in_place for node in graph.nodes)
+def _movements(graph: Graph) -> tuple[int, int]:
+    """How many nodes move elements and compute nothing, and how many nodes there are besides."""
+    graph = remove_dead(graph)
+    return sum(node.kind in ("rearrange", "reshape", "strided") and not node.in_place for node in graph.nodes), len(
+        graph.nodes
+    )
 
 
 class _Merging:
@@ -228,10 +231,28 @@ class _Merging:
 
     def _leading_axes(self, operands: Sequence[TensorId], node: Node) -> Shape:
         """The axes before the last one of what a node computes that could be rows of a matrix or pixels of an image."""
-        is_matrix = self._are_rows[node.output]
+        is_matrix, rows = self._are_rows[node.output], prod(self._tensors[node.output].shape[:-1])
+        if node.kind == "map" and (is_matrix or rows == 1) and self._lie_as_rows(operands, rows):
+            return self._axes_of_last(operands, node)
         if not is_matrix and self._are_moved(operands) and (read := self._read_as(node)) is not None:
             return read[:-1]
         return (prod(self._tensors[node.output].shape[:-1]),) if is_matrix else self._axes_of_image(operands, node)
+
+    def _lie_as_rows(self, operands: Sequence[TensorId], rows: int) -> bool:
+        """Whether operands lie in memory as the rows of a matrix, whatever their axes are."""
+        return all(_planes(self._tensors[self._source(t)].shape) == (rows, 1) for t in operands)
+
+    def _axes_of_last(self, operands: Sequence[TensorId], node: Node) -> Shape:
+        """The axes before the last one of the operand that is computed last: its kernel can have ``node`` as its
+        epilogue."""
+        sources = {self._source(t) for t in operands}
+        last = next((n.output for n in reversed(self._nodes) if n.output in sources), node.output)
+        return self._tensors[last].shape[:-1]
+
+    def _source(self, tensor: TensorId) -> TensorId:
+        """What an operand is a view of, if it differs only in how the axes before the last one are folded."""
+        view = self._views.get(tensor)
+        return view.source if view is not None and self._is_folded(view, tensor) else tensor
 
     def _axes_of_image(self, operands: Sequence[TensorId], node: Node) -> Shape:
         """The axes before the last one of an image with the pixels that ``node`` computes: those of an operand, if one

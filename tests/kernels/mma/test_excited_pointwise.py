@@ -14,7 +14,7 @@ from tests.ops.case import Net
 from tests.ops.windows import Window
 from tests.support import emulated_matrix_units as emulated
 from tests.support.planning import kinds, plan_of
-from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_pairs
+from tflgpu.kernels.mma import diagonal_depthwise, excited_pointwise, fuse_excited_pointwise, fuse_pairs
 
 # Shape of the image behind the first convolution, window of the depthwise one, channels of the hidden layer, whether
 # one kernel computes both convolutions, and slices of a warp where it does not.
@@ -58,17 +58,24 @@ def test_a_result_is_that_of_numpy(
     emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
 
 
-@pytest.mark.quick(when=lambda case, executor: executor == "launch")
+@pytest.mark.quick(when=lambda case, executor, cycles: executor == "launch")
 @pytest.mark.parametrize(
-    ("case", "executor"), [(case, "launch" if n else "persistent") for n, case in enumerate(CASES)], ids=str
+    ("case", "executor", "cycles"),
+    [(case, "launch" if n else "persistent", cycles) for n, case in enumerate(CASES) for cycles in (0.0, 1e9)],
+    ids=str,
 )
 def test_rounding_happens_where_integers_round(
     case: tuple[tuple[int, int, int, int], Window, int, bool, int],
     executor: Literal["launch", "persistent"],
+    cycles: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the mean, the hidden layer, the gates, and the image times its gates."""
+    """Of the mean, the hidden layer, the gates, and the image times its gates.
+
+    cycles: what it costs to compute the hidden layer where it is read; if it is much, tiles with whole images do so.
+    """
     shape, window, hidden, is_pair, warp_slices = case
+    monkeypatch.setattr(fuse_excited_pointwise, "squeezing_cycles", lambda *_: cycles)
     monkeypatch.setattr(diagonal_depthwise, "WARP_SLICES", (warp_slices,))
     if not is_pair:
         monkeypatch.setattr(fuse_pairs, "PAIR_KINDS", ())
@@ -86,6 +93,10 @@ def test_rounding_happens_where_integers_round(
     built = net.case()
     plan = plan_of(built.model, replace(emulated.TARGET, executor=executor))
     assert kinds(plan)[-2:] == ["pointwise_depthwise" if is_pair else "depthwise", "excited_pointwise"]
+    reader = plan.kernels[-1].node.attributes
+    assert isinstance(reader, excited_pointwise.ExcitedPointwise)
+    if cycles:
+        assert reader.sums_channels == (warp_slices == 4)  # then several work-groups have pixels of a channel
     emulated.check(plan, built, run=emulated.run if executor == "launch" else emulated.run_persistent)
 
 

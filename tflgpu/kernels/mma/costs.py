@@ -237,3 +237,9 @@ def gating_cycles(image: Storage, hidden: int, target: Target) -> float:
     shares = groups_at_once(target) * slices * VEC4_BYTES
     weights = slices * LANES * LANES * image.slices * ITEM_BYTES[target.storage]
     return 2 * model.batch_latency + (shares + weights) / model.shared_weight_bytes
+
+
+def squeezing_cycles(channels: int, hidden: int, target: Target) -> float:
+    """Cycles in which each work-group computes a hidden layer of the means of all channels, beside sums of tiles."""
+    model = target.cost_model
+    return 2 * model.batch_latency + hidden * channels * ITEM_BYTES[target.storage] / model.shared_weight_bytes

@@ -56,6 +56,11 @@ def channel_parts(tile: DiagonalTile, dst: Storage) -> int:
     return tile_count(_items(tile, dst) * tile.warp_slices, UNIT.lanes)
 
 
+def has_whole_image(tile: DiagonalTile, dst: Storage) -> bool:
+    """Whether a work-group has all pixels of each of its slices, for which the kernel sums up the image."""
+    return channel_parts(tile, dst) == 1
+
+
 def _work(tile: DiagonalTile, window: Window, dst: Storage, target: Target) -> DiagonalWork:
     warp_tiles = channel_parts(tile, dst) * tile_count(dst.slices, tile.warp_slices)
     columns = {kx * window.dilation[1] + r * window.stride[1] for kx in range(window.kernel[1]) for r in range(COLUMNS)}
@@ -88,7 +93,10 @@ def diagonal_depthwise(request: Request) -> Kernel:
     assert isinstance(attributes, Depthwise)
     window = attributes.window
     candidates = diagonal_candidates(window, request.output, target)
-    room = with_room_for_sums(request, candidates, lambda tile: channel_parts(tile, request.output))
+    dst = request.output
+    room = with_room_for_sums(
+        request, candidates, lambda tile: channel_parts(tile, dst), lambda tile: has_whole_image(tile, dst)
+    )
     chosen = request.choose_candidate(room)
     kernel = Kernel(
         DiagonalDepthwiseParameters(
@@ -103,5 +111,6 @@ def diagonal_depthwise(request: Request) -> Kernel:
         local_size=target.local_size,
         macs=prod(window.kernel) * g.pixels * g.channels,
     )
-    warp_slices = chosen.tile.warp_slices
-    return with_hidden_sums(request, kernel, target.local_size // UNIT.lanes * warp_slices, UNIT.lanes // warp_slices)
+    warp_slices, warps = chosen.tile.warp_slices, target.local_size // UNIT.lanes
+    slices = tile_count(kernel.tiles * warps, channel_parts(chosen.tile, dst)) * warp_slices
+    return with_hidden_sums(request, kernel, warps * warp_slices, UNIT.lanes // warp_slices, slices)

@@ -32,8 +32,8 @@ class Excitation:
     hidden_epilogue, gate_epilogue: ops after the two layers. sums: shares of the hidden layer. sharers: work-items
     that share a hidden channel. hidden_blocks: of 16 hidden channels. gates_at: place of the gates in the workspace,
     in vec4s. early: whether the gates' weights are loaded before the shares have been added up. mean: what the kernel
-    knows of the mean where it has an epilogue; then the sums are those of the image's channels. product_epilogue: ops
-    on the image times its gates.
+    knows of the mean where it computes that; then the sums are those of the image's channels. scaled: whether products
+    of gates are multiplied by scales. product_epilogue: ops on the image times its gates.
     """
 
     hidden_epilogue: Sequence[Mapping[str, object]]
@@ -44,4 +44,5 @@ class Excitation:
     gates_at: int
     early: bool
     mean: SqueezedMean | None = None
+    scaled: bool = False
     product_epilogue: Sequence[Mapping[str, object]] = ()

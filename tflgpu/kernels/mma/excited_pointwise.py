@@ -61,7 +61,7 @@ def excited_candidates(
     There are none of an image of one slice, whose products take several taps as channels. means: whether local memory
     holds the means of all channels as well.
     """
-    if src.slices == 1 or (means and src.slices > target.local_size):
+    if src.slices == 1:
         return []
     room = src.slices if means else 0
     found = packed_weights.candidates(HALVES, POINTWISE, src, dst, target)
@@ -80,100 +80,101 @@ def _gating_vec4s(chosen: Candidate[WarpTile, GemmWork], hidden: int, target: Ta
     return 2 * warps * k_steps + 2 * tile_count(hidden, UNIT.side)
 
 
+@dataclass(frozen=True)
+class _Layers:
+    """The two layers as a kernel multiplies them, [out, in], and the ops after each of their products."""
+
+    hidden_weights: Array
+    hidden_scale: Array
+    hidden_epilogue: tuple[EpilogueOp, ...]
+    gate_weights: Array
+    gate_scale: Array
+    gate_epilogue: tuple[EpilogueOp, ...]
+    product_epilogue: tuple[EpilogueOp, ...]
+
+
+def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
+    """The layers of a node. Of a mean that is rounded, they multiply whole numbers, and their sums by the scales."""
+    excitation, product = attributes.excitation, attributes.product_epilogue
+    hidden, gates = (request.constant(index).reshape(len(request.constant(index)), -1) for index in (2, 4))
+    if not attributes.mean_epilogue:
+        ones = (np.ones(len(weights), np.float32) for weights in (hidden, gates))
+        return _Layers(
+            hidden, next(ones), excitation.hidden_epilogue, gates, next(ones), excitation.gate_epilogue, product
+        )
+    hidden, hidden_scale = _whole_rows(request, 2)
+    gates, gate_scale = _whole_rows(request, 4)
+    hidden_epilogue, hidden_step = _whole_results(excitation.hidden_epilogue)
+    gate_epilogue = excitation.gate_epilogue
+    divided = _divided_rounding(product, gate_epilogue)
+    if divided is not None:
+        gate_epilogue, product = divided
+    return _Layers(
+        hidden, hidden_scale, hidden_epilogue, gates, gate_scale * np.float32(hidden_step), gate_epilogue, product
+    )
+
+
 @MMA.lowering(EXCITED_POINTWISE)
 def excited_pointwise(request: Request) -> Kernel:
     """A pointwise convolution of an image that is multiplied by gates, which each work-group computes first."""
     attributes, src, sums, target = request.node.attributes, request.input(0), request.input(1), request.target
     assert isinstance(attributes, ExcitedPointwise)
-    if attributes.mean_epilogue:
-        return _of_rounded_mean(request, attributes)
-    chosen = request.choose_candidate(excited_candidates(src, request.output, sums.channels, target))
+    layers, means = _layers(request, attributes), attributes.sums_channels
+    hidden, blocks = len(layers.hidden_weights), UNIT.blocks(src.slices)
+    chosen = request.choose_candidate(excited_candidates(src, request.output, hidden, target, means=means))
     kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
-    hidden_blocks = UNIT.blocks(sums.slices)
-    k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
-    excitation = Excitation(
-        hidden_epilogue=inner_epilogue(attributes.excitation.hidden_epilogue),
-        gate_epilogue=inner_epilogue(attributes.excitation.gate_epilogue),
-        sums=sums,
-        sharers=min(UNIT.lanes, hidden_sharers(UNIT.side * hidden_blocks, target)),
-        hidden_blocks=hidden_blocks,
-        gates_at=kernel.workspace,
-        early=k_steps * hidden_blocks <= EARLY_WEIGHTS,
-    )
     assert isinstance(kernel.parameters, packed_weights.DirectParameters)
-    gate_weights = pack_gates(request.constant(4).reshape(src.channels, -1), UNIT.blocks(src.slices), hidden_blocks)
-    arguments = (
-        request.activation("hidden_sums", 1),
-        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), LANES * sums.slices)),
-        Argument("gate_weights", "half", None, gate_weights),
-        Argument("gate_bias", "float", None, padded_bias(request.constant(5), UNIT.side * UNIT.blocks(src.slices))),
-    )
-    return replace(
-        kernel,
-        parameters=replace(kernel.parameters, excitation=excitation),
-        arguments=(*kernel.arguments, *arguments),
-        workspace=kernel.workspace + _gating_vec4s(chosen, sums.channels, target),
-        macs=kernel.macs + sums.channels * src.channels,
-    )
-
-
-def _of_rounded_mean(request: Request, attributes: ExcitedPointwise) -> Kernel:
-    """The kernel where the mean has an epilogue: it reads sums of the image's channels.
-
-    Layers of whole numbers multiply these, and their sums by the scales.
-    """
-    src, sums, target = request.input(0), request.input(1), request.target
-    hidden_weights, hidden_scale = _whole_rows(request, 2)
-    gate_weights, gate_scale = _whole_rows(request, 4)
-    hidden = len(hidden_weights)
-    hidden_blocks, blocks = tile_count(hidden, UNIT.side), UNIT.blocks(src.slices)
-    hidden_epilogue, hidden_step = _whole_results(attributes.excitation.hidden_epilogue)
-    gate_epilogue, product_epilogue = attributes.excitation.gate_epilogue, attributes.product_epilogue
-    divided = _divided_rounding(product_epilogue, gate_epilogue)
-    if divided is not None:
-        gate_epilogue, product_epilogue = divided
-    chosen = request.choose_candidate(excited_candidates(src, request.output, hidden, target, means=True))
-    kernel = packed_weights.kernel(request, "half", chosen, POINTWISE, [request.constant(6)], request.constant(7))
-    k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
-    channel_sharers = min(UNIT.lanes, power_of_two(target.local_size // (hidden_blocks * UNIT.side)))
-    part_sharers = min(UNIT.lanes, power_of_two(target.local_size // sums.slices))
-    at = kernel.workspace + _gating_vec4s(chosen, hidden, target)
-    excitation = Excitation(
-        hidden_epilogue=inner_epilogue(hidden_epilogue),
-        gate_epilogue=inner_epilogue(gate_epilogue),
-        sums=sums,
-        sharers=UNIT.lanes,
-        hidden_blocks=hidden_blocks,
-        gates_at=kernel.workspace,
-        early=k_steps * hidden_blocks <= EARLY_WEIGHTS,
-        mean=SqueezedMean(
-            epilogue=inner_epilogue(attributes.mean_epilogue),
-            factor=1 / src.plane,
-            part_sharers=part_sharers if part_sharers >= LANES else 1,
-            channel_sharers=channel_sharers,
-            at=at,
-            early=min(tile_count(sums.slices, 2 * channel_sharers), EARLY_HIDDEN_WEIGHTS),
-        ),
-        product_epilogue=inner_epilogue(product_epilogue),
-    )
-    assert isinstance(kernel.parameters, packed_weights.DirectParameters)
+    hidden_blocks, scaled = tile_count(hidden, UNIT.side), bool(attributes.mean_epilogue)
     padded_hidden, padded_channels = UNIT.side * hidden_blocks, UNIT.side * blocks
-    packed_hidden = pack_hidden(hidden_weights, sums.slices, channel_sharers, target.local_size)
-    arguments = (
-        request.activation("hidden_sums", 1),
-        Argument("hidden_weights", "half", None, packed_hidden),
-        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), padded_hidden)),
-        Argument("hidden_scale", "float", None, padded_bias(hidden_scale, padded_hidden)),
-        Argument("gate_weights", "half", None, pack_gates(gate_weights, blocks, hidden_blocks)),
-        Argument("gate_bias", "float", None, padded_bias(request.constant(5), padded_channels)),
-        Argument("gate_scale", "float", None, padded_bias(gate_scale * np.float32(hidden_step), padded_channels)),
+    k_steps = tile_count(chosen.work.k_steps, chosen.tile.split_k)
+    gating_end = kernel.workspace + _gating_vec4s(chosen, hidden, target)
+    mean = _squeezed_mean(attributes, src, sums, hidden_blocks, gating_end, target) if means else None
+    excitation = Excitation(
+        hidden_epilogue=inner_epilogue(layers.hidden_epilogue),
+        gate_epilogue=inner_epilogue(layers.gate_epilogue),
+        sums=sums,
+        sharers=min(UNIT.lanes, hidden_sharers(padded_hidden, target)),
+        hidden_blocks=hidden_blocks,
+        gates_at=kernel.workspace,
+        early=k_steps * hidden_blocks <= EARLY_WEIGHTS,
+        mean=mean,
+        scaled=scaled,
+        product_epilogue=inner_epilogue(layers.product_epilogue),
     )
+    arguments = [
+        request.activation("hidden_sums", 1),
+        Argument("hidden_bias", "float", None, padded_bias(request.constant(3), padded_hidden)),
+        Argument("gate_weights", "half", None, pack_gates(layers.gate_weights, blocks, hidden_blocks)),
+        Argument("gate_bias", "float", None, padded_bias(request.constant(5), padded_channels)),
+    ]
+    if scaled:
+        arguments.append(Argument("gate_scale", "float", None, padded_bias(layers.gate_scale, padded_channels)))
+    if mean is not None:
+        packed = pack_hidden(layers.hidden_weights, sums.slices, mean.channel_sharers, target.local_size)
+        arguments.append(Argument("hidden_weights", "half", None, packed))
+        arguments.append(Argument("hidden_scale", "float", None, padded_bias(layers.hidden_scale, padded_hidden)))
     return replace(
         kernel,
         parameters=replace(kernel.parameters, excitation=excitation),
         arguments=(*kernel.arguments, *arguments),
-        workspace=at + sums.slices,
-        macs=kernel.macs + 2 * hidden * src.channels,
+        workspace=gating_end + (sums.slices if means else 0),
+        macs=kernel.macs + (2 if means else 1) * hidden * src.channels,
+    )
+
+
+def _squeezed_mean(
+    attributes: ExcitedPointwise, src: Storage, sums: Storage, hidden_blocks: int, at: int, target: Target
+) -> SqueezedMean:
+    """What the kernel knows of a mean that it computes from sums of the image's channels."""
+    channel_sharers = min(UNIT.lanes, power_of_two(target.local_size // (hidden_blocks * UNIT.side)))
+    part_sharers = min(UNIT.lanes, power_of_two(max(1, target.local_size // sums.slices)))
+    return SqueezedMean(
+        epilogue=inner_epilogue(attributes.mean_epilogue),
+        factor=1 / src.plane,
+        part_sharers=part_sharers if part_sharers >= LANES else 1,
+        channel_sharers=channel_sharers,
+        at=at,
+        early=min(tile_count(sums.slices, 2 * channel_sharers), EARLY_HIDDEN_WEIGHTS),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tflgpu.graph.ir import EpilogueOp, Graph, Node, Tensor, TensorId, joint_sources
 from tflgpu.graph.layout import Geometry
@@ -20,7 +20,7 @@ from tflgpu.kernels.gpu.excite_kernel import Excite, excite_work
 from tflgpu.kernels.kernel import Storage
 from tflgpu.kernels.mma import MMA, diagonal_depthwise, pointwise_depthwise
 from tflgpu.kernels.mma.convolution_kernels import convolution_candidates
-from tflgpu.kernels.mma.costs import gating_cycles
+from tflgpu.kernels.mma.costs import gating_cycles, squeezing_cycles
 from tflgpu.kernels.mma.diagonal_depthwise import diagonal_candidates
 from tflgpu.kernels.mma.excited_pointwise import EXCITED_POINTWISE, HALVES, ExcitedPointwise, excited_candidates
 from tflgpu.kernels.mma.pointwise_depthwise import PointwiseDepthwise, pointwise_depthwise_candidates
@@ -113,22 +113,26 @@ def _epilogues(graph: Graph, excited: Node) -> tuple[tuple[EpilogueOp, ...] | No
 def sum_hidden_layers(planning: Planning) -> Planning:
     """Without the means of excitations within convolutions.
 
-    In place of a mean, the kernel of its image writes sums of the hidden layer besides the image.
+    In place of a mean, the kernel of its image writes sums of the hidden layer besides the image, or of the image's
+    channels if the mean is rounded and that is faster.
     """
     graph, nodes, tensors, storage = planning.graph, dict[TensorId, Node](), list[Tensor](), dict[TensorId, Storage]()
     fresh = graph.fresh_ids()
     sums: dict[TensorId, TensorId] = {}  # by the mean in whose place they come
+    channel_readers: set[TensorId] = set()  # what nodes write that read sums of channels
     readers = {node.inputs[1]: node for node in graph.nodes if node.kind == EXCITED_POINTWISE}
     for node in graph.nodes:
         reader = readers.get(node.output)
         if reader is None:
-            nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs))
+            attributes = node.attributes
+            if isinstance(attributes, ExcitedPointwise):
+                attributes = replace(attributes, sums_channels=node.output in channel_readers)
+            nodes[node.output] = replace(node, inputs=tuple(sums.get(t, t) for t in node.inputs), attributes=attributes)
             continue
         image = nodes[node.inputs[0]]
-        assert isinstance(reader.attributes, ExcitedPointwise)
-        tiles, parts = _tiles_of(image, planning.storage, planning.target_of(image.output))
-        hidden, channels = graph[reader.inputs[2]].shape[0], graph[image.output].shape[-1]
-        shape = (1, 1, parts, channels) if reader.attributes.mean_epilogue else (1, 1, tiles, hidden)
+        shape, sums_channels = _sums_of(graph, image, reader, planning)
+        if sums_channels:
+            channel_readers.add(reader.output)
         tensors.append(Tensor(next(fresh), "", shape))
         sums[node.output] = tensors[-1].id
         storage[tensors[-1].id] = Storage(Geometry(tensors[-1].shape), "float")
@@ -136,17 +140,59 @@ def sum_hidden_layers(planning: Planning) -> Planning:
     return planning.with_nodes(nodes.values(), tensors, storage)
 
 
-def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> tuple[int, int]:
-    """The tiles that the kernel of a depthwise convolution has, with the pointwise one before or alone.
+def _sums_of(graph: Graph, image: Node, reader: Node, planning: Planning) -> tuple[tuple[int, ...], bool]:
+    """The shape of the sums that the kernel of a depthwise convolution writes, and whether they are those of channels.
 
-    Also the parts of the image of which it can write sums.
+    The convolution is alone, or one kernel with the pointwise one before.
     """
+    assert isinstance(reader.attributes, ExcitedPointwise)
+    hidden, channels = graph[reader.inputs[2]].shape[0], graph[image.output].shape[-1]
+    target = planning.target_of(image.output)
+    tiles = _tiles_of(image, planning.storage, target)
+    if not reader.attributes.mean_epilogue:
+        return (1, 1, tiles[0].tiles, hidden), False
+    fastest, whole = tiles[0], next((t for t in tiles if t.has_whole_image), None)
+    if whole is None or whole.cycles > fastest.cycles + squeezing_cycles(channels, hidden, target):
+        return (1, 1, fastest.parts, channels), True
+    return (1, 1, whole.tiles, hidden), False
+
+
+@dataclass(frozen=True)
+class _SummingTile:
+    """A way in which a kernel that writes sums divides its image.
+
+    tiles: of the kernel. parts: of the image of which it can write sums. has_whole_image: whether a tile has all pixels
+    of its channels.
+    """
+
+    tiles: int
+    parts: int
+    has_whole_image: bool
+    cycles: float
+
+
+def _tiles_of(node: Node, storage: Mapping[TensorId, Storage], target: Target) -> list[_SummingTile]:
+    """The ways in which the kernel of a depthwise convolution can do it, the fastest first."""
     image, result = storage[node.inputs[0]], storage[node.output]
     match node.attributes:
         case PointwiseDepthwise(window):
-            pair = pointwise_depthwise_candidates(window, image, result, target)[0]
-            return pair.work.tiles, pointwise_depthwise.channel_parts(pair.tile, result, target)
+            return [
+                _SummingTile(
+                    c.work.tiles,
+                    pointwise_depthwise.channel_parts(c.tile, result, target),
+                    pointwise_depthwise.has_whole_image(c.tile, result),
+                    c.cycles,
+                )
+                for c in pointwise_depthwise_candidates(window, image, result, target)
+            ]
         case Depthwise(window):
-            alone = diagonal_candidates(window, result, target)[0]
-            return alone.work.tiles, diagonal_depthwise.channel_parts(alone.tile, result)
+            return [
+                _SummingTile(
+                    c.work.tiles,
+                    diagonal_depthwise.channel_parts(c.tile, result),
+                    diagonal_depthwise.has_whole_image(c.tile, result),
+                    c.cycles,
+                )
+                for c in diagonal_candidates(window, result, target)
+            ]
     raise TypeError(f"{node.title} writes no sums beside its result")

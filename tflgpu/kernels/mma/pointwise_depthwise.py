@@ -104,6 +104,11 @@ def channel_parts(tile: PointwiseDepthwiseTile, dst: Storage, target: Target) ->
     return tile_count(dst.height, tile.rows) * max(1, warps)
 
 
+def has_whole_image(tile: PointwiseDepthwiseTile, dst: Storage) -> bool:
+    """Whether a work-group has all pixels of each of its slices."""
+    return tile.rows >= dst.height
+
+
 def _work(
     tile: PointwiseDepthwiseTile, operands: Operands, window: Window, src: Storage, dst: Storage, target: Target
 ) -> PointwiseDepthwiseWork:
@@ -152,7 +157,9 @@ def pointwise_depthwise(request: Request) -> Kernel:
     window = attributes.window
     # The fusion makes this node only where there is a candidate.
     candidates = pointwise_depthwise_candidates(window, src, dst, target)
-    room = with_room_for_sums(request, candidates, lambda tile: channel_parts(tile, dst, target))
+    room = with_room_for_sums(
+        request, candidates, lambda tile: channel_parts(tile, dst, target), lambda tile: has_whole_image(tile, dst)
+    )
     chosen = request.choose_candidate(room)
     tile, work, input_blocks = chosen.tile, chosen.work, UNIT.blocks(src.slices)
     sharers = target.local_size // _slices(tile)
@@ -187,4 +194,5 @@ def pointwise_depthwise(request: Request) -> Kernel:
         workspace=work.workspace,
         macs=dst.channels * (src.geometry.pixels * src.channels + dst.geometry.pixels * prod(window.kernel)),
     )
-    return with_hidden_sums(request, kernel, _slices(tile), min(sharers, UNIT.lanes))
+    slices = tile_count(UNIT.blocks(dst.slices), tile.column_blocks) * _slices(tile)
+    return with_hidden_sums(request, kernel, _slices(tile), min(sharers, UNIT.lanes), slices)
