@@ -99,6 +99,6 @@ def test_inspect_tells_what_of_a_quantized_model_runs_on_integers(tmp_path: Path
     assert f"2 of 3 kernels with products multiply 8-bit integers by {unit}; 3 operators on integers, " in text
     assert "1 in float: no kernel of integers for depthwise" in text
     path.write_bytes(quantized_model("uint8"))
-    assert "2 in float: the weights need 9 bits" in succeed("inspect", path, "--device", "auto")
+    assert f"multiply 8-bit integers by {unit}" in succeed("inspect", path, "--device", "auto")
     assert "with products" not in succeed("inspect", path), "without a device it is not known"
     assert "with products" not in succeed("inspect", MODEL, "--device", "auto"), "a model of floats"

@@ -107,8 +107,9 @@ def test_a_unit_is_tried_once(
 def test_the_test_of_a_unit_has_sums_of_each_block(name: str) -> None:
     unit = UNITS[name]
     trial = trial_of(unit)
-    activations, weights = trial.inputs
-    assert trial.after.size == sum(rows * registers * unit.lanes for rows, registers in unit.shapes)
+    assert trial.after.size == sum(r * registers * each.lanes for each in unit.all for r, registers in each.shapes)
     assert np.unique(trial.after).size > trial.after.size // 2
-    assert activations.itemsize == unit.element_bytes
-    assert weights.size == QUADS * 4 * unit.lanes * max(registers for _, registers in unit.shapes)
+    for each, activations, weights in zip(unit.all, trial.inputs[::2], trial.inputs[1::2], strict=True):
+        assert activations.itemsize == each.element_bytes
+        assert weights.itemsize == each.weight_bytes
+        assert weights.size == QUADS * 4 * each.lanes * max(registers for _, registers in each.shapes)

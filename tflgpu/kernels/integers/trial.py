@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflgpu.graph.ir import Array
 from tflgpu.kernels.architecture import Trial
 from tflgpu.kernels.integers.units import IntegerUnit
 
 QUADS = 7  # of the products
 START = 1000  # what a sum is before
+EXTREMES = {1: (-128, -127, -1, 0, 1, 127), 2: (-255, -128, -1, 0, 127, 255)}  # of weights, by their packed bytes
 
 
 def trial_of(unit: IntegerUnit) -> Trial:
-    """Activations and weights as they are packed for a unit, extremes among them, and the sums of all its blocks."""
-    random, run = np.random.default_rng(0), 1 + max(rows for rows, _ in unit.shapes)
-    columns = max(registers for _, registers in unit.shapes) * unit.lanes
-    x = random.choice([0, 1, 127, 128, 254, 255], (QUADS, run, 4)) - unit.offset
-    packed = x.astype(np.int16 if unit.widens else np.int8 if unit.offset else np.uint8)
-    weights = random.choice([-128, -127, -1, 0, 1, 127], QUADS * columns * 4).astype(np.int8)
-    sums = []
-    for rows, registers in unit.shapes:
-        own = registers * unit.lanes  # columns; a block of fewer ones reads a part of the weights
-        seen = weights[: QUADS * own * 4].reshape(QUADS, 4 // unit.inputs, own, unit.inputs)
-        inputs = x[:, :rows].reshape(QUADS, rows, 4 // unit.inputs, unit.inputs)
-        sums.append(START + np.einsum("qrpi,qpci->rc", inputs, seen.astype(np.int64)).reshape(-1))
+    """Activations and weights as they are packed for a unit and the wider one, and the sums of all their blocks."""
+    random, run = np.random.default_rng(0), 1 + max(rows for each in unit.all for rows, _ in each.shapes)
+    operands, sums = list[Array](), list[Array]()
+    for each in unit.all:
+        columns = max(registers for _, registers in each.shapes) * each.lanes
+        x = random.choice([0, 1, 127, 128, 254, 255], (QUADS, run, 4)) - each.offset
+        packed = np.int16 if each.widens else np.int8 if each.offset else np.uint8
+        weights = random.choice(EXTREMES[each.weight_bytes], QUADS * columns * 4)
+        operands += [x.astype(packed), weights.astype(f"i{each.weight_bytes}")]
+        for rows, registers in each.shapes:
+            own = registers * each.lanes  # columns; a block of fewer ones reads a part of the weights
+            seen = weights[: QUADS * own * 4].reshape(QUADS, 4 // each.inputs, own, each.inputs)
+            inputs = x[:, :rows].reshape(QUADS, rows, 4 // each.inputs, each.inputs)
+            sums.append(START + np.einsum("qrpi,qpci->rc", inputs, seen).reshape(-1))
     after = np.concatenate(sums).astype(np.int32)
     return Trial(
         "multiply_integers",
         ("integers/unit", "probes/integer_unit"),
         {"unit": unit, "quads": QUADS, "run": run},
-        (packed, weights),
+        tuple(operands),
         np.full(after.size, START, np.int32),
         after,
     )
