@@ -1,7 +1,8 @@
 """Compiled models in the cache: what they go by, and how they are written and read.
 
 A *token* names a model (by default the Fingerprint64 of its content hash, or a number of the caller's), a content hash
-proves it. Beside these the key holds all that an artifact depends on: the options, the device and its driver, this version.
+proves it. Beside these the key holds all that an artifact depends on: the options, the device and its driver, this
+version.
 """
 
 from __future__ import annotations
