@@ -38,6 +38,7 @@ WITHOUT_DEVICE = (
     "tests/cli/test_show.py",
     "tests/cli/test_wrong_input.py",
     "tests/conformance",
+    "tests/drivers/test_mirror.py",
     "tests/examples/test_example_pages.py",
     "tests/fallback/test_submodel.py",
     "tests/frontend/control_flow/test_loops.py",

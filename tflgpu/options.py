@@ -232,8 +232,8 @@ class CacheFiles(Group, place="cache_files"):
             first writable directory is written. ``~`` is the home directory. By default the environment variable
             ``TFLGPU_CACHE_DIR`` or the platform's cache directory.
         limit: bytes that the directory may take; the entries unused for longest are deleted first.
-        model_token: number by which the cache finds the model, by default the Fingerprint64 of its bytes. With a token,
-            a model file whose size and times are unchanged is not read at all, unless it has free dimensions.
+        model_token: number by which the cache finds the model, by default the Fingerprint64 of its content hash. With
+            a token, a model file whose size and times are unchanged is not read at all, unless it has free dimensions.
         bundle_key: Ed25519 public key, 64 hexadecimal digits, that every bundle in ``path`` must be signed with, as
             ``tflgpu precompile-cache --sign`` does (the extra ``sign``). BundleError for any other.
         bundle_digest: SHA-256 that every bundle must have, 64 hexadecimal digits, or a sequence of allowed ones.
@@ -255,7 +255,7 @@ class CacheFiles(Group, place="cache_files"):
         None,
         "Number by which the cache finds the model.",
         WholeNumber(0, GREATEST_TOKEN),
-        absent="Fingerprint64 of its bytes",
+        absent="Fingerprint64 of its content hash",
     )
     bundle_key: str | None = option(
         None, "Public key that every bundle must be signed with.", check_hexadecimal, absent="none"

@@ -82,7 +82,6 @@ OWNERS = {
     "ai_edge_litert": {"evaluate", "fallback"},
     "cryptography": {"artifact"},
     "diskcache": {"artifact"},
-    "farmhash": {"artifact"},
     "filelock": {"batch"},
     "platformdirs": {"artifact"},
     "pyarrow": {"batch"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -135,6 +136,23 @@ def test_demo_is_right(device: tflgpu.Device, held_out: tuple[np.ndarray, np.nda
     own, *others = result["answers"]
     assert np.mean(np.array(own["predictions"]) == held_out[1]) == own["accuracy"] > 0.98
     assert all(o["predictions"] == own["predictions"] for o in others)
+
+
+@pytest.mark.parametrize(
+    "fault", [ValueError("LiteRT cannot run this model: crashed (SIGSEGV)"), ImportError("no GLIBC")]
+)
+def test_demo_without_a_peer_that_crashes(
+    device: tflgpu.Device, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("tflgpu.cli.commands.demo.is_installed", lambda: True)
+    monkeypatch.setattr("tflgpu.cli.commands.demo.LiteRT", crash)
+    result = invoke("demo", "--json")
+    assert [a["engine"] for a in json.loads(result.stdout)["answers"]] == ["tflgpu"]
+    assert f"LiteRT is left out: {fault}" in result.stderr
+    assert "357" in succeed("demo")
 
 
 def test_demo_fits_a_plain_terminal(device: tflgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = "TFLGPU_DRIVERS"
-MIRROR = "http://deb.debian.org/debian"
 RUSTICL, POCL = "rusticl", "Portable Computing Language"
 PACKAGES = {
     "bookworm": ("mesa-opencl-icd",),
@@ -84,13 +83,39 @@ DRIVERS = (
 )
 
 
+def mirror(targets: str) -> str:
+    """The address of Debian in the lines that apt prints of the packages' lists that this machine is configured for.
+
+    targets: lines of an address, a release, an origin and a label. The last two are those of a list that was fetched;
+    without it the release tells.
+
+    Raises LookupError if no line is of Debian.
+    """
+    for address, release, *signed in map(str.split, targets.splitlines()):
+        if signed == ["Debian", "Debian"] or (len(signed) < 2 and release in PACKAGES):
+            return address
+    raise LookupError("apt's configuration on this machine names no mirror of Debian")
+
+
+def configured_mirror() -> str:
+    """Raises LookupError, or OSError without apt."""
+    wanted = "$(REPO_URI) $(RELEASE) $(ORIGIN) $(LABEL)"
+    command = ["apt-get", "indextargets", "--format", wanted, "Identifier: Packages", "Component: main"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return mirror(listed.replace("$(ORIGIN)", "").replace("$(LABEL)", ""))
+
+
 def fetch(release: str, packages: Sequence[str], folder: Path) -> None:
-    """Download and unpack. Raises CalledProcessError if apt has no such packages, or does not know who signed them."""
+    """Download and unpack, from where this machine's apt gets Debian.
+
+    Raises CalledProcessError if apt has no such packages, or does not know who signed them; LookupError if apt is not
+    configured for Debian.
+    """
     work, root = folder / release / "apt", folder / release / "root"
     for path in ("state/lists/partial", "cache/archives/partial"):
         (work / path).mkdir(parents=True, exist_ok=True)
     (work / "status").write_text("")  # as if nothing were installed, so that everything comes
-    (work / "sources.list").write_text(f"deb {MIRROR} {release} main\n")
+    (work / "sources.list").write_text(f"deb {configured_mirror()} {release} main\n")
     settings = {
         "Dir::State": work / "state",
         "Dir::State::status": work / "status",
@@ -113,7 +138,7 @@ def main() -> None:
     for release in releases or PACKAGES:
         try:
             fetch(release, PACKAGES[release], Path(folder))
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (LookupError, OSError, subprocess.CalledProcessError) as error:
             print(f"The drivers of Debian's {release} could not be fetched: {error}")
 
 

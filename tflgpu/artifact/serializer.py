@@ -1,7 +1,8 @@
 """Compiled models in the cache: what they go by, and how they are written and read.
 
-A *token* names a model (by default the Fingerprint64 of its bytes, or a number of the caller's), a content hash proves
-it. Beside these the key holds all that an artifact depends on: the options, the device and its driver, this version.
+A *token* names a model (by default the Fingerprint64 of its content hash, or a number of the caller's), a content hash
+proves it. Beside these the key holds all that an artifact depends on: the options, the device and its driver, this
+version.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tflgpu.artifact.cache import (
     TuningKey,
     UnitKey,
     content_hash,
-    model_token,
+    token_of,
     warn_once,
 )
 from tflgpu.artifact.records import Blob, decode, encode
@@ -84,8 +85,8 @@ def _proof(files: CacheFiles) -> Proof | None:
 def model_key(model: ModelContent, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:
     """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read."""
     given = options.cache_files.model_token
-    token = model_token(model.bytes) if given is None else given
-    return _key(token, content_hash(model.bytes), options, device, target)
+    content = content_hash(model.bytes)
+    return _key(token_of(content) if given is None else given, content, options, device, target)
 
 
 def find(

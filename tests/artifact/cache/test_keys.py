@@ -17,6 +17,7 @@ from tflgpu.artifact.cache import (
 )
 from tflgpu.artifact.cache.disk_cache import RACY_NANOSECONDS
 from tflgpu.artifact.cache.key import SourceKey
+from tflgpu.artifact.cache.token import fingerprint64
 
 pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
@@ -52,7 +53,7 @@ def test_options_that_have_no_canonical_text_are_refused(value: object) -> None:
 
 
 # From the test data of FarmHash's ports (farmhashna::Hash64, which Fingerprint64 is); one of each way that the function
-# treats lengths: 0, 1-3, 4-7, 8-16, 17-32, 33-64, and longer ones, with and without a remainder of 64.
+# treats lengths: 0, 1-3, 4-7, 8-16, 17-32 and 33-64.
 FINGERPRINTS = {
     "": 0x9AE16A3B2F90404F,
     "a": 0xB3454265B6DF75E3,
@@ -64,22 +65,24 @@ FINGERPRINTS = {
     "C is as portable as Stonehedge!!": 0xB944F8A16261E414,
     "Discard medicine more than two years old.": 0xE8F89AB6DF9BDD25,
     "How can you write a big system without C++?  -Paul Glick": 0x5A0A6EFD52E84E2A,
-    "For every action there is an equal and opposite government program.": 0x55182F8859ECA4CE,
-    "The fugacity of a constituent in a mixture of gases at a given temperature is proportional to its mole fraction.  "
-    "Lewis-Randall Rule": 0x098EFF6958C5E91A,
-    "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore et dolore "
-    "magna aliqua. Ut enim ad minim veniam, quis nostrud exercitation ullamco laboris nisi ut aliquip ex ea commodo "
-    "consequat. Duis aute irure dolor in reprehenderit in voluptate velit esse cillum dolore eu fugiat nulla pariatur. "
-    "Excepteur sint occaecat cupidatat non proident, sunt in culpa qui officia deserunt mollit anim id est "
-    "laborum.": 0xC3F02C4FFD5D71E6,
 }
 
 
 @pytest.mark.parametrize(("text", "fingerprint"), FINGERPRINTS.items(), ids=lambda v: str(v)[:12])
-def test_the_token_is_farmhash_fingerprint64(text: str, fingerprint: int) -> None:
-    data = text.encode()
-    assert model_token(data) == fingerprint
-    assert model_token(bytearray(data)) == model_token(memoryview(data)) == fingerprint
+def test_fingerprints_are_those_of_farmhash(text: str, fingerprint: int) -> None:
+    assert fingerprint64(text.encode()) == fingerprint
+
+
+def test_fingerprints_of_long_texts_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 64"):
+        fingerprint64(bytes(65))
+
+
+def test_the_token_is_the_fingerprint_of_the_content_hash() -> None:
+    data = b"weights"
+    token = fingerprint64(bytes.fromhex(content_hash(data)))
+    assert model_token(data) == model_token(bytearray(data)) == model_token(memoryview(data)) == token
+    assert 0 <= token < 1 << 64
 
 
 def test_tokens_and_content_hashes_see_every_byte() -> None:

@@ -171,7 +171,7 @@ from tflgpu.artifact.cache import Cache
 from tests.artifact.cache.entries import model_key
 from tests.artifact.cache.entries import same
 assert same(Cache().load(model_key()), model_key())
-print(*sorted({"diskcache", "safetensors", "platformdirs", "farmhash"} & set(sys.modules)))
+print(*sorted({"diskcache", "safetensors", "platformdirs"} & set(sys.modules)))
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -24,7 +24,7 @@ from tflgpu.artifact.cache.key import (
 from tflgpu.artifact.cache.maintenance import Finding, evict, pack, survey, verify
 from tflgpu.artifact.cache.payload import Payload
 from tflgpu.artifact.cache.store import Entry
-from tflgpu.artifact.cache.token import content_hash, model_token
+from tflgpu.artifact.cache.token import content_hash, model_token, token_of
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -47,6 +47,7 @@ __all__ = [
     "model_token",
     "pack",
     "survey",
+    "token_of",
     "verify",
     "warn_once",
 ]

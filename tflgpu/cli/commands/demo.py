@@ -19,7 +19,7 @@ import tflgpu
 from tflgpu.api import CompiledModel
 from tflgpu.cli.arguments import AsJson, with_options
 from tflgpu.cli.commands.devices import device_facts
-from tflgpu.cli.console import console, print_json, table
+from tflgpu.cli.console import console, note, print_json, table
 from tflgpu.cli.digits import drawing
 from tflgpu.cli.tables import kernel_table, kernels_as_list, start_table
 from tflgpu.cli.terminal.progress import compile_model
@@ -54,8 +54,11 @@ def run_demo(options: tflgpu.Options, as_json: AsJson = False) -> None:
     with compile_model(path, options) as model:
         answers = [_ask("tflgpu", lambda image: model.run(image)["probabilities"], images)]
         if is_installed():
-            rival = LiteRT(path.read_bytes(), None)
-            answers.append(_ask(rival.name, lambda image: rival.run([image])[0], images))
+            try:
+                rival = LiteRT(path.read_bytes(), None)
+                answers.append(_ask(rival.name, lambda image: rival.run([image])[0], images))
+            except (ImportError, ValueError) as error:  # as where an emulated processor lacks its instructions
+                note(f"LiteRT is left out: {error}")
         profile = model.profile(images[0])
     if as_json:
         print_json(_as_dict(model, answers, labels, profile))
