@@ -107,15 +107,27 @@ def tensor_core_costs(name: str) -> TensorCoreCosts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProductRates:
+    """Products of vectors of 16 lanes that a CPU's core does in a cycle.
+
+    convolution: of a convolution in a kernel of its own. band: of one in bands, by the vectors of a block of channels:
+        1, 2.
+    depthwise, strided: of a depthwise one that reads an image in PHWC4, of neighbouring pixels or of others.
+        row: of one that reads rows with 16 channels of a pixel side by side.
+    """
+
+    convolution: float
+    band: tuple[float, float]
+    depthwise: float
+    strided: float
+    row: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoreCosts:
     """Costs in cycles of a CPU's core.
 
-    Products are of vectors of 16 lanes in a cycle, of two that the core can do.
-
-    convolution_products: of a convolution in a kernel of its own.
-    band_products: of one in bands, by the vectors of a block of channels: 1, 2.
-    depthwise_products, strided_products: of a depthwise one that reads an image in PHWC4, neighbouring pixels or with
-        others between them. row_products: of one that reads rows with 16 channels of a pixel side by side.
+    wide, narrow: rates of products where a register holds 16 floats, and where it holds fewer.
     uneven: part of what a core's last tile costs that counts once more, because cores do not end together.
     near_bytes, far_bytes: in a cycle, to and from the cache of a core, and to and from what is beyond it.
     foreign_bytes: in a cycle, of what another core has written.
@@ -126,11 +138,8 @@ class CoreCosts:
     storing_products: what it takes to store a sum that waited in memory, in products.
     """
 
-    convolution_products: float
-    band_products: tuple[float, float]
-    depthwise_products: float
-    strided_products: float
-    row_products: float
+    wide: ProductRates
+    narrow: ProductRates
     uneven: float
     near_bytes: float
     far_bytes: float
@@ -145,4 +154,5 @@ class CoreCosts:
 @cache
 def core_costs() -> CoreCosts:
     """The costs of a CPU's core."""
-    return CoreCosts(**measured_costs("cpu"))
+    costs = measured_costs("cpu")
+    return CoreCosts(**{**costs, **{name: ProductRates(**costs[name]) for name in ("wide", "narrow")}})

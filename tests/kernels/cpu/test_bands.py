@@ -18,7 +18,7 @@ from tests.support.targets import CPU
 from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.cpu import band_kernels, depthwise_bands, fuse_bands
 from tflgpu.kernels.cpu.band_kernels import Band
-from tflgpu.kernels.cpu.costs import BandWork, PairWork
+from tflgpu.kernels.cpu.costs import BandWork, PairWork, depthwise_rate
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.image.window import POINTWISE, Padding
@@ -175,3 +175,14 @@ def test_cores_read_rows_that_they_have_written() -> None:
 
     assert rows(56, 64) == 28
     assert rows(14, 512) == 14
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_narrow_registers_compute_a_pair_of_many_products_as_two_kernels(width: int) -> None:
+    target = replace(CPU, limits=replace(CPU.limits, vector_width=width))
+    around = PlannedWindow((3, 3), (1, 1), (1, 1), Padding(1, 1, 1, 1))
+    attributes = band_kernels.ConvolutionDepthwise(POINTWISE, around, ())
+    src, dst = Storage(Geometry((1, 33, 33, 32)), "float"), Geometry((1, 33, 33, 192))
+    work = band_kernels.band_work(Band(1, dst.height), attributes, src, dst, target)
+    alone = cycles(PairWork(work, Storage(dst, "float"), depthwise_rate(around, target)), target)
+    assert (band_kernels.band_candidates(attributes, src, dst, target)[0].cycles < alone) == (width == 16)

@@ -14,7 +14,7 @@ from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
-from tflgpu.kernels.cpu.costs import BandWork, counted_bytes
+from tflgpu.kernels.cpu.costs import BandWork, counted_bytes, product_rates
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -23,7 +23,6 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import local_vec4s, tile_count
 from tflgpu.ops.image.window import Window, span
 from tflgpu.target import ElementType, Target
-from tflgpu.target.measured_costs import core_costs
 
 # Vectors of a block of channels, and the pixels of a block of the convolution by them. All sums are in registers, of
 # which narrow ones, of 4 or 8 floats, hold few vectors of 16. So are the pixels themselves where they are halves.
@@ -83,7 +82,7 @@ def band_candidates(
     """
     found = ranked(
         (shared for band in bands(dst, target) for shared in shared_out(band, dst, target)),
-        lambda band: band_work(band, attributes, src, dst),
+        lambda band: band_work(band, attributes, src, dst, target),
         lambda work: cycles(work, target),
     )
     return [candidate for candidate in found if is_possible(candidate.work, target)]
@@ -128,7 +127,7 @@ def wide_rows(band: Band, attributes: ConvolutionDepthwise, src: Storage) -> Sto
     return rows if window.is_pointwise and band.vectors == 1 else None
 
 
-def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry) -> BandWork:
+def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: Geometry, target: Target) -> BandWork:
     """What the tiles have to do if each computes ``band``. dst: the result of both."""
     window = attributes.depthwise
     height, width = image_size(attributes, src)
@@ -141,14 +140,15 @@ def band_work(band: Band, attributes: ConvolutionDepthwise, src: Storage, dst: G
     wide = wide_rows(band, attributes, src)
     before = None
     if band.whole:
-        before = replace(band_work(Band(band.vectors, dst.height), attributes, src, dst), tiles=band.whole * dst.batch)
+        whole = band_work(Band(band.vectors, dst.height), attributes, src, dst, target)
+        before = replace(whole, tiles=band.whole * dst.batch)
     left = tile_count(dst.channels, band.vectors * VECTOR) - band.whole
     return BandWork(
         tiles=left * tile_count(dst.height, band.rows) * dst.batch,
         vectors=band.vectors,
         convolution_products=computed * width * depth * band.vectors,
         depthwise_products=band.rows * dst.width * prod(window.kernel) * band.vectors,
-        depthwise_rate=core_costs().row_products,
+        depthwise_rate=product_rates(target).row,
         workspace=kept * row * band.vectors * VECTOR // LANES + (wide.vec4s if wide else 0),
         image=counted_bytes(src) if band.rows == dst.height else 0,
         before=before,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
+from tflgpu.kernels.cpu import VECTOR
 from tflgpu.kernels.demand import Demand, InTurn, Phase
 from tflgpu.kernels.kernel import Storage
 from tflgpu.ops.image.window import Window
 from tflgpu.target import Target
-from tflgpu.target.measured_costs import core_costs
+from tflgpu.target.measured_costs import ProductRates, core_costs
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,14 @@ class BandWork:
     def demand(self, target: Target) -> InTurn:
         """Of both convolutions, which a core computes one after the other."""
         before = self.before
-        earlier = before.tiles / target.compute_units * before.tile.cycles(1) if before else 0.0
-        own = Demand(self.tiles, (self.tile,), latency=0.0, uneven=core_costs().uneven)
+        earlier = before.tiles / target.compute_units * before.tile(target).cycles(1) if before else 0.0
+        own = Demand(self.tiles, (self.tile(target),), latency=0.0, uneven=core_costs().uneven)
         foreign = (before or self).foreign_cycles(target)
         return InTurn((_of_each_core(earlier, target), own, _of_each_core(foreign, target)))
 
-    @property
-    def tile(self) -> Phase:
+    def tile(self, target: Target) -> Phase:
         """What a core computes for one tile."""
-        rate = core_costs().band_products[self.vectors - 1]
+        rate = product_rates(target).band[self.vectors - 1]
         return Phase(1, (self.convolution_products / rate + self.depthwise_products / self.depthwise_rate,))
 
     def foreign_cycles(self, target: Target) -> float:
@@ -64,7 +64,8 @@ class PairWork:
     def demand(self, target: Target) -> InTurn:
         """Of both kernels, and of the time between them. What is between them is written and read again."""
         costs, work = core_costs(), self.bands
-        tile = work.convolution_products / costs.convolution_products + work.depthwise_products / self.depthwise_rate
+        rate = product_rates(target).convolution
+        tile = work.convolution_products / rate + work.depthwise_products / self.depthwise_rate
         share = counted_bytes(self.between) / target.compute_units
         bytes_in_cycle = costs.near_bytes if share <= target.limits.cache_bytes else costs.far_bytes
         computing = work.tiles * tile / target.compute_units
@@ -83,10 +84,15 @@ def _of_each_core(cycles: float, target: Target) -> Demand:
     return Demand(target.compute_units, (Phase(1, (cycles,)),), latency=0.0)
 
 
-def depthwise_rate(window: Window) -> float:
+def product_rates(target: Target) -> ProductRates:
+    """The products that a core does in a cycle, by the floats that its registers hold."""
+    return core_costs().wide if target.limits.vector_width >= VECTOR else core_costs().narrow
+
+
+def depthwise_rate(window: Window, target: Target) -> float:
     """Products in a cycle of a depthwise convolution of an image in PHWC4."""
-    costs = core_costs()
-    return costs.depthwise_products if window.stride[1] == 1 else costs.strided_products
+    rates = product_rates(target)
+    return rates.depthwise if window.stride[1] == 1 else rates.strided
 
 
 def packed_cost(columns: int, products: int) -> float:

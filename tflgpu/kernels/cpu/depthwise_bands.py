@@ -30,13 +30,13 @@ def depthwise_pointwise_bands(window: Window, src: Storage, dst: Geometry, targe
     """
     found = ranked(
         bands(dst, target),
-        lambda band: depthwise_pointwise_work(band, window, src, dst),
+        lambda band: depthwise_pointwise_work(band, window, src, dst, target),
         lambda work: cycles(work, target),
     )
     return [candidate for candidate in found if is_possible(candidate.work, target)]
 
 
-def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geometry) -> BandWork:
+def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geometry, target: Target) -> BandWork:
     """What the tiles have to do if each computes ``band``. dst: the result of both."""
     pixels = band.rows * dst.width
     blocks = tile_count(dst.channels, band.vectors * VECTOR)
@@ -45,7 +45,7 @@ def depthwise_pointwise_work(band: Band, window: Window, src: Storage, dst: Geom
         vectors=band.vectors,
         convolution_products=pixels * src.slices * LANES * blocks * band.vectors,
         depthwise_products=tile_count(pixels * src.slices * prod(window.kernel), VECTOR // LANES),
-        depthwise_rate=depthwise_rate(window),
+        depthwise_rate=depthwise_rate(window, target),
         workspace=pixels * src.slices + wide_vec4s(window, src),
     )
 

@@ -82,8 +82,8 @@ def _convolution_depthwise(
     attributes = ConvolutionDepthwise(before.window, after.window, epilogue)
     src, dst = storage[first.inputs[0]], storage[second.output].geometry
     together = band_candidates(attributes, src, dst, target)
-    work, between = band_work(Band(1, dst.height), attributes, src, dst), storage[first.output]
-    alone = cycles(PairWork(work, between, depthwise_rate(after.window)), target)
+    work, between = band_work(Band(1, dst.height), attributes, src, dst, target), storage[first.output]
+    alone = cycles(PairWork(work, between, depthwise_rate(after.window, target)), target)
     return attributes if together and together[0].cycles < alone else None
 
 
@@ -97,6 +97,6 @@ def _depthwise_pointwise(
         return None
     src, dst = storage[first.inputs[0]], storage[second.output].geometry
     together = depthwise_pointwise_bands(before.window, src, dst, target)
-    work = depthwise_pointwise_work(Band(1, dst.height), before.window, src, dst)
-    alone = cycles(PairWork(work, storage[first.output], depthwise_rate(before.window)), target)
+    work = depthwise_pointwise_work(Band(1, dst.height), before.window, src, dst, target)
+    alone = cycles(PairWork(work, storage[first.output], depthwise_rate(before.window, target)), target)
     return DepthwisePointwise(before.window, epilogue) if together and together[0].cycles < alone else None

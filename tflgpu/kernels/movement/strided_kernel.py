@@ -38,15 +38,19 @@ class StridedParameters(ItemParameters, template="movement/strided"):
 @PORTABLE.lowering("strided", reads_grids=True)
 def strided_kernel(request: Request) -> Kernel:
     """A reshape, or a movement along strides, in units that stay together."""
-    output, source = request.output, request.input(0)
-    attributes = request.node.attributes
-    strided = attributes if isinstance(attributes, Strided) else whole(prod(output.geometry.shape))
-    name, unit = _unit(strided, source, output)
+    source, strided = request.input(0), strided_of(request)
+    name, unit = moved_unit(strided, source, request.output)
     digits = _digits(strided.factors, unit)
     return copy_kernel(request, StridedParameters(unit=name, start=strided.start // unit, digits=digits, src=source))
 
 
-def _unit(strided: Strided, source: Storage, output: Storage) -> tuple[str, int]:
+def strided_of(request: Request) -> Strided:
+    """The movement of a node of either kind."""
+    attributes = request.node.attributes
+    return attributes if isinstance(attributes, Strided) else whole(prod(request.output.geometry.shape))
+
+
+def moved_unit(strided: Strided, source: Storage, output: Storage) -> tuple[str, int]:
     """What stays together: its name, and its elements."""
     channels = output.geometry.channels
     if source.channels == channels and not (source.linear and channels % LANES) and _keeps(strided, channels):
