@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu.frontend.variables import Variables
 from tflgpu.graph.ir import Array, EpilogueOp, Node, Tensor
 from tflgpu.model.model import FileTensor, Operator, Subgraph
-from tflgpu.model.quantization import dequantized, grid_of, is_quantized, scale_of, view_dtype
+from tflgpu.model.quantization import dequantized, grid_of, has_grid, is_quantized, scale_of, view_dtype
 from tflgpu.ops import Check, Emitter, Site
 from tflgpu.ops.arithmetic.reduction import reduce_node
 from tflgpu.ops.declaration import Checks
@@ -44,11 +44,11 @@ class GraphBuilder:
     def tensor(self, tensor: FileTensor) -> Tensor:
         """A new tensor of the graph in the float view: quantized constants as the numbers they stand for."""
         data, scale = tensor.data, None
-        if data is not None and data.shape != tensor.shape:
-            data = None  # strings and packed numbers: nothing here can read them
         if data is not None and is_quantized(tensor):
             data, scale = dequantized(tensor), scale_of(tensor)
-        precise = is_quantized(tensor) and grid_of(tensor).outgrows_half
+        elif data is not None and data.shape != tensor.shape:
+            data = None  # strings and packed numbers: nothing here can read them
+        precise = has_grid(tensor) and grid_of(tensor).outgrows_half
         return Tensor(next(self.ids), tensor.name, tensor.shape, view_dtype(tensor), data, precise, scale)
 
     def bind(self, index: int, tensor: Tensor) -> None:

@@ -22,7 +22,16 @@ from tflgpu.graph.ir import Graph, Tensor, remove_dead
 from tflgpu.graph.layout import Shape
 from tflgpu.model.mixed_grids import mixture_reasons
 from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
-from tflgpu.model.quantization import Grid, dequantize_op, grid_of, hold_op, is_quantized, quantize_op, view_dtype
+from tflgpu.model.quantization import (
+    Grid,
+    dequantize_op,
+    grid_of,
+    has_grid,
+    hold_op,
+    is_quantized,
+    quantize_op,
+    view_dtype,
+)
 from tflgpu.ops import Emit, Emitter, Site, find_operator
 from tflgpu.ops.limits import growth_reasons, result_reasons, site_reasons
 
@@ -258,7 +267,7 @@ class _Lowering:
     def _grid(self, index: int) -> Grid | None:
         """What rounds a tensor of an operator, if anything does."""
         tensor = self.subgraph.tensors[index] if index >= 0 else None
-        return grid_of(tensor) if self.rounds and tensor is not None and is_quantized(tensor) else None
+        return grid_of(tensor) if self.rounds and tensor is not None and has_grid(tensor) else None
 
     def _emit(self, operator: Operator, emit: Emit, site: Site) -> list[str]:
         """Add the operator's nodes. Returns obstacles that only these show; then nothing is added."""

@@ -105,11 +105,11 @@ def _shifts(read: BlockInputs, out: int, groups: int, depth: int, block: int) ->
     return np.array(read.first)[channel // block] * LANES - channel // (out // groups) * depth
 
 
-def pack_dense(weights: Array, block: int, inputs: int) -> Array:
+def pack_dense(weights: Array, block: int, inputs: int, dtype: type[np.generic] = np.float32) -> Array:
     """[out, kh, kw, in] -> packed, with ``inputs`` input channels; those past ``in`` are zero."""
     out, kh, kw, depth = weights.shape
     blocks = tile_count(out, block)
-    packed = np.zeros((blocks * block, kh, kw, inputs), np.float32)
+    packed = np.zeros((blocks * block, kh, kw, inputs), dtype)
     packed[:out, ..., :depth] = weights
     return reordered(packed.reshape(blocks, block, kh, kw, inputs).transpose(0, 2, 3, 4, 1))
 

@@ -30,7 +30,8 @@ class FileTensor:
     """A tensor as the file declares it.
 
     data: of a constant, a view of the file's bytes; sparse constants are dense here, and as they are in the file in
-    ``sparse``. signature: the shape with -1 for each dimension that the file leaves open.
+    ``sparse``. signature: the shape with -1 for each dimension that the file leaves open. block_scales: of a constant
+    of integers whose scales are those of blocks along its last axis: one for each block, in the order of the elements.
     """
 
     index: int
@@ -42,6 +43,7 @@ class FileTensor:
     quantization: Quantization | None = None
     is_variable: bool = False
     sparse: StoredForm | None = field(default=None, compare=False, repr=False)
+    block_scales: Array | None = field(default=None, compare=False, repr=False)
 
     @property
     def size(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflgpu.graph.ir import EpilogueOp, Value
+from tflgpu.model.constants.packed_integers import unpacked_nibbles
 from tflgpu.model.model import FileTensor, Operator
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
@@ -33,6 +34,8 @@ class Grid:
     @property
     def limits(self) -> tuple[float, float]:
         """The least and the greatest q."""
+        if self.dtype == "int4":
+            return -8.0, 7.0
         limits = np.iinfo(self.dtype)
         return float(limits.min), float(limits.max)
 
@@ -131,9 +134,16 @@ STAY_IN_RANGE = frozenset(
 
 
 def is_quantized(tensor: FileTensor) -> bool:
-    """Whether the tensor's integers stand for real numbers. int32 and int64 do so only in a constant: a bias."""
-    bias = tensor.dtype in ("int32", "int64") and tensor.data is not None
-    return tensor.quantization is not None and (tensor.dtype in QUANTIZED_TYPES or bias)
+    """Whether the tensor's integers stand for real numbers. int32, int64 and int4 do so only in a constant."""
+    if tensor.block_scales is not None:
+        return True
+    constant = tensor.dtype in ("int32", "int64", "int4") and tensor.data is not None
+    return tensor.quantization is not None and (tensor.dtype in QUANTIZED_TYPES or constant)
+
+
+def has_grid(tensor: FileTensor) -> bool:
+    """Whether the numbers of a tensor lie on one grid, or on one for each index of an axis: not on those of blocks."""
+    return is_quantized(tensor) and tensor.block_scales is None
 
 
 def view_dtype(tensor: FileTensor) -> str:
@@ -143,15 +153,20 @@ def view_dtype(tensor: FileTensor) -> str:
 
 def dequantized(tensor: FileTensor) -> NDArray[np.float32]:
     """``scale * (q - zero_point)`` of a constant, in double."""
-    assert tensor.quantization is not None and tensor.data is not None
+    assert tensor.data is not None
+    data = unpacked_nibbles(tensor.data.view(np.uint8), tensor.shape) if tensor.dtype == "int4" else tensor.data
     with np.errstate(all="ignore"):  # an extreme scale gives infinities, as in any runtime
-        zero = _along_axis(tensor, tensor.quantization.zero_point)
-        result: NDArray[Any] = scale_of(tensor) * (tensor.data.astype(np.float64) - zero)
-        return result.astype(np.float32)
+        whole = data.astype(np.float64)
+        if tensor.quantization is not None and tensor.block_scales is None:
+            whole -= _along_axis(tensor, tensor.quantization.zero_point)
+        return (scale_of(tensor) * whole).astype(np.float32)
 
 
-def scale_of(tensor: FileTensor) -> NDArray[np.float64]:
-    """The scale of a constant, or one for each index of an axis, in a form that broadcasts to it."""
+def scale_of(tensor: FileTensor) -> NDArray[Any]:
+    """The scale of a constant, or one for each index of an axis or each element, in a form that broadcasts to it."""
+    if tensor.block_scales is not None:
+        blocks = tensor.block_scales
+        return np.repeat(blocks, tensor.shape[-1] // blocks.shape[-1], axis=-1)
     assert tensor.quantization is not None
     return _along_axis(tensor, tensor.quantization.scale).astype(np.float64)
 
@@ -191,9 +206,7 @@ def clamps(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor)
     if activation in ACTIVATION_RANGES:
         return not grid.holds(*ACTIVATION_RANGES[activation])
     floats = [t for t in inputs if view_dtype(t) == "float32"]
-    return operator.code not in STAY_IN_RANGE or not all(
-        is_quantized(t) and grid.holds(*grid_of(t).range) for t in floats
-    )
+    return operator.code not in STAY_IN_RANGE or not all(has_grid(t) and grid.holds(*grid_of(t).range) for t in floats)
 
 
 def dequantize_op(grid: Grid) -> EpilogueOp:
@@ -243,7 +256,7 @@ def hold_op(operator: Operator, inputs: Iterable[FileTensor], result: FileTensor
     chooses = operator.code in CHOOSE_ELEMENTS and not operator.options.get("fused_activation_function", 0)
     if chooses or operator.code == "QUANTIZE":
         floats = [t for t in inputs if view_dtype(t) == "float32"]
-        if floats and all(is_quantized(t) and grid_of(t).same_numbers(grid) for t in floats):
+        if floats and all(has_grid(t) and grid_of(t).same_numbers(grid) for t in floats):
             return None
-    sources = [grid_of(t) for t in inputs if is_quantized(t)] if operator.code == "QUANTIZE" else []
+    sources = [grid_of(t) for t in inputs if has_grid(t)] if operator.code == "QUANTIZE" else []
     return requantize_op(sources[0], grid) if sources else fake_quantize_op(grid)

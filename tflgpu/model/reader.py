@@ -27,6 +27,7 @@ from tflgpu.model.checks.operator_arity import check_arity
 from tflgpu.model.checks.option_values import check_option_values
 from tflgpu.model.checks.raw_constants import check_raw
 from tflgpu.model.checks.subgraph_calls import check_calls
+from tflgpu.model.constants.block_scales import with_block_scales
 from tflgpu.model.constants.sparsity import StoredForm, densify, stored_form
 from tflgpu.model.constants.stored_bytes import buffer_bytes, stored_bytes
 from tflgpu.model.model import DTYPES, NUMPY_TYPES, Array, FileTensor, Model, Operator, Signature, Subgraph, itemsize
@@ -114,6 +115,8 @@ class _Reader:
         if len(given) != len(inputs):
             raise ModelError(f"subgraph {index} has inputs {list(inputs)}, where one tensor comes twice")
         tensors = tuple(replace(t, data=None, is_variable=False) if t.index in given else t for t in tensors)
+        tables = (t.Quantization() for t in self.each(subgraph, "Tensors"))
+        tensors = tuple(with_block_scales(t, table, tensors) for t, table in zip(tensors, tables, strict=True))
         result = Subgraph(decoded(subgraph.Name()), tensors, operators, inputs, outputs)
         check_element_types(result)
         check_lstm_operands(result)

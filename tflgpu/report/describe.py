@@ -76,6 +76,8 @@ def _kind(subgraph: Subgraph) -> str:
         if any(t.index not in interface for t in floats):
             return f"{name}, in part float32"
         return f"{name}, float32 at its inputs or outputs" if floats else name
+    if any(t.dtype == "int4" for t in subgraph.tensors if t.data is not None and is_quantized(t)):
+        return "float32 with int4 weights"
     if _holds_integers(subgraph):
         return "float32 with int8 weights (dynamic range)"
     return "float32 with float16 weights" if "float16" in weights else "float32"

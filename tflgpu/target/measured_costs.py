@@ -131,6 +131,8 @@ class CoreCosts:
     uneven: part of what a core's last tile costs that counts once more, because cores do not end together.
     near_bytes, far_bytes: in a cycle, to and from the cache of a core, and to and from what is beyond it.
     foreign_bytes: in a cycle, of what another core has written.
+    memory_bytes: in a cycle, of what no cache has.
+    unpacking: to make floats of a vector register of halves, of whole numbers of 8 bits and of 4 bits.
     block_pixels: what a block of pixels costs beside these, in pixels.
     part_pixels: what it costs to store a part of a block, in pixels.
     quad_products: what a product in quads takes of one against vectors of output channels, of floats and of halves.
@@ -144,6 +146,8 @@ class CoreCosts:
     near_bytes: float
     far_bytes: float
     foreign_bytes: float
+    memory_bytes: float
+    unpacking: tuple[float, float, float]
     block_pixels: float
     part_pixels: float
     quad_products: tuple[float, float]

@@ -80,6 +80,22 @@ def step_cycles(rows: int, vectors: int, target: Target) -> float:
     return max(rows * vectors * instructions / 2, loads / 2, weights, PRODUCT_LATENCY) + loads / 8
 
 
+def most_unpacked(target: Target) -> int:
+    """Vectors of weights that one row is multiplied by at once, if they are unpacked: their sums stay in registers."""
+    return max(1, vectors_in_registers(target) - 1)
+
+
+def weights_cycles(bits: int, rows: int, row_blocks: int, target: Target, *, far: bool) -> float:
+    """Cycles in which a core multiplies a vector of weights of so many bits by ``rows`` rows, in ``row_blocks`` blocks.
+
+    Each block makes floats of them. far: whether weights come from memory, once a run, and not from a core's cache.
+    """
+    costs, instructions = core_costs(), VECTOR // target.limits.vector_width
+    unpacking = dict(zip((16, 8, 4), costs.unpacking, strict=True)).get(bits, 0.0)
+    computing = rows * instructions / 2 + row_blocks * instructions * unpacking
+    return max(computing, VECTOR * bits / 8 / (costs.memory_bytes if far else costs.near_bytes))
+
+
 def pixels_per_block(width: int, wanted: int, part: float | None = None) -> int:
     """The width of the blocks of a row of ``width`` pixels, about ``wanted`` or less, that take the least time.
 

@@ -12,14 +12,18 @@ from tflgpu.kernels.cpu.block_products import (
     TILES_PER_CORE,
     BlockProductsParameters,
     blocks_per_tile,
+    most_unpacked,
     rows_in_registers,
     step_cycles,
+    weights_cycles,
 )
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.stored_integers import StoredIntegers, stored_integers
 from tflgpu.kernels.tiling import tile_count
-from tflgpu.target import ElementType, Target
+from tflgpu.target import ITEM_BYTES, ElementType, Target, is_exact_in_half
+from tflgpu.target.device_limits import CORE_CACHE_BYTES
 from tflgpu.target.measured_costs import core_costs
 
 MOST_VECTORS = 8  # of a block: more would only make the source longer
@@ -39,6 +43,8 @@ class FullyConnectedParameters(BlockProductsParameters, template="cpu/fully_conn
     images: int
     src: Storage
     weights_type: ElementType
+    scale_block: int
+    together: int
 
 
 @CPU.lowering("convolution", when=is_vector_product, reads_grids=True)
@@ -50,15 +56,25 @@ def fully_connected(request: Request) -> Kernel:
     out, depth = weights.shape
     src, storage = request.input(0), request.target.storage
     factor_type = request.factor_type(src.type, storage)
-    vectors, rows = _block(out, g.batch, request.target)
+    blocks_of_floats = _block(out, g.batch, request.target, MOST_VECTORS)
+    stored = _stored(request, tile_count(g.batch, blocks_of_floats[1]))
+    vectors, rows = blocks_of_floats
+    if isinstance(stored, StoredIntegers):
+        vectors, rows = _block(out, g.batch, request.target, min(MOST_VECTORS, most_unpacked(request.target)))
     widens = src.type != "float" and factor_type == "float" and rows * depth <= WIDENED_FLOATS
     blocks = tile_count(out, vectors * VECTOR)
     all_row_blocks = tile_count(g.batch, rows)
     row_blocks, output_blocks = _tile(all_row_blocks, blocks, rows, vectors, depth, request.target, widens=widens)
     output_tiles = tile_count(blocks, output_blocks)
-    packed = pack_dense(weights[:, None, None, :], vectors * VECTOR, source.slices * LANES)
-    # What many blocks use is converted once, here.
-    weights_type = storage if all_row_blocks == 1 else factor_type
+    packing = vectors * VECTOR, source.slices * LANES
+    scales: tuple[Argument, ...] = ()
+    scale_block, together = 0, 1
+    if isinstance(stored, StoredIntegers):
+        packed, together = stored.weights("weights", *packing), stored.together
+        scales = (stored.scales_argument(blocks * vectors * VECTOR),)
+        scale_block = stored.scale_block(packing[1])
+    else:
+        packed = Argument("weights", stored, data=pack_dense(weights[:, None, None, :], *packing))
     return Kernel(
         FullyConnectedParameters(
             rows=rows,
@@ -70,12 +86,15 @@ def fully_connected(request: Request) -> Kernel:
             widens=widens,
             images=g.batch,
             src=src,
-            weights_type=weights_type,
+            weights_type=packed.type,
+            scale_block=scale_block,
+            together=together,
             factor_type=factor_type,
         ),
         (
             request.activation("src", 0),
-            Argument("weights", weights_type, data=packed),
+            packed,
+            *scales,
             bias_argument(request, blocks * vectors * VECTOR),
         ),
         tiles=tile_count(all_row_blocks, row_blocks) * output_tiles,
@@ -84,15 +103,43 @@ def fully_connected(request: Request) -> Kernel:
     )
 
 
-def _block(out: int, images: int, target: Target) -> tuple[int, int]:
-    """Vectors of outputs and images of the blocks that take the least time."""
+def _stored(request: Request, row_blocks: int) -> StoredIntegers | ElementType:
+    """The weights as integers, or the type of floats in which they are stored, whichever takes the least time.
+
+    row_blocks: how many blocks of rows unpack each weight.
+    """
+    src, target, weights = request.input(0), request.target, request.constant(1)
+    factor_type = request.factor_type(src.type, target.storage)
+    # What many blocks use is converted once, here.
+    usual: ElementType = target.storage if row_blocks == 1 else factor_type
+    if factor_type == "half":
+        return usual
+    rows = request.output.geometry.batch
+    constants = sum(t.data.nbytes for t in request.graph.tensors.values() if t.data is not None)
+    far = constants > CORE_CACHE_BYTES * target.compute_units
+
+    def cycles(bits: int) -> float:
+        return weights_cycles(bits, rows, row_blocks, target, far=far)
+
+    as_usual = cycles(8 * ITEM_BYTES[usual])
+    if cycles(8) < as_usual or cycles(4) < as_usual:
+        stored = stored_integers(request)
+        if stored is not None and cycles(stored.bits) < as_usual:
+            return stored
+    if usual == "float" and cycles(16) < as_usual and is_exact_in_half(weights):
+        return "half"
+    return usual
+
+
+def _block(out: int, images: int, target: Target, most: int) -> tuple[int, int]:
+    """Vectors of outputs, ``most`` at most, and images of the blocks that take the least time."""
 
     def cost(vectors: int) -> float:
         rows = rows_in_registers(images, vectors, target)
         blocks = tile_count(out, vectors * VECTOR) * tile_count(images, rows)
         return tile_count(blocks, target.compute_units) * step_cycles(rows, vectors, target)
 
-    vectors = min(range(1, min(MOST_VECTORS, tile_count(out, VECTOR)) + 1), key=cost)
+    vectors = min(range(1, min(most, tile_count(out, VECTOR)) + 1), key=cost)
     return vectors, rows_in_registers(images, vectors, target)
 
 

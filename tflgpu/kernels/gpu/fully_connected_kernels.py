@@ -18,6 +18,7 @@ from tflgpu.kernels.gpu.vector_products import VectorTile, vector_candidates, ve
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.packing import pack_dense
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.stored_integers import stored_integers
 from tflgpu.target import Target
 
 Tile = VectorTile | MatrixTile
@@ -71,7 +72,13 @@ def fully_connected(request: Request) -> Kernel:
 def _vector_kernel(request: Request, target: Target, weights: Array, tile: VectorTile) -> Kernel:
     """weights: [out, in]. The depth is whole slices of the image; weights of lanes past its last channel are zero."""
     depth = request.input(0).slices * LANES
-    shape = replace(_product(request), right=Side(False, 1, slice_stride=depth), depth=depth)
-    packed = request.weights("right", pack_dense(weights[:, None, None, :], LANES, depth))
-    kernel = vector_product(request, target, shape, tile, (request.activation("left", 0), packed), bias=True)
+    shape, stored = replace(_product(request), right=Side(False, 1, slice_stride=depth), depth=depth), None
+    if target.arithmetic != "half":
+        stored = stored_integers(request)
+    if stored is not None:
+        packed = stored.weights("right", LANES, depth)
+    else:
+        packed = request.weights("right", pack_dense(weights[:, None, None, :], LANES, depth))
+    factors = request.activation("left", 0), packed
+    kernel = vector_product(request, target, shape, tile, factors, bias=True, stored=stored)
     return replace(kernel, macs=request.output.batch * weights.size)

@@ -12,6 +12,7 @@ from tflgpu.kernels.gpu.costs import KLoopWork
 from tflgpu.kernels.gpu.matrix_products import MatrixProduct, ProductParameters
 from tflgpu.kernels.kernel import Argument, Kernel
 from tflgpu.kernels.request import Request
+from tflgpu.kernels.stored_integers import StoredIntegers
 from tflgpu.kernels.tiling import fits_local, reduces_in_subgroups, split_workspace, tile_count
 from tflgpu.target import Target
 
@@ -61,6 +62,8 @@ class VectorProductParameters(ProductParameters, template="gpu/vector_product"):
     row_blocks: int
     shares: int
     subgroups: bool
+    scale_block: int
+    together: int
 
 
 def vector_product(
@@ -71,9 +74,14 @@ def vector_product(
     factors: tuple[Argument, Argument],
     *,
     bias: bool,
+    stored: StoredIntegers | None = None,
 ) -> Kernel:
-    """The kernel of a product with this tile, or of shares of it. bias: whether the node has one to add."""
+    """The kernel of a product with this tile, or of shares of it.
+
+    bias: whether the node has one to add. stored: what the right side is, if it is weights that are integers.
+    """
     g, (left, right) = request.output.geometry, factors
+    scales = () if stored is None else (stored.scales_argument(g.slices * LANES),)
     blocks = tile_count(shape.rows, tile.rows)
     return Kernel(
         VectorProductParameters(
@@ -91,8 +99,10 @@ def vector_product(
             right=right,
             factor_type=request.factor_type(left.type, right.type),
             subgroups=reduces_in_subgroups(target, target.local_size),
+            scale_block=0 if stored is None else stored.scale_block(shape.depth),
+            together=1 if stored is None else stored.together,
         ),
-        (*factors, bias_argument(request, g.slices * LANES)) if bias else factors,
+        (*factors, *scales, bias_argument(request, g.slices * LANES)) if bias else factors,
         tiles=shape.matrices * blocks * shape.slices,
         local_size=target.local_size,
         workspace=split_workspace(target, target.local_size, 1),

@@ -110,7 +110,12 @@ def _best_of_phases(request: Request) -> Candidate[WarpTile, GemmWork]:
 
 
 def _has_rows(request: Request) -> bool:
-    """Whether a fully connected layer has operands for tensor cores, and of floats more rows than one block."""
+    """Whether a fully connected layer has operands for tensor cores, and of floats more rows than one block.
+
+    A single row reads each weight once, so that weights that may stay integers are left to the kernel that reads these.
+    """
+    if request.output.geometry.pixels == 1 and request.graph[request.node.inputs[1]].scale is not None:
+        return False
     return _are_numbers(request) and (_operands(request).are_halves or request.output.geometry.pixels > UNIT.side)
 
 

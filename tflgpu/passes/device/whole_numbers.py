@@ -85,14 +85,14 @@ class _WholeNumbers:
         """The node, which multiplies its sum by the factors of its image and its weights, if it is a convolution."""
         if not self._sums(node):
             return node
-        weights, factor = self._without_factor(node)
+        weights, scale, factor = self._without_factor(node)
         factor = factor * self._factors.get(node.inputs[0], 1.0)
         if np.all(factor == 1.0):
             return node
         epilogue, divisor = without_division(node.epilogue)
         inputs = [*node.inputs, self._constant(factor / divisor)]
         if weights is not None:
-            inputs[1] = weights
+            inputs[1] = self._constant(weights, scale)
         if len(node.inputs) > 2 and 2 not in node.epilogue_inputs:
             bias = self._graph.constant(node.inputs[2])
             assert bias is not None, "a bias that is no constant belongs into the epilogue"
@@ -104,21 +104,18 @@ class _WholeNumbers:
         product = EpilogueOp("mul", (Value(0), Input(len(node.inputs))))
         return replace(node, inputs=tuple(inputs), epilogue=(product, *(op.moved(behind) for op in epilogue)))
 
-    def _without_factor(self, node: Node) -> tuple[TensorId | None, Array]:
-        """Weights that are whole multiples of powers of two, and what each output channel is to be multiplied by.
-
-        The first is None if the weights stay as they are.
-        """
+    def _without_factor(self, node: Node) -> tuple[Array | None, Array | None, Array]:
+        """Whole weights and their scale, None if there are none, and what multiplies each output channel of them."""
         weights, axis = self._graph[node.inputs[1]], output_channel_axis(node)
         channels = np.ones(self._graph[node.output].shape[-1])
         if weights.data is None or weights.scale is None or axis is None:
-            return None, channels
+            return None, None, channels
         factor = _factor_of(weights.scale)
         if factor.size not in (1, factor.shape[axis]):
-            return None, channels
-        whole = np.rint(weights.data / weights.scale) * (weights.scale / factor)
-        numbers = np.where(factor == 1.0, weights.data, whole)
-        return self._constant(numbers, weights.scale / factor), channels * factor.reshape(-1)
+            return None, None, channels
+        scale = weights.scale / factor
+        whole = np.rint(weights.data / weights.scale) * scale
+        return np.where(factor == 1.0, weights.data, whole), scale, channels * factor.reshape(-1)
 
     def _constant(self, data: Array, scale: Array | None = None) -> TensorId:
         tensor = Tensor(next(self._fresh), "", data.shape, "float32", data.astype(np.float32), scale=scale)

@@ -1,0 +1,90 @@
+"""Constants of 4 bits, and of blocks with a scale each: what the numbers are that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu
+from tests.support.integer_weights import Weights, constant, draw, finished, layer
+from tests.support.models import Builder
+from tests.support.planning import obstacles_of
+from tflgpu.fallback.schema_objects import packed, unpacked
+from tflgpu.model.constants.packed_integers import unpacked_nibbles
+from tflgpu.model.quantization import dequantized
+from tflgpu.model.reader import read_model
+
+pytest.importorskip("ai_edge_litert")
+
+
+def test_the_lower_half_of_a_byte_comes_first() -> None:
+    assert unpacked_nibbles(np.array([0x8F, 0x71, 0x0A], np.uint8), (5,)).tolist() == [-1, -8, 1, 7, -6]
+
+
+@pytest.mark.parametrize(("bits", "block"), [(4, 0), (8, 0), (4, 32), (4, 96), (8, 48)])
+def test_constants_are_dequantized(bits: int, block: int) -> None:
+    weights = draw(np.random.default_rng(2), (7, 96), bits, block)
+    tensor = read_model(layer(weights, 1, None)).subgraphs[0].tensors[1]
+    np.testing.assert_array_equal(dequantized(tensor), weights.values.astype(np.float32))
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "no tensor": {"scales": 100},
+    "a tensor before the first": {"scales": -1},
+    "scales of another shape": {"blockSize": 16},
+    "blocks that do not divide the inputs": {"blockSize": 36},
+    "no block": {"blockSize": 0},
+    "zero points": {"zeroPoints": 1},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_scales_that_do_not_fit_are_left_to_litert(fault: str) -> None:
+    file = unpacked(layer(draw(np.random.default_rng(2), (7, 96), 4, 32), 1, None))
+    assert obstacles_of(packed(file)) == ""
+    for name, value in FAULTS[fault].items():
+        setattr(file.subgraphs[0].tensors[1].quantization.details, name, value)
+    assert "input 1 has element type int4" in obstacles_of(packed(file))
+
+
+def image_model(weights: Weights) -> bytes:
+    """A pointwise convolution of an image of one pixel, and of one of several."""
+    builder = Builder()
+    out, _, _, depth = weights.integers.shape
+    w, outputs = constant(builder, weights), []
+    for side in (1, 3):
+        x = builder.add("NEG", [builder.input((1, side, side, depth))])
+        options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "shape": (1, side, side, out)}
+        outputs.append(builder.add("CONV_2D", [x, w, builder.constant(np.zeros(out, np.float32))], **options))
+    return finished(builder, outputs, {w: weights})
+
+
+def test_pointwise_convolutions_of_four_bits(device_name: str) -> None:
+    random = np.random.default_rng(3)
+    weights = draw(random, (21, 1, 1, 45), 4)
+    images = [random.standard_normal((1, side, side, 45)).astype(np.float32) for side in (1, 3)]
+    options = tflgpu.Options(device=device_name, precision="fp32", cache="off", fallback="forbid")
+    with tflgpu.compile(image_model(weights), options) as compiled:
+        found = compiled.run(images).values()
+    for image, result in zip(images, found, strict=True):
+        expected = -image.astype(np.float64) @ weights.values[:, 0, 0].T
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def lookup_model(weights: Weights, code: str) -> bytes:
+    builder = Builder()
+    table, ids = constant(builder, weights), builder.input((4,), "int32")
+    inputs = [ids, table] if code == "EMBEDDING_LOOKUP" else [table, ids]
+    return finished(builder, [builder.add(code, inputs, (4, weights.integers.shape[1]))], {table: weights})
+
+
+@pytest.mark.parametrize("code", ["EMBEDDING_LOOKUP", "GATHER"])
+@pytest.mark.parametrize(("bits", "block"), [(8, 0), (4, 0), (4, 32)])
+def test_rows_of_tables(code: str, bits: int, block: int, device_name: str) -> None:
+    weights, ids = draw(np.random.default_rng(5), (50, 96), bits, block), np.array([49, 0, 7, 7], np.int32)
+    options = tflgpu.Options(device=device_name, precision="fp32", cache="off", fallback="forbid")
+    with tflgpu.compile(lookup_model(weights, code), options) as compiled:
+        (found,) = compiled.run([ids]).values()
+    np.testing.assert_array_equal(found, weights.values[ids].astype(np.float32))

@@ -1,0 +1,143 @@
+"""Layers whose weights stay integers in device memory, against products in double."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tflgpu
+from tests.quick import on_first_runtime
+from tests.support.integer_weights import draw, layer
+from tests.support.limited_devices import Simulation, limited
+from tests.support.models import Builder
+from tests.support.planning import plan_of, templates
+from tflgpu.kernels.cpu import fully_connected_kernels
+from tflgpu.kernels.request import Request
+from tflgpu.target import Limits, Target
+
+pytest.importorskip("ai_edge_litert")
+
+TOLERANCES = {"fp32": 1e-6, "fp16": 1e-3}  # of the greatest result
+
+
+@dataclass(frozen=True)
+class Layer:
+    """block: inputs of a scale, 0 for one scale an output channel. tile: the rows of a work-group on GPUs."""
+
+    rows: int
+    depth: int
+    out: int
+    bits: int
+    block: int = 0
+    tile: int = 1
+
+
+LAYERS = (
+    Layer(1, 300, 70, 8),
+    Layer(3, 45, 33, 8, tile=2),
+    Layer(1, 30, 5, 4),
+    Layer(2, 129, 100, 4, tile=2),
+    Layer(1, 192, 70, 4, block=32),
+    Layer(3, 256, 37, 4, block=64, tile=4),
+    Layer(1, 512, 48, 8, block=256),
+    Layer(1, 4800, 34, 4, block=32),
+    Layer(1, 9300, 17, 8),
+)
+
+
+def drawn(case: Layer, bias: bool = True) -> tuple[bytes, NDArray[Any], NDArray[Any]]:
+    """The model, its input, and the result in double. Some channels have scales of zero."""
+    random = np.random.default_rng(case.depth)
+    weights = draw(random, (case.out, case.depth), case.bits, case.block)
+    weights.scales[::7] = 0
+    added = random.standard_normal(case.out).astype(np.float32) if bias else None
+    x = random.standard_normal((case.rows, case.depth)).astype(np.float32)
+    expected = x.astype(np.float64) @ weights.values.T + (0 if added is None else added.astype(np.float64))
+    return layer(weights, case.rows, added), x, expected
+
+
+def check(found: NDArray[Any], expected: NDArray[Any], precision: str) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCES[precision] * np.abs(expected).max())
+
+
+@pytest.fixture
+def far_weights(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Cores have no caches, so that few weights are as far away as many."""
+    monkeypatch.setattr(fully_connected_kernels, "CORE_CACHE_BYTES", 0)
+    return None
+
+
+@pytest.mark.quick(when=lambda case, device_name: case in LAYERS[1::3] and on_first_runtime(device_name))
+@pytest.mark.usefixtures("far_weights")
+@pytest.mark.parametrize("kernels", ["cpu", "gpu"])
+@pytest.mark.parametrize("case", LAYERS, ids=str)
+def test_layers_are_right(
+    case: Layer, kernels: Literal["cpu", "gpu"], device_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x, expected = drawn(case, bias=case.depth != 192)
+    execution = tflgpu.Execution(kernels=kernels)
+    if kernels == "gpu":
+        monkeypatch.setattr(Request, "choose", lambda *_: (case.tile,))
+    precision: Literal["fp16", "fp32"]
+    for precision in ("fp32", "fp16"):
+        options = tflgpu.Options(
+            device=device_name, precision=precision, execution=execution, cache="off", fallback="forbid"
+        )
+        with limited(device_name, Simulation()), tflgpu.compile(model, options) as compiled:  # local memory is real
+            assert "char *" in compiled.source
+            (found,) = compiled.run([x]).values()
+        check(found, expected, precision)
+
+
+def stored(model: bytes, target: Target) -> list[tuple[str, int]]:
+    """The types of weights, and their bytes."""
+    arguments = [a for k in plan_of(model, target).kernels for a in k.arguments if a.name in ("weights", "right")]
+    return [(a.type, a.bytes) for a in arguments]
+
+
+CPU = Target(family="cpu", compute_units=2, storage="float", limits=Limits(vector_width=8))
+
+
+@pytest.mark.parametrize(
+    ("rows", "bits", "block", "expected"),
+    [
+        (1, 8, 0, ("char", 1)),
+        (1, 4, 0, ("char", 1 / 2)),
+        (4, 4, 128, ("char", 1 / 2)),
+        (128, 8, 0, ("float", 4)),
+    ],
+)
+def test_weights_are_packed_where_memory_decides(rows: int, bits: int, block: int, expected: tuple[str, float]) -> None:
+    model, _, _ = drawn(Layer(rows, 1024, 1536, bits, block))
+    ((element, size),) = stored(model, CPU)
+    assert element == expected[0]
+    assert expected[1] <= size / (1024 * 1536) < 1.1 * expected[1]
+
+
+def test_weights_that_stay_in_a_cache_are_floats() -> None:
+    model, _, _ = drawn(Layer(1, 128, 128, 8))
+    assert [element for element, _ in stored(model, CPU)] == ["float"]
+
+
+def test_halves_stay_halves() -> None:
+    random = np.random.default_rng(0)
+    for dtype, expected in ((np.float16, "half"), (np.float32, "float")):
+        builder = Builder()
+        x = builder.input((1, 1024))
+        weights = builder.constant(random.standard_normal((1536, 1024)).astype(dtype).astype(np.float32))
+        model = builder.finish([builder.add("FULLY_CONNECTED", [x, weights], (1, 1536))])
+        assert [element for element, _ in stored(model, CPU)] == [expected]
+
+
+@pytest.mark.parametrize("storage", ["float", "half"])
+def test_gpus_read_integers_of_a_single_row(storage: Literal["float", "half"]) -> None:
+    target = Target(family="gpu", compute_units=132, storage=storage)
+    for bits, block in ((8, 0), (4, 32)):
+        model, _, _ = drawn(Layer(1, 2048, 2048, bits, block))
+        assert templates(plan_of(model, target))[0] == "gpu/vector_product"
+        assert [element for element, _ in stored(model, target)] == ["char"]

@@ -1,0 +1,52 @@
+"""Scales of blocks along the last axis of a constant, which are a tensor of their own (BlockwiseQuantization)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from flatbuffers import number_types
+
+from tflgpu.model.model import FileTensor
+
+BLOCKWISE = 2  # in the schema's union QuantizationDetails
+
+SCALES, ZERO_POINTS, BLOCK_SIZE = range(3)  # fields of its table
+
+BLOCKED_TYPES = ("int4", "int8")
+
+
+def with_block_scales(tensor: FileTensor, table: Any, tensors: tuple[FileTensor, ...]) -> FileTensor:
+    """``tensor`` with the scales of its blocks, if its quantization, a flatbuffer table, is one of blocks.
+
+    What is not sound stays as it is: then the operators that read it are left to LiteRT.
+    """
+    if table is None or table.DetailsType() != BLOCKWISE or tensor.dtype not in BLOCKED_TYPES or tensor.data is None:
+        return tensor
+    details = table.Details()
+    number, size = _field(details, SCALES), _field(details, BLOCK_SIZE)
+    if not tensor.shape or size < 1 or tensor.shape[-1] % size or not 0 <= number < len(tensors):
+        return tensor
+    scales, shape = tensors[number].data, (*tensor.shape[:-1], tensor.shape[-1] // size)
+    if scales is None or scales.dtype.kind != "f" or scales.shape != shape or _has_zero_points(details, tensors):
+        return tensor
+    numbers = scales.astype(np.float32)
+    if not (np.isfinite(numbers) & (numbers >= 0)).all():
+        return tensor
+    return replace(tensor, block_scales=numbers)
+
+
+def _has_zero_points(details: Any, tensors: tuple[FileTensor, ...]) -> bool:
+    """Whether there is a tensor of zero points other than 0. Writers give -1 or 0 where there is none."""
+    number = _field(details, ZERO_POINTS)
+    if not 0 < number < len(tensors):
+        return False
+    data = tensors[number].data
+    return data is None or bool(np.any(data))
+
+
+def _field(details: Any, number: int) -> int:
+    """A field of the table BlockwiseQuantization, which the package ``tflite`` does not know."""
+    place = details.Offset(4 + 2 * number)
+    return int(details.Get(number_types.Int32Flags, place + details.Pos)) if place else 0

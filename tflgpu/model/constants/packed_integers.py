@@ -1,0 +1,18 @@
+"""Integers of 4 bits, two in a byte: the one with the even number in its lower half."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.graph.layout import Shape
+
+
+def unpacked_nibbles(data: NDArray[np.uint8], shape: Shape) -> NDArray[np.int8]:
+    """The integers, -8 to 7, of a constant of ``shape``."""
+    both = np.empty((data.size, 2), np.int8)
+    signed = data.view(np.int8)
+    both[:, 0], both[:, 1] = (signed << 4) >> 4, signed >> 4
+    return both.reshape(-1)[: prod(shape)].reshape(shape)
