@@ -156,3 +156,20 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+# The requirements of extras, as pyproject.toml has them. They can be installed beside any tflgpu, from a checkout or
+# from a wheel.
+REQUIREMENTS = {
+    "cpu": ("intel-opencl-rt>=2025", "intel-cmplr-lib-rt>=2025"),
+    "fallback": ("ai-edge-litert>=1.2",),
+    "evaluate": ("pycocotools>=2.0.7",),
+    "sign": ("cryptography>=42",),
+    "ray": ("ray[client,data]>=2.60", "pyarrow>=17"),
+}
+
+
+def install_command(extra: str) -> str:
+    """A command for messages, in backquotes: ``pip install "ai-edge-litert>=1.2"``."""
+    quoted = (f'"{requirement}"' for requirement in REQUIREMENTS[extra])
+    return f"`pip install {' '.join(quoted)}`"

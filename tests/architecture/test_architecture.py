@@ -20,12 +20,11 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each room of the package may import of the others, besides itself: those that it stands on. A room is a folder
 # of tflgpu/, or a module beside them.
-FACTS = {"errors", "installing", "options", "target", "version"}
+FACTS = {"errors", "options", "target", "version"}
 GRAPH = FACTS | {"graph", "model", "ops"}
 PLANNING = GRAPH | {"kernels", "passes", "plan"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "installing": set(),
     "checking": {"errors"},
     "options": {"checking"},
     "target": set(),
@@ -37,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels": {"graph", "ops", "target"},
     "passes": {"errors", "graph", "kernels", "ops", "target"},
     "plan": {"errors", "graph", "kernels", "ops", "passes", "target"},
-    "driver_advice": {"installing"},
+    "driver_advice": {"errors"},
     "processes": set(),
     "frontend": GRAPH,
     "report": PLANNING | {"frontend"},
@@ -49,18 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure": PLANNING | {"artifact", "codegen", "compiler", "fallback", "frontend", "report", "runtime"},
     "api": FACTS | {"artifact", "checking", "compiler", "graph", "measure", "model", "report", "runtime"},
     "inputs": {"errors", "model"},
-    "evaluate": {
-        "api",
-        "artifact",
-        "errors",
-        "fallback",
-        "inputs",
-        "installing",
-        "model",
-        "options",
-        "report",
-        "version",
-    },
+    "evaluate": {"api", "artifact", "errors", "fallback", "inputs", "model", "options", "report", "version"},
     "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
     "page": PLANNING | {"api", "compiler", "frontend", "measure", "report", "runtime"},
     "interpreter": GRAPH | {"api", "checking", "frontend"},

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from tflgpu.installing import REQUIREMENTS, install_command
+from tflgpu.errors import REQUIREMENTS, install_command
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("README.md", "CONTRIBUTING.md", "docs", "examples", "scripts", "tflgpu")

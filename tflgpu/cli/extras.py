@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tflgpu.installing import install_command
+from tflgpu.errors import install_command
 
 # Packages, and the extras that bring them.
 EXTRAS = {"pyarrow": "ray", "ray": "ray"}

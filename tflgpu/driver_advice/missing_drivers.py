@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tflgpu.driver_advice.hardware import Gpu
-from tflgpu.installing import install_command
+from tflgpu.errors import install_command
 
 # The distributions by their names in /etc/os-release.
 INSTALL = {

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tflgpu.api import CompiledModel
+from tflgpu.errors import install_command
 from tflgpu.evaluate.detector import DETECTOR, detections, detector_outputs
 from tflgpu.evaluate.task import Array, Row, Task, key_of
-from tflgpu.installing import install_command
 from tflgpu.model.tensor_info import TensorInfo
 
 # What labels of detectors call the class that they do not count.

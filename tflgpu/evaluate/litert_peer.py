@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tflgpu.errors import install_command
 from tflgpu.fallback import is_installed
 from tflgpu.fallback.guarded_process import CrashedError, GuardedProcess
 from tflgpu.fallback.litert_interpreter import without_notices
-from tflgpu.installing import install_command
 
 SECONDS = 600.0  # for the first run; the whole of a large model takes many
 

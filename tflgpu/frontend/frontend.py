@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tflgpu.errors import ModelError, UnsupportedError, internal_faults
+from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
 from tflgpu.frontend.entry_point import EntryPoint, entry_point
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
@@ -13,7 +13,6 @@ from tflgpu.frontend.lower import InferShapes, lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
-from tflgpu.installing import install_command
 from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
 from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo

@@ -13,7 +13,7 @@ import tflgpu
 from tests.cli.command import fail, invoke
 from tflgpu.driver_advice import hardware, missing_drivers
 from tflgpu.driver_advice.missing_drivers import Machine
-from tflgpu.installing import install_command
+from tflgpu.errors import install_command
 from tflgpu.runtime.opencl import devices
 from tflgpu.runtime.opencl.drivers import sources
 from tflgpu.runtime.opencl.drivers.answers import Answer

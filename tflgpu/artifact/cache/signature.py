@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tflgpu.errors import BundleError
-from tflgpu.installing import install_command
+from tflgpu.errors import BundleError, install_command
 
 MARK = b"tflgpu-ed25519:"
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyopencl as cl
 
-from tflgpu.installing import install_command
+from tflgpu.errors import install_command
 from tflgpu.runtime.opencl.missing_functions import MISSING_FUNCTIONS, UNALIGNED_HALVES
 from tflgpu.target import Limits
 
