@@ -32,8 +32,8 @@ class File:
         return shared / self.folder / f"{self.name}.tflite"
 
 
-# LiteRT rounds the activations of these at run time to 8 bits, which tflgpu does on the CPU alone: a number half
-# way between two steps falls to either side.
+# LiteRT rounds the activations of these at run time to 8 bits, and is off by 0.3% of range. tflgpu computes in float,
+# but for operators that it leaves to LiteRT. tests/kernels/test_stored_integers.py compares such layers with double.
 ROUNDED = 2e-2
 
 # Of a scale that is denormal: LiteRT's products by it are zero, those by the least normal scale are not.
@@ -43,11 +43,11 @@ FILES = (
     File("faults", "R1_first_rows_const"),
     File("faults", "R1b_yolov8_dist2bbox"),
     File("faults", "R1c_pos_embed_first_tokens"),
-    File("faults", "R2_blockwise_int4"),
-    File("faults", "R2_blockwise_int4_zero_rows"),
+    File("faults", "R2_blockwise_int4", ROUNDED),
+    File("faults", "R2_blockwise_int4_zero_rows", ROUNDED),
     File("faults", "R3_external_buffers"),
     File("faults", "R4_no_operators"),
-    File("faults", "R7_int4_fc"),
+    File("faults", "R7_int4_fc", ROUNDED),
     File("faults", "R8_denormal_scale"),
     File("faults", "R9_sum_fp16"),
     File("faults", "composite_group_norm"),
