@@ -61,7 +61,7 @@ def test_only_detectors_have_boxes(doubling: Path, pictures: tuple[Path, Path]) 
     assert "does not end in TFLite_Detection_PostProcess" in fail("evaluate", "coco", doubling, *flags)
 
 
-def test_without_pycocotools_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pycocotools_what_brings_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycocotools.coco", None)
-    with pytest.raises(ValueError, match=r"tflgpu\[evaluate\]"):
+    with pytest.raises(ValueError, match=r"pip install .pycocotools"):
         Annotations(tmp_path / "any.json", tmp_path)

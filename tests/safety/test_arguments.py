@@ -143,7 +143,7 @@ def model() -> tflgpu.CompiledModel:
         (lambda model: model.run({"image": None}), r"^input 'image' has shape \[\]"),
         (lambda model: model.run(X.astype(object)), "^input 'image' has element type object"),
         (lambda model: model.run(X, outputs=["probabilities"]), "^outputs is of type list"),
-        (lambda model: model.run(X, outputs={"probabilities": X}), "^output 'probabilities' is a ndarray"),
+        (lambda model: model.run(X, outputs={"probabilities": X}), r"^output 'probabilities' has shape \[1, 8, 8, 1\]"),
         (lambda model: model.profile(X, runs=0), "^runs is 0"),
         (lambda model: model.profile(X, runs=1.5), r"^runs is 1\.5"),
         (lambda model: model.pinned_array(5), "no input 5"),
