@@ -57,4 +57,5 @@ def test_unrolled_loops_give_the_same_answers(platform: str) -> None:
                 model = tflgpu.compile(case.model, options)
                 turns.append(model.source.count("#pragma nounroll"))
                 case.check(model.run(case.inputs).values())
-    assert turns[1] < turns[0] and turns[3] < turns[2]
+    assert turns[1] < turns[0]
+    assert turns[3] <= turns[2]  # where registers are narrow the pair is two kernels, whose loops stay
