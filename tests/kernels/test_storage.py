@@ -68,9 +68,9 @@ def test_16_bit_numbers_outgrow_half(dtype: str, expected: str) -> None:
 def test_weights_are_as_precise_as_what_they_meet(dtype: str, scale: float, expected: str) -> None:
     """Those that half precision holds as they are lose nothing there."""
     builder, grid = Builder(), Quantization([1 / 128], [0])
-    x = builder.input((1, 8), dtype, quantization=grid)
+    x = builder.input((64, 8), dtype, quantization=grid)
     weights = builder.constant(np.ones((12, 8), np.int8), quantization=Quantization([scale], [0]))
-    y = builder.add("FULLY_CONNECTED", [x, weights], (1, 12), dtype, quantization=grid)
+    y = builder.add("FULLY_CONNECTED", [x, weights], (64, 12), dtype, quantization=grid)
     (arguments,) = (k.arguments for k in halves(builder, y).kernels if k.node.kind == "fully_connected")
     assert next(a.type for a in arguments if a.data is not None and a.data.size >= 96) == expected
 

@@ -31,9 +31,11 @@ SURROUNDINGS = {
     "ptx/storage_ptx",
     "ptx/warp_ptx",
 }
-# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates, or of a CPU's.
+# Kernels with calls of NVIDIA's assembly, which tests/support/emulated_matrix_units.py emulates, and those of CPUs with
+# an integer unit.
 NOT_PORTABLE = {
     "integers/integer_convolution",
+    "integers/integer_depthwise",
     "integers/integer_layer",
     "mma/gemm/direct",
     "mma/gemm/k_tiles",
