@@ -168,7 +168,7 @@ def test_float_models_in_half_precision(name: str, shared: Path) -> None:
 @pytest.mark.full("large models; the quick suite has them in fp32")
 @pytest.mark.parametrize(
     ("name", "worst"),
-    [("hair_segmentation", 6e-2), ("selfie_segmenter", 6e-2), ("yolox_nano_float16_quantize", 6e-2)],
+    [("hair_segmentation", 6e-2), ("selfie_segmenter", 7e-2), ("yolox_nano_float16_quantize", 6e-2)],
 )
 def test_dense_outputs_in_half_precision(name: str, worst: float, shared: Path) -> None:
     """Among the hundred thousands of values of a mask or of boxes, a few amplify half's rounding to more than 2e-2."""
