@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 NETS = ("nets-h100-2026-11-27.json", "nets-h100-again-2026-11-27.json")  # a later row takes the place of an earlier one
 NETS_CPU = "cpu/nets-2026-11-27.json"
+QUANTIZED_CPU = "cpu/quantized-2026-11-27.json"
 PAGES = ("README.md", "docs/performance.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n\n).*?(\n<!-- end of figures -->)", re.DOTALL)
 
@@ -120,10 +121,10 @@ def nets() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def nets_cpu() -> Iterator[str]:
-    """Networks with drawn weights on a CPU beside its peers, from host to host."""
+def beside_peers(file: str) -> Iterator[str]:
+    """Networks on a CPU beside its peers, from host to host."""
     peers = {LITERT_CPU: "LiteRT", "openvino": "OpenVINO", "onnx-runtime": "ONNX Runtime"}
-    rows = [row for row in _rows(NETS_CPU) if row["metric"] == "host" and row["peer"] in peers]
+    rows = [row for row in _rows(file) if row["metric"] == "host" and row["peer"] in peers]
     found = {(row["model"], row["precision"], row["peer"]): row for row in rows}
     present = [peer for peer in peers if any(row["peer"] == peer for row in rows)]
     precisions = sorted({row["precision"] for row in rows}, reverse=True)
@@ -148,7 +149,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "overview": overview,
     "gpu": gpu,
     "nets": nets,
-    "nets_cpu": nets_cpu,
+    "nets_cpu": partial(beside_peers, NETS_CPU),
+    "quantized_cpu": partial(beside_peers, QUANTIZED_CPU),
 }
 
 
