@@ -170,6 +170,11 @@ class Graph:
         return frozenset((*self.outputs, *(s.written for s in self.states)))
 
     @cached_property
+    def constant_bytes(self) -> int:
+        """The bytes of all constants."""
+        return sum(t.data.nbytes for t in self.tensors.values() if t.data is not None)
+
+    @cached_property
     def producer(self) -> Mapping[TensorId, Node]:
         """The node that computes each tensor."""
         return {tensor: node for node in self.nodes for tensor in node.outputs}

@@ -106,8 +106,15 @@ class Request:
 
     def optional_constant(self, index: int) -> Array | None:
         """The value of kernel input ``index`` if the node has one that its epilogue does not read."""
-        present = index < len(self.node.inputs) and index not in self.node.epilogue_inputs
-        return self.constant(index) if present else None
+        return self.constant(index) if self._reads(index) else None
+
+    def is_computed(self, index: int) -> bool:
+        """Whether the node has a kernel input ``index`` that is no constant."""
+        return self._reads(index) and self.value(index) is None
+
+    def _reads(self, index: int) -> bool:
+        """Whether the node has an input ``index`` that its epilogue does not read."""
+        return index < len(self.node.inputs) and index not in self.node.epilogue_inputs
 
     def activation(self, name: str, index: int) -> Argument:
         """The argument for input ``index``, an activation, or in its place a constant in PHWC4, floats in float."""

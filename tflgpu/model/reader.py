@@ -115,8 +115,8 @@ class _Reader:
         if len(given) != len(inputs):
             raise ModelError(f"subgraph {index} has inputs {list(inputs)}, where one tensor comes twice")
         tensors = tuple(replace(t, data=None, is_variable=False) if t.index in given else t for t in tensors)
-        tables = (t.Quantization() for t in self.each(subgraph, "Tensors"))
-        tensors = tuple(with_block_scales(t, table, tensors) for t, table in zip(tensors, tables, strict=True))
+        pairs = zip(tensors, self.each(subgraph, "Tensors"), strict=True)
+        tensors = tuple(with_block_scales(t, stored, tensors) for t, stored in pairs)
         result = Subgraph(decoded(subgraph.Name()), tensors, operators, inputs, outputs)
         check_element_types(result)
         check_lstm_operands(result)

@@ -28,6 +28,9 @@ TOLERANCE = 1e-3
 # Kinds of nodes whose results lie between the least and the greatest element of their inputs, or are 0.
 KEEP_RANGE = frozenset(("concatenate", "gather", "map", "rearrange", "reshape", "resize_bilinear", "strided", "unpool"))
 
+# Reductions whose results may be larger than the elements.
+GROW = frozenset(("prod", "sum", "sum_of_squares"))
+
 # Functions that are infinite at single points, which no range is judged by.
 WITH_POLES = frozenset(("div", "floor_div", "log", "pow", "rsqrt"))
 
@@ -44,11 +47,19 @@ def keep_large_sums(graph: Graph) -> Graph:
     function brings back into this range is not marked. Products with weights are not followed: they are assumed to be
     in range, as all others are.
     """
+    if not any(map(_adds_up, graph.nodes)):
+        return graph
     ranges: dict[TensorId, Range] = {}
     for node in graph.nodes:
         ranges[node.output] = _range(graph, node, ranges)
     large = [t for t, ends in ranges.items() if not _fits(ends)]
     return graph.with_nodes(graph.nodes, [replace(graph[t], precise=True) for t in large])
+
+
+def _adds_up(node: Node) -> bool:
+    """Whether a node may give numbers that exceed half although its inputs do not."""
+    attributes = node.attributes
+    return isinstance(attributes, CumulativeSum) or (isinstance(attributes, Reduce) and attributes.function in GROW)
 
 
 def _fits(ends: Range) -> bool:

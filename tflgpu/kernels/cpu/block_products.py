@@ -86,9 +86,10 @@ def most_unpacked(target: Target) -> int:
 
 
 def weights_cycles(bits: int, rows: int, row_blocks: int, target: Target, *, far: bool) -> float:
-    """Cycles in which a core multiplies a vector of weights of so many bits by ``rows`` rows, in ``row_blocks`` blocks.
+    """Cycles in which a core multiplies a vector of weights, each of ``bits`` bits, by ``rows`` rows in some blocks.
 
-    Each block makes floats of them. far: whether weights come from memory, once a run, and not from a core's cache.
+    Each of the ``row_blocks`` blocks makes floats of them. far: whether weights come from memory, once a run, and not
+    from a core's cache.
     """
     costs, instructions = core_costs(), VECTOR // target.limits.vector_width
     unpacking = dict(zip((16, 8, 4), costs.unpacking, strict=True)).get(bits, 0.0)

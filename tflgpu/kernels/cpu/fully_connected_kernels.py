@@ -115,8 +115,7 @@ def _stored(request: Request, row_blocks: int) -> StoredIntegers | ElementType:
     if factor_type == "half":
         return usual
     rows = request.output.geometry.batch
-    constants = sum(t.data.nbytes for t in request.graph.tensors.values() if t.data is not None)
-    far = constants > CORE_CACHE_BYTES * target.compute_units
+    far = request.graph.constant_bytes > CORE_CACHE_BYTES * target.compute_units
 
     def cycles(bits: int) -> float:
         return weights_cycles(bits, rows, row_blocks, target, far=far)

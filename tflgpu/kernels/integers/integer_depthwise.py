@@ -81,7 +81,7 @@ def sums_are_exact(request: Request) -> bool:
         return False
     if src.grid is None or src.linear or request.value(0) is not None:
         return False
-    if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
+    if request.is_computed(2):
         return False
     taps = prod(attributes.window.kernel)
     weights = whole_weights(request) if taps <= MOST_TAPS else None

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu.graph.ir import Array, Node
+from tflgpu.graph.ir import Node
 from tflgpu.graph.layout import LANES, Geometry
 from tflgpu.kernels.convolutions import convolution_macs, is_vector_product
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
@@ -86,7 +86,7 @@ class IntegerFullyConnectedParameters(IntegerProductsParameters, template="integ
 
 
 def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
-    """The unit for these weights; None if it has none for so many bits, or too few for the sums."""
+    """The unit that multiplies weights of this width; None if there is none, or if sums could exceed 32 bits."""
     unit = UNITS[request.target.integer_unit or ""]
     least, most = int(weights.integers.min(initial=0)), int(weights.integers.max(initial=0))
     if least < -128 or most > 127:
@@ -115,14 +115,14 @@ def obstacle(request: Request) -> str | None:
     attributes, src = request.node.attributes, request.input(0)
     if src.grid is None or request.value(0) is not None or (src.linear and not reads_row_major(request.node, src)):
         return "the input is not stored as 8-bit integers"
-    if len(request.node.inputs) > 2 and 2 not in request.node.epilogue_inputs and request.value(2) is None:
+    if request.is_computed(2):
         return "the bias is computed by the model"
     weights = whole_weights(request)
     if weights is None:
         return "the weights are not integers with a scale for each output channel"
     unit = _unit(request, weights)
     if unit is None:
-        return "the unit has no products of so many bits, or sums could exceed 32 bits"
+        return "the unit does not multiply weights of 9 bits, or sums could exceed 32 bits"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return None
     per_group = request.output.geometry.channels // attributes.groups
@@ -266,15 +266,9 @@ def _arguments(
             corrections, adds_bias = corrections + whole.astype(np.int64), False
     arguments: tuple[Argument, ...] = (
         Argument("weights", "short" if unit.weight_bytes == 2 else "char", None, packed),
-        Argument("corrections", "int", None, _padded(corrections, size, np.int32)),
-        Argument("factors", "float", None, _padded(factors, size, np.float32)),
+        Argument("corrections", "int", None, np.pad(corrections, (0, size - out)).astype(np.int32)),
+        Argument("factors", "float", None, padded_bias(factors, size)),
     )
     if adds_bias:
         arguments = (*arguments, Argument("bias", "float", None, padded_bias(bias, size)))
     return arguments, adds_bias
-
-
-def _padded(values: Array, size: int, dtype: type) -> Array:
-    result: Array = np.zeros(size, dtype)
-    result[: values.size] = values
-    return result

@@ -130,26 +130,17 @@ _WIDE_YMM = IntegerUnit(
     ),
 )
 
+
+def _narrowed(wider: IntegerUnit, multiply: str) -> IntegerUnit:
+    """A unit whose instruction adds four products of 8 bits to each sum, beside one of 16 bits."""
+    return replace(wider, inputs=4, widens=False, weight_bytes=1, multiply=(multiply,), wider=wider)
+
+
 UNITS: Mapping[str, IntegerUnit] = {
-    "avx512_vnni": IntegerUnit(
-        assembly=_ZMM,
-        lanes=16,
-        inputs=4,
-        shapes=((6, 4), (12, 2), (12, 1), (1, 4)),
-        load="vmovdqu64 {at}(%1), %%zmm{weights}",
-        broadcast="vpbroadcastd {at}(%0), %%zmm{row}",
-        multiply=("vpdpbusd %%zmm{weights}, %%zmm{row}, %%zmm{sum}",),
-        wider=_WIDE_ZMM,
-    ),
-    "avx_vnni": IntegerUnit(
-        assembly=_YMM,
-        lanes=8,
-        inputs=4,
-        shapes=((6, 2), (6, 1), (1, 4)),
-        load="vmovdqu {at}(%1), %%ymm{weights}",
-        broadcast="vpbroadcastd {at}(%0), %%ymm{row}",
-        multiply=("%{{vex%}} vpdpbusd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",),
-        wider=replace(_WIDE_YMM, multiply=("%{{vex%}} vpdpwssd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",)),
+    "avx512_vnni": _narrowed(_WIDE_ZMM, "vpdpbusd %%zmm{weights}, %%zmm{row}, %%zmm{sum}"),
+    "avx_vnni": _narrowed(
+        replace(_WIDE_YMM, multiply=("%{{vex%}} vpdpwssd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",)),
+        "%{{vex%}} vpdpbusd %%ymm{weights}, %%ymm{row}, %%ymm{sum}",
     ),
     # Weights are widened by the load: vpmaddubsw would add two products of 8 bits in 16, which saturates.
     "avx2": replace(_WIDE_YMM, load="vpmovsxbw {at}(%1), %%ymm{weights}", weight_bytes=1, wider=_WIDE_YMM),

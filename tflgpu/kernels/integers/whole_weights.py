@@ -24,11 +24,8 @@ class WholeWeights:
 
 def whole_weights(request: Request) -> WholeWeights | None:
     """The weights of a convolution or a fully connected layer, if they are integers by one scale a channel."""
-    weights, out, axis = (
-        request.graph[request.node.inputs[1]],
-        request.output.channels,
-        output_channel_axis(request.node),
-    )
+    weights, out = request.graph[request.node.inputs[1]], request.output.channels
+    axis = output_channel_axis(request.node)
     if weights.data is None or weights.scale is None or axis is None or weights.shape[axis] != out:
         return None
     scale = np.asarray(weights.scale, np.float64)

@@ -98,9 +98,9 @@ def _layers(request: Request, attributes: ExcitedPointwise) -> _Layers:
     excitation, product = attributes.excitation, attributes.product_epilogue
     hidden, gates = (request.constant(index).reshape(len(request.constant(index)), -1) for index in (2, 4))
     if not attributes.mean_epilogue:
-        ones = (np.ones(len(weights), np.float32) for weights in (hidden, gates))
+        hidden_scale, gate_scale = (np.ones(len(weights), np.float32) for weights in (hidden, gates))
         return _Layers(
-            hidden, next(ones), excitation.hidden_epilogue, gates, next(ones), excitation.gate_epilogue, product
+            hidden, hidden_scale, excitation.hidden_epilogue, gates, gate_scale, excitation.gate_epilogue, product
         )
     hidden, hidden_scale = _whole_rows(request, 2)
     gates, gate_scale = _whole_rows(request, 4)

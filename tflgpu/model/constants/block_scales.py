@@ -17,12 +17,16 @@ SCALES, ZERO_POINTS, BLOCK_SIZE = range(3)  # fields of its table
 BLOCKED_TYPES = ("int4", "int8")
 
 
-def with_block_scales(tensor: FileTensor, table: Any, tensors: tuple[FileTensor, ...]) -> FileTensor:
-    """``tensor`` with the scales of its blocks, if its quantization, a flatbuffer table, is one of blocks.
+def with_block_scales(tensor: FileTensor, stored: Any, tensors: tuple[FileTensor, ...]) -> FileTensor:
+    """``tensor`` with the scales of its blocks, if its quantization is one of blocks.
 
-    What is not sound stays as it is: then the operators that read it are left to LiteRT.
+    stored: the tensor's flatbuffer table. What is not sound stays as it is: then the operators that read it are left to
+    LiteRT.
     """
-    if table is None or table.DetailsType() != BLOCKWISE or tensor.dtype not in BLOCKED_TYPES or tensor.data is None:
+    if tensor.dtype not in BLOCKED_TYPES or tensor.data is None:
+        return tensor
+    table = stored.Quantization()
+    if table is None or table.DetailsType() != BLOCKWISE:
         return tensor
     details = table.Details()
     number, size = _field(details, SCALES), _field(details, BLOCK_SIZE)
