@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,15 +29,19 @@ def resolved(machine: str, version: str, *options: str) -> set[str]:
 
 
 @pytest.mark.full(why="it asks PyPI")
-@pytest.mark.parametrize(("machine", "version"), [("x86_64", "3.14"), ("aarch64", "3.15")])
-def test_every_python_has_wheels_without_extras(machine: str, version: str) -> None:
-    assert {"pyopencl", "xxhash"} <= resolved(machine, version)
+def test_every_python_has_wheels_without_extras() -> None:
+    """The resolutions run at once: each of them waits for the network."""
+    places = [("x86_64", "3.14"), ("aarch64", "3.15")]
+    with ThreadPoolExecutor() as threads:
+        for place, names in zip(places, threads.map(lambda place: resolved(*place), places), strict=True):
+            assert {"pyopencl", "xxhash"} <= names, place
 
 
 @pytest.mark.full(why="it asks PyPI")
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_all_extras_together_have_wheels(machine: str, version: str) -> None:
+def test_all_extras_together_have_wheels() -> None:
     """What resolves together resolves for each extra, too."""
-    names = resolved(machine, version, "--all-extras")
-    assert names & X86_ONLY == (X86_ONLY if machine == "x86_64" else set())
+    places = [(machine, version) for machine in ("x86_64", "aarch64") for version in ("3.11", "3.12", "3.13")]
+    with ThreadPoolExecutor() as threads:
+        found = threads.map(lambda place: resolved(*place, "--all-extras"), places)
+        for (machine, version), names in zip(places, found, strict=True):
+            assert names & X86_ONLY == (X86_ONLY if machine == "x86_64" else set()), version
