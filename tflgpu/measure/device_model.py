@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import get_args
 
 from tflgpu.artifact.cache import Cache, DeviceIdentity
 from tflgpu.artifact.serializer import load_probes, open_cache, store_probes
 from tflgpu.errors import BuildError, DeviceError
+from tflgpu.measure.device_model_files import with_costs
 from tflgpu.measure.known_devices import shipped_probes
 from tflgpu.options import CostModelChoice, Options
 from tflgpu.runtime.opencl.devices import Device
 from tflgpu.runtime.opencl.quirks import Driver, demotion
 from tflgpu.runtime.opencl.session import Session
-from tflgpu.target import Probes, Target, cost_model_from
+from tflgpu.target import Probes, Target
 
 LOGGER = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def planned_target(device: Device, options: Options, opened: Callable[[], Sessio
         except (BuildError, DeviceError) as error:
             LOGGER.warning("%s cannot be measured, so plans take the built-in costs: %s", device.name, error)
             _failed.add(device.identity)
-    return target if probes is None else replace(target, cost_model=cost_model_from(probes, target.arithmetic))
+    return with_costs(target, probes)
 
 
 def _wanted(options: Options) -> str:

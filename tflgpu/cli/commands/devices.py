@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +14,11 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, CacheDirs
 from tflgpu.cli.console import console, print_json, print_warning, table
 from tflgpu.cli.measurements import as_facts, measured_devices, measurements_table
+from tflgpu.measure.device_model_files import FORMAT, DeviceModel
 from tflgpu.runtime.opencl.devices import Device, choose, idle_gpus, no_device
 from tflgpu.runtime.opencl.drivers.sources import source_of
 from tflgpu.runtime.opencl.quirks import Driver, demotion
+from tflgpu.target import Probes
 
 
 def list_devices(
@@ -26,6 +29,14 @@ def list_devices(
     device: Annotated[
         str, typer.Option("--device", metavar="NAME", help="Only this one.", show_default="all of them")
     ] = "",
+    describe: Annotated[
+        bool,
+        typer.Option(
+            "--describe",
+            help="Print a description of one device, the preferred one or that of --device, as "
+            "JSON. `tflgpu show --device-model FILE` plans for it on any machine.",
+        ),
+    ] = False,
     cache_dirs: CacheDirs = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,7 +52,9 @@ def list_devices(
     found = (choose(device),) if device else every
     probed = [d for d in found if device or not (measure and demotion(Driver.of(d.handle)))]
     measured = measured_devices(probed, cache_dirs, now=measure)
-    if as_json:
+    if describe:
+        print_json(_description(found[0], measured.get(found[0].index)))
+    elif as_json:
         print_json([device_facts(d) | {"measured": as_facts(measured.get(d.index))} for d in found])
     else:
         _print_devices(found)
@@ -51,6 +64,12 @@ def list_devices(
             console.print(measurements_table(measured))
     for sentence in idle_gpus(every):
         print_warning(sentence)
+
+
+def _description(device: Device, probes: Probes | None) -> dict[str, Any]:
+    """The content of a file that :func:`tflgpu.measure.device_model_files.device_model` reads."""
+    source = f"tflgpu {tflgpu.__version__} on a machine with this device"
+    return asdict(DeviceModel(format=FORMAT, source=source, device=device.description, measured=probes))
 
 
 def _print_devices(found: Sequence[Device]) -> None:

@@ -16,6 +16,7 @@ import tflgpu
 from tflgpu.cli.arguments import AsJson, ModelPath, with_options
 from tflgpu.cli.console import console, print_json
 from tflgpu.measure.device_model import planned_target
+from tflgpu.measure.device_model_files import device_model
 from tflgpu.runtime.opencl.devices import choose
 
 # The functions import the stages of the compiler: verbs with a warm start must not.
@@ -55,6 +56,15 @@ def show_model(
             show_default="the last portable one",
         ),
     ] = None,
+    described: Annotated[
+        str | None,
+        typer.Option(
+            "--device-model",
+            metavar="NAME|FILE",
+            help="Plan for a device that is not here: one of those that tflgpu describes (--device-model ? names "
+            "them), or a file of `tflgpu devices --describe`.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a model becomes: the file as read, its graph after the passes or one of them, the plan for a device,
@@ -64,12 +74,16 @@ def show_model(
     """
     if after is not None and stage != "graph":
         raise ValueError(f"--after goes with the stage graph, not {stage}")
+    if described is not None and options.device != "auto":
+        raise ValueError("give --device for a device of this machine or --device-model for another one, not both")
+    if described is not None and stage in ("model", "graph") and after is None:
+        raise ValueError(f"--device-model goes with --after and the stages plan, source and executable, not {stage}")
     if stage == "model":
         _show_file(model, as_json)
     elif stage == "graph":
-        _show_graphs(model, options, after, as_json)
+        _show_graphs(model, options, after, as_json, described)
     else:
-        target = planned_target(choose(options.device), options)
+        target = _target(options, described)
         views = {"plan": _plan_view, "source": _source_view, "executable": _executable_view}
         _show_parts(model, options, target, partial(views[stage], target), as_json)
 
@@ -104,14 +118,21 @@ def _show_parts(model: Path, options: tflgpu.Options, target: Target | None, vie
                 _print(["", *shown.lines()])
 
 
-def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_json: bool) -> None:
+def _target(options: tflgpu.Options, described: str | None) -> Target:
+    """What to plan for: a device of this machine, or one of which there is a description."""
+    if described is None:
+        return planned_target(choose(options.device), options)
+    return device_model(described).target(options)
+
+
+def _show_graphs(model: Path, options: tflgpu.Options, after: str | None, as_json: bool, described: str | None) -> None:
     """Passes for a device ask for one."""
     from tflgpu.passes import PASSES
     from tflgpu.passes.device import DEVICE_PASSES
 
     last = after or list(PASSES)[-1]
     if last in DEVICE_PASSES:
-        target = planned_target(choose(options.device), options)
+        target = _target(options, described)
         here = [name for name, each in DEVICE_PASSES.items() if each.architecture.includes(target)]
         if last not in here:
             raise ValueError(f"the pass {last!r} is for other devices; in their order those for this one are {here}")

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,14 +14,13 @@ import pyopencl as cl
 
 from tflgpu.artifact.cache import DeviceIdentity
 from tflgpu.errors import DeviceError, DeviceWarning, warn_caller
-from tflgpu.options import Options
+from tflgpu.runtime.description import DeviceDescription
 from tflgpu.runtime.opencl.drivers.sources import chosen, library_faults
 from tflgpu.runtime.opencl.integer_units import integer_unit
 from tflgpu.runtime.opencl.limit_queries import language_of_atomics, limits_of
 from tflgpu.runtime.opencl.loader import drivers_visible
 from tflgpu.runtime.opencl.process import Using
 from tflgpu.runtime.opencl.quirks import INTEL, POCL, Driver, demotion, faster_family
-from tflgpu.target import Limits, Target
 
 if TYPE_CHECKING:
     from tflgpu.driver_advice.missing_drivers import Machine
@@ -33,7 +32,6 @@ VARIABLE = "TFLGPU_DEVICE"
 PTX_MEMORY_MODEL = (7, 0)
 
 PTX_HALF_MATRICES = (8, 0)
-MATRIX_UNIT = "mma.m16n8k16"  # as tflgpu.kernels.mma describes it
 
 # Among CPUs the compiler that vectorizes better comes first, and those that were never tried last.
 PLATFORM_ORDER = (INTEL, POCL)
@@ -43,44 +41,16 @@ PLATFORM_ORDER = (INTEL, POCL)
 _first_use = threading.RLock()
 
 
-@dataclass(frozen=True)
-class Device:
-    """One OpenCL device.
+@dataclass(frozen=True, kw_only=True)
+class Device(DeviceDescription):
+    """One OpenCL device of this machine.
 
     Attributes:
         index: Its number among :func:`tflgpu.devices`.
-        name: As its driver says.
-        platform: The OpenCL platform's name.
-        type: ``"gpu"``, ``"cpu"`` or ``"accelerator"``.
-        version: The OpenCL version, as the device says.
-        driver: The driver's version.
-        memory: Global memory in bytes.
-        compute_units: How many there are.
-        limits: What plans keep to.
-        executor: What ``Options.execution.executor`` ``"auto"`` becomes.
-        ptx: Whether its compiler takes NVIDIA's inline assembly.
-        matrix_units: Whether it has tensor cores that kernels are there for, :data:`MATRIX_UNIT`.
-        integer_unit: The instructions by which a CPU multiplies 8-bit integers, of :mod:`tflgpu.kernels.integers`.
-        int64: Whether it computes with integers of 64 bits.
-        float64: Whether it computes with doubles.
         handle: Pyopencl's device.
     """
 
     index: int
-    name: str
-    platform: str
-    type: Literal["gpu", "cpu", "accelerator"]
-    version: str
-    driver: str
-    memory: int
-    compute_units: int
-    limits: Limits
-    executor: Literal["launch", "claiming", "auto"]
-    ptx: bool
-    matrix_units: bool
-    integer_unit: str | None
-    int64: bool
-    float64: bool
     handle: cl.Device = field(compare=False, repr=False)
 
     @property
@@ -90,52 +60,12 @@ class Device:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that are plain data, those of the limits among them."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("handle", "limits")}
-        return own | asdict(self.limits)
+        return {"index": self.index} | self.description.as_dict()
 
-    def target(self, options: Options) -> Target:
-        """What planning needs to know, under the caller's choices.
-
-        Raises DeviceError if the device does not have what they need.
-        """
-        execution = options.execution
-        family: Literal["cpu", "gpu"] = "cpu" if self.type == "cpu" else "gpu"
-        if execution.kernels != "auto":
-            family = execution.kernels
-        elif faster := faster_family(Driver.of(self.handle)):
-            family = faster
-        precision = options.precision
-        if precision == "auto":
-            precision = "fp32" if self.type == "cpu" and options.numerics.tolerance is None else "fp16"
-        if precision == "fp16_fast" and not self.limits.half_arithmetic:
-            raise DeviceError(
-                f"precision 'fp16_fast' multiplies in half, which needs a device with cl_khr_fp16; {self.name} "
-                f"({self.platform}) does not have it; use precision 'fp16', which stores half and computes in float"
-            )
-        if execution.executor == "persistent" and not (self.int64 and self.limits.local_bytes):
-            raise DeviceError(
-                f"executor 'persistent' needs a device with local memory and 64-bit integers; {self.name} "
-                f"({self.platform}) does not have both; use executor 'launch'"
-            )
-        can_claim = self.executor == "claiming" and family == "cpu"
-        if execution.executor == "claiming" and not can_claim:
-            raise DeviceError(
-                f"executor 'claiming' needs a CPU with the atomic operations of OpenCL C 2.0, and kernels for CPUs; "
-                f"{self.name} ({self.platform}) does not have both; use executor 'launch'"
-            )
-        usual = "launch" if self.executor == "claiming" and not can_claim else self.executor
-        return Target(
-            family=family,
-            compute_units=self.compute_units,
-            storage="float" if precision == "fp32" else "half",
-            arithmetic="half" if precision == "fp16_fast" else "float",
-            executor=usual if execution.executor == "auto" else execution.executor,
-            ptx=self.ptx,
-            matrix_unit=MATRIX_UNIT if self.matrix_units else None,
-            integer_unit=self.integer_unit if family == "cpu" and execution.integer_products == "auto" else None,
-            limits=self.limits.of_plans,
-            missing_types=tuple(name for name in ("int64", "float64") if not getattr(self, name)),
-        )
+    @property
+    def description(self) -> DeviceDescription:
+        """What planning asks of the device, without the device."""
+        return DeviceDescription(**{f.name: getattr(self, f.name) for f in fields(DeviceDescription)})
 
 
 def devices() -> tuple[Device, ...]:
@@ -191,22 +121,23 @@ def _describe(platform: cl.Platform, handle: cl.Device) -> Device:
     kind, int64 = _type(handle), handle.profile == "FULL_PROFILE" or "cles_khr_int64" in handle.extensions.split()
     claims = kind == "cpu" and int64 and language_of_atomics(handle)
     return Device(
-        0,
-        handle.name.strip(),
-        platform.name.strip(),
-        kind,
-        handle.version.strip(),
-        handle.driver_version.strip(),
-        handle.global_mem_size,
-        handle.max_compute_units,
-        limits_of(handle),
-        "auto" if ptx else "claiming" if claims else "launch",
-        ptx,
-        generation >= PTX_HALF_MATRICES,
-        integer_unit(handle, kind),
-        int64,
-        "cl_khr_fp64" in handle.extensions.split(),
-        handle,
+        index=0,
+        name=handle.name.strip(),
+        platform=platform.name.strip(),
+        type=kind,
+        version=handle.version.strip(),
+        driver=handle.driver_version.strip(),
+        memory=handle.global_mem_size,
+        compute_units=handle.max_compute_units,
+        kernels=faster_family(Driver.of(handle)) or ("cpu" if kind == "cpu" else "gpu"),
+        limits=limits_of(handle),
+        executor="auto" if ptx else "claiming" if claims else "launch",
+        ptx=ptx,
+        matrix_units=generation >= PTX_HALF_MATRICES,
+        integer_unit=integer_unit(handle, kind),
+        int64=int64,
+        float64="cl_khr_fp64" in handle.extensions.split(),
+        handle=handle,
     )
 
 
