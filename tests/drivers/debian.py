@@ -69,9 +69,13 @@ class DebianDriver:
         vendors.mkdir(exist_ok=True)
         shutil.copy(self._icd(folder), vendors)
         environment = os.environ | {"OCL_ICD_VENDORS": f"{vendors}/", "RUSTICL_ENABLE": "llvmpipe"}
-        namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-        shell = ["sh", "-c", IN_NAMESPACE, "sh", str(self.root(folder).resolve()), *command]
-        return [*namespace, *shell], environment
+        return inside(self.root(folder), command), environment
+
+
+def inside(root: Path, command: Sequence[str]) -> list[str]:
+    """The command that runs ``command`` with the unpacked libraries over those of the system."""
+    namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    return [*namespace, "sh", "-c", IN_NAMESPACE, "sh", str(root.resolve()), *command]
 
 
 DRIVERS = (

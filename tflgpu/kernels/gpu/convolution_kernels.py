@@ -28,6 +28,8 @@ from tflgpu.target import ElementType, Target
 # Pixels and output slices of a work-item; for weights that are packed at run time those of their blocks.
 TILES = ((4, 4), (4, 2), (2, 4), (2, 2), (1, 4), (4, 1), (2, 1), (1, 2), (1, 1))
 LEAST_STEPS = 16  # of a work-item that shares the input slices of all taps, not those of each tap
+# From this number on LLVM for AMD's GPUs spills if it unrolls the taps of a window, whose factors it loads at once.
+MANY_ACCUMULATORS = 8
 RUNTIME_TILES = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
 
 
@@ -110,6 +112,7 @@ class ConvolutionParameters(ItemProductsParameters, template="gpu/convolution"):
     groups: Groups | None
     out_blocks: int
     phases: Phases | None
+    rolled: bool
     src: Storage
     weights_type: ElementType
     factor_type: ElementType
@@ -143,6 +146,7 @@ def convolution(request: Request) -> Kernel:
             groups=weights.groups,
             out_blocks=weights.blocks,
             phases=phases_of(request),
+            rolled=tile.accumulators >= MANY_ACCUMULATORS and not target.ptx,
             per_tile=per_tile,
             src=src,
             weights_type=weights.argument.type,

@@ -1,0 +1,1 @@
+"""Compilers of GPUs that are not here."""

@@ -1,0 +1,71 @@
+"""Compile for described GPUs with their makers' compilers: ``python -m tests.drivers.offline FOLDER [CHIP...]``.
+
+FOLDER gets the compilers, if it does not have them; with ``none`` that is all. Compiles every template's cases and
+eight models in each precision for each device, and prints a row of a table for each device, and what spills.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.drivers.offline.compilers import CompiledKernel, compilers_root, fetch_compilers
+from tests.drivers.offline.programs import CHIPS, MODELS, PRECISIONS, Chip, case_programs, compiled, sources
+
+SHARED = Path(os.environ.get("TFLGPU_SHARED", Path(__file__).parents[3] / "../shared"))
+
+
+def programs(chip: Chip) -> Iterator[tuple[str, str]]:
+    """Name and source of everything."""
+    for precision in PRECISIONS:
+        for name, text in case_programs(chip, precision):
+            yield f"{name}-{precision}", text
+        for model in MODELS:
+            data = (SHARED / "models" / f"{model}.tflite").read_bytes()
+            yield f"{model}-{precision}", sources(data, chip, precision)
+
+
+def tried(chip: Chip, root: Path) -> str:
+    """A row of the table. Prints what was refused and what spills."""
+    kernels: dict[str, CompiledKernel] = {}
+    count, refused = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in programs(chip):
+            count += 1
+            try:
+                found = compiled(text, chip, root, Path(folder), name)
+            except ValueError as error:
+                refused += 1
+                print(f"{chip.model} refuses {name}: {error}", flush=True)
+                continue
+            for kernel in found:
+                if kernel.spilled and kernel.name not in kernels:
+                    print(f"{chip.model}, {name}: {kernel}", flush=True)
+                kernels[kernel.name] = kernel
+    registers = sorted(kernel.registers for kernel in kernels.values())
+    spilling = sum(kernel.spilled > 0 for kernel in kernels.values())
+    waves = [kernel.occupancy for kernel in kernels.values() if kernel.occupancy is not None]
+    widths = sorted({kernel.width for kernel in kernels.values()})
+    occupancy = f"{min(waves)} to {max(waves)}" if waves else "not said"
+    columns = chip.model, chip.name, count, refused, len(kernels), spilling, registers[len(registers) // 2]
+    return f"| {' | '.join(map(str, columns))} | {', '.join(map(str, widths))} | {occupancy} |"
+
+
+def main() -> None:
+    folder, *wanted = sys.argv[1:]
+    root = compilers_root(Path(folder))
+    if not (root / "usr/bin").exists():
+        fetch_compilers(Path(folder))
+    if wanted == ["none"]:
+        return
+    print("| device | chip | programs | refused | kernels | that spill | registers (median) | in step | waves |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    rows = [tried(chip, root) for chip in CHIPS if not wanted or chip.model in wanted]
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()

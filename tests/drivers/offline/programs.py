@@ -1,0 +1,76 @@
+"""OpenCL C for described devices, and what their compilers make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.drivers.offline.compilers import Amd, CompiledKernel, Intel, OfflineCompiler
+from tests.support.fixed_cases import fixed_cases
+from tflgpu.codegen.render import render
+from tflgpu.compiler import plan_model
+from tflgpu.measure.device_model_files import device_model
+from tflgpu.options import options_of
+
+PRECISIONS = ("fp32", "fp16", "fp16_fast")
+MODELS = (
+    "mobilenet_v1_0.25_224_1_default_1",
+    "tf2_mobilenet_v2_1.0_224_ptq",
+    "deeplabv3_257_mv_gpu",
+    "face_landmark",
+    "selfie_segmenter",
+    "movenet_single_pose_lightning_ptq",
+    "torchaudio_conformer",
+    "trained_lstm",
+)
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A described device, and the name by which its compiler knows it."""
+
+    model: str
+    compiler: OfflineCompiler
+    name: str
+
+
+CHIPS = (
+    Chip("iris-xe", Intel(), "tgllp"),
+    Chip("arc-a770", Intel(), "dg2-g10"),
+    Chip("arc-b580", Intel(), "bmg-g21"),
+    Chip("radeon-rx-6800", Amd(), "gfx1030"),
+    Chip("radeon-rx-7900-xtx", Amd(), "gfx1100"),
+    Chip("radeon-rx-9070-xt", Amd(), "gfx1201"),
+    Chip("instinct-mi300x", Amd(), "gfx942"),
+)
+
+# Device and template of kernels that spill, with the reason why they may.
+SPILLS = {
+    (
+        "radeon-rx-7900-xtx",
+        "rows_attention",
+    ): "124 bytes in fp32, of 1,024 that a work-item has: half the rows cost more",
+}
+
+
+def sources(model: bytes, chip: Chip, precision: str) -> str:
+    """The program of a model's kernels, a launch for each."""
+    options = options_of({"precision": precision, "executor": "launch", "fallback": "forbid"})
+    _, plan = plan_model(model, options, device_model(chip.model).target(options))
+    return render(plan).text
+
+
+def case_programs(chip: Chip, precision: str, names: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Name and source of the small models that together use every template, or of some of them."""
+    for name, case in fixed_cases().items():
+        if names and name not in names:
+            continue
+        yield name, sources(case.model, chip, precision)
+
+
+def compiled(text: str, chip: Chip, root: Path, folder: Path, name: str) -> list[CompiledKernel]:
+    """What the chip's compiler says of a program. Raises ValueError with its words if it refuses."""
+    source = folder / f"{name}.cl"
+    source.write_text(text)
+    return chip.compiler.compile(root, source, chip.name)

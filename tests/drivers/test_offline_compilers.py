@@ -1,0 +1,39 @@
+"""A sample of what the compilers of Intel's and AMD's GPUs make of the kernels; ``python -m tests.drivers.offline`` has
+everything."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.drivers.debian import FOLDER
+from tests.drivers.offline.compilers import compilers_root
+from tests.drivers.offline.programs import CHIPS, SPILLS, Chip, case_programs, compiled, sources
+
+pytestmark = pytest.mark.full("compilers that are not everywhere")
+
+SAMPLED = ("arc-a770", "radeon-rx-7900-xtx")
+CASES = ("convolutions", "attentions", "softmaxes")
+MODELS = ("mobilenet_v1_0.25_224_1_default_1", "trained_lstm")
+
+
+@pytest.fixture(scope="module")
+def root() -> Path:
+    found = compilers_root(Path(os.environ.get(FOLDER, "/nowhere")))
+    if not (found / "usr/bin").is_dir():
+        pytest.skip(f"{FOLDER} names no folder with compilers; `python -m tests.drivers.offline FOLDER none` makes one")
+    return found
+
+
+@pytest.mark.parametrize("chip", [chip for chip in CHIPS if chip.model in SAMPLED], ids=lambda chip: chip.model)
+def test_kernels_compile_without_spills(chip: Chip, root: Path, shared: Path, tmp_path: Path) -> None:
+    """Those that do spill are listed with a reason."""
+    programs = dict(case_programs(chip, "fp32", CASES))
+    for model in MODELS:
+        programs[model] = sources((shared / "models" / f"{model}.tflite").read_bytes(), chip, "fp16")
+    found = {name: compiled(text, chip, root, tmp_path, name) for name, text in programs.items()}
+    assert all(found.values()), "a program without kernels"
+    spilling = {kernel.template for kernels in found.values() for kernel in kernels if kernel.spilled}
+    assert spilling <= {template for model, template in SPILLS if model == chip.model}
