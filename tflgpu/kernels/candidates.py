@@ -13,12 +13,14 @@ from typing import Generic, Protocol, TypeVar
 TileConfig = tuple[int, ...]  # the numbers that tell one tile of a kernel from the others
 
 
-class Tile(Protocol):
+@dataclass(frozen=True)
+class Tile:
     """What a work-group, a warp or a work-item computes at once."""
 
     @property
     def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
+        """The parameters by which a tuner names the tile: its fields, unless a kernel says otherwise."""
+        return tuple(vars(self).values())
 
 
 class Work(Protocol):

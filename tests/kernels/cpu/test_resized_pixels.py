@@ -1,4 +1,4 @@
-"""Resizing on CPUs: of whole pixels to the host's order, and from rows that are blended first."""
+"""Resizing on CPUs, from rows that are blended first."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.support.models import Builder
 from tests.support.running import run_checked
 
 # Shape of the image, size of the result, and whether corners are aligned or centers count.
-WHOLE_PIXELS = {
-    "larger, of pixels that vectors share": ((2, 5, 7, 21), (13, 11), True, False),
-    "smaller": ((1, 12, 9, 33), (5, 4), False, True),
-    "of one pixel": ((1, 1, 1, 16), (3, 6), False, False),
-}
 BLENDED = {
     "of twice the size": ((1, 6, 8, 12), (12, 16), False, True),
     "of odd width, a batch": ((2, 5, 7, 6), (9, 15), True, False),
     "of three columns": ((1, 4, 3, 8), (3, 11), False, True),
     "of two columns": ((1, 2, 2, 5), (5, 2), False, False),
     "of one column": ((1, 3, 1, 20), (6, 6), False, False),
-    "to the host's order": ((1, 6, 9, 7), (13, 18), False, True),
+    "of half the columns": ((1, 8, 9, 6), (16, 5), False, True),
 }
-NARROWER = "of fewer columns", ((1, 8, 9, 6), (16, 8), False, True)
-CASES = {**WHOLE_PIXELS, **BLENDED, NARROWER[0]: NARROWER[1]}
+ROW_MAJOR = {
+    "of few channels": ((1, 6, 9, 7), (13, 18), False, True),
+    "of many channels, a batch": ((2, 5, 7, 21), (13, 11), True, False),
+    "of one pixel": ((1, 1, 1, 16), (3, 6), False, False),
+}
+NARROWER = "of a few columns", ((1, 8, 9, 6), (16, 4), False, True)
+CASES = {**BLENDED, **ROW_MAJOR, NARROWER[0]: NARROWER[1]}
 
 
 def network(name: str, activation: bool = False, read: bool = False) -> Net:
@@ -48,25 +48,13 @@ def network(name: str, activation: bool = False, read: bool = False) -> Net:
     return net
 
 
-@pytest.mark.quick(when=lambda name: "larger" in name)
-@pytest.mark.parametrize("name", WHOLE_PIXELS)
-def test_whole_pixels_are_right(name: str, device_name: str) -> None:
-    assert "cpu_resize_pixels" in run_checked(network(name).case(), device=device_name)
-
-
-def test_what_follows_computes_on_slices(device_name: str) -> None:
-    case = network("smaller", activation=True).case()
-    with tflgpu.compile(case.model, tflgpu.Options(device=device_name, cache="off")) as compiled:
-        assert "cpu_resize_pixels" not in compiled.source
-
-
 @pytest.mark.quick(when=lambda name, precision: name == "of odd width, a batch" and precision == "fp16")
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("name", [*BLENDED, NARROWER[0]])
+@pytest.mark.parametrize("name", CASES)
 def test_blended_rows_are_right(name: str, precision: Literal["fp32", "fp16"], device_name: str) -> None:
-    case = network(name, activation=True, read=name != "to the host's order").case()
+    case = network(name, activation=True, read=name not in ROW_MAJOR).case()
     source = run_checked(case, device=device_name, precision=precision)
-    assert ("cpu_resize_blended" in source) == (name in BLENDED)
+    assert ("cpu_resize_blended" in source) == (name != NARROWER[0])
 
 
 def test_infinity_stays_where_it_is(device_name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from tests.kernels.gpu.reductions import reduced, running_sum
+from tests.kernels.gpu.reductions import reduced
 from tests.kernels.networks import convolution
 from tests.ops.case import Case, Net, Tensor
 from tests.ops.windows import Window
@@ -47,7 +47,7 @@ def layer(net: Net, x: Tensor, channels: int) -> Tensor:
 
 
 def sums() -> Case:
-    """Convolutions of a long and of a large window, transposed ones, a residual, a layer of rows, reductions, scans."""
+    """Convolutions of a long and of a large window, transposed ones, a residual, a layer of rows, reductions."""
     net = Net(seed=1)
     sound = net.input(net.normal((1, 1, 60, 3)))
     sound = convolution(net, sound, 3, Window((1, 1)), "NONE")
@@ -59,10 +59,6 @@ def sums() -> Case:
     net.output(convolution(net, image, 7, Window((5, 2), (1, 2)), "NONE"))
     for code, axes in (("MEAN", (1, 2)), ("SUM", (0, 3)), ("REDUCE_MAX", (1, 2, 3)), ("REDUCE_MIN", (3,))):
         net.output(reduced(net, code, image, axes))
-    for axis in range(4):
-        reverse, exclusive = axis % 2 == 1, axis > 1
-        running = running_sum(net, image, axis, exclusive=exclusive, reverse=reverse)
-        net.output(net.op("ADD", [image, running], image.value + running.value, activation="RELU"))
     net.output(layer(net, net.input(net.normal((3, 150))), 6))
     net.output(transpose_convolution(net, image))
     return net.case()
@@ -108,15 +104,6 @@ def test_long_sums_of_few_results_are_shared(
     y = builder.add("FULLY_CONNECTED", [x, builder.constant(weights), builder.constant(bias)], (rows, channels))
     plan = plan_of(builder.finish([y]), replace(H200, matrix_unit=matrix_unit))
     assert kinds(plan)[-2:] == ["shares", "join"] if shared else not any(k.kernel.shares > 1 for k in plan.kernels)
-
-
-@pytest.mark.parametrize(("shape", "shared"), [((24761, 31), True), ((600, 700), False), ((3, 256), False)])
-def test_long_running_sums_of_few_lines_are_shared(shape: tuple[int, int], shared: bool) -> None:
-    builder = Builder()
-    x = builder.add("ABS", [builder.input(shape)], shape)
-    y = builder.add("CUMSUM", [x, builder.ints(0)], shape)
-    plan = plan_of(builder.finish([y]), H200)
-    assert kinds(plan) == ["map", *["shares"] * shared, "cumulative_sum"]
 
 
 def test_sums_without_a_kernel_for_their_shares_stay_whole() -> None:

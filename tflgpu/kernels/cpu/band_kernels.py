@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array, EpilogueOp
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.cpu import CPU, VECTOR
 from tflgpu.kernels.cpu.block_products import pixels_per_block
 from tflgpu.kernels.cpu.convolution_kernels import FAR_WEIGHTS, lines_ahead
@@ -54,7 +54,7 @@ class ConvolutionDepthwise:
 
 
 @dataclass(frozen=True)
-class Band:
+class Band(Tile):
     """What a tile computes: ``rows`` rows of the result in ``vectors`` * 16 channels.
 
     whole: number of blocks of channels that are not divided into bands; a tile computes all rows of one.
@@ -63,11 +63,6 @@ class Band:
     vectors: int
     rows: int
     whole: int = 0
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the band."""
-        return self.vectors, self.rows, self.whole
 
 
 BandCandidate = Candidate[Band, BandWork]

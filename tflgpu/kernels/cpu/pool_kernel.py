@@ -12,12 +12,16 @@ from tflgpu.kernels.tiling import items_per_tile, tile_count
 from tflgpu.ops.image.pooling import Pool
 from tflgpu.ops.image.window import Window
 
+MOST_TERMS = 64  # that are added up one after another, as ``templates/access/long_sums.cl.j2`` has it
 OPERATIONS = 16  # of a vec4 that is read: loading it takes longer than what is computed
 
 
-def _has_no_padding(request: Request) -> bool:
+def _has_short_sums(request: Request) -> bool:
+    """Whether the window has no padding, and sums of it are not added up in blocks."""
     attributes = request.node.attributes
-    return isinstance(attributes, Pool) and not any(attributes.window.padding)
+    if not isinstance(attributes, Pool) or any(attributes.window.padding):
+        return False
+    return attributes.function == "maximum" or prod(attributes.window.kernel) <= MOST_TERMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class PoolRowsParameters(Parameters, template="cpu/pool_rows"):
     src: Storage
 
 
-@CPU.lowering("pool", when=_has_no_padding, reads_grids=True)
+@CPU.lowering("pool", when=_has_short_sums, reads_grids=True)
 def pool_rows(request: Request) -> Kernel:
     """Pooling whose tile is some rows of a slice."""
     attributes, g = request.node.attributes, request.output.geometry

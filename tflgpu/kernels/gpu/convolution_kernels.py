@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument, convolution_macs, packed_weights
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
@@ -34,17 +34,12 @@ RUNTIME_TILES = ((4, RUNTIME_BLOCK // LANES), (1, RUNTIME_BLOCK // LANES))
 
 
 @dataclass(frozen=True)
-class ConvolutionTile:
+class ConvolutionTile(Tile):
     """Pixels and output slices of one work-item, and how many work-items share the input slices."""
 
     pixels: int
     slices: int
     split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.pixels, self.slices, self.split_k
 
     @property
     def accumulators(self) -> int:

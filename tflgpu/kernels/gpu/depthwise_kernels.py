@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu import GPU
@@ -26,15 +26,10 @@ PIXELS = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class DepthwiseTile:
+class DepthwiseTile(Tile):
     """Pixels of a work-item, one below the other."""
 
     pixels: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return (self.pixels,)
 
 
 def depthwise_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DepthwiseTile, KLoopWork]]:

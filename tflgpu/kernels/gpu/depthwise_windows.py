@@ -14,7 +14,7 @@ from itertools import count, product
 from math import lcm, prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.gpu import GPU
@@ -33,7 +33,7 @@ IN_A_ROW = 8  # vec4s that neighbouring work-items read: some 64 or 128 bytes
 
 
 @dataclass(frozen=True)
-class WindowTile:
+class WindowTile(Tile):
     """``outputs`` of a work-item along ``axis``, ``distance`` pixels of the image apart; ``split_k`` share the taps."""
 
     outputs: int

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.fusing import inner_epilogue
@@ -39,15 +39,10 @@ class LayerOfMean:
 
 
 @dataclass(frozen=True)
-class LayerTile:
+class LayerTile(Tile):
     """How many slices of the layer a work-group computes."""
 
     outputs: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return (self.outputs,)
 
 
 @dataclass(frozen=True)

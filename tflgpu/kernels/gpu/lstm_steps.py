@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
@@ -49,7 +49,7 @@ class LstmStep:
 
 
 @dataclass(frozen=True)
-class StepTile:
+class StepTile(Tile):
     """What a work-group computes: ``slices`` vec4s of cells for ``rows`` sequences.
 
     sharers: work-items that share the outputs of a vec4 of one gate. loaded: weights that each of them loads at once.

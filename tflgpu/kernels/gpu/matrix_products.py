@@ -8,7 +8,7 @@ from itertools import product
 
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
@@ -62,17 +62,12 @@ class MatrixProduct:
 
 
 @dataclass(frozen=True)
-class MatrixTile:
+class MatrixTile(Tile):
     """Rows and output slices of one work-item, and how many work-items share the depth."""
 
     rows: int
     slices: int
     split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.rows, self.slices, self.split_k
 
     @property
     def accumulators(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import bias_argument
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.costs import KLoopWork
@@ -20,15 +20,10 @@ ROWS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class VectorTile:
+class VectorTile(Tile):
     """Rows of one slice, whose depth all work-items of a group share."""
 
     rows: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return (self.rows,)
 
 
 def vector_candidates(shape: MatrixProduct, target: Target, shares: int = 1) -> list[Candidate[VectorTile, KLoopWork]]:

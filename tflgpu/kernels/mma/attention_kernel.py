@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.kernel import Kernel
 from tflgpu.kernels.mma import LEAST_GROUP, MMA
@@ -26,7 +26,7 @@ HELD_NUMBERS = 200
 
 
 @dataclass(frozen=True)
-class AttentionTile:
+class AttentionTile(Tile):
     """What a work-group computes at once.
 
     Attributes:
@@ -42,11 +42,6 @@ class AttentionTile:
     row_blocks: int
     key_blocks: int
     stages: int = 2
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.row_warps, self.key_warps, self.row_blocks, self.key_blocks, self.stages
 
     @property
     def local_size(self) -> int:

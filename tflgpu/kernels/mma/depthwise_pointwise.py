@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fused_convolutions import DepthwisePointwise
 from tflgpu.kernels.fusing import inner_epilogue
@@ -35,7 +35,7 @@ PADDING_VEC4S = 4  # of local memory between slices, so that lanes of a warp rea
 
 
 @dataclass(frozen=True)
-class DepthwisePointwiseTile:
+class DepthwisePointwiseTile(Tile):
     """What a work-group computes: blocks of 16 pixels by ``column_tiles`` warp tiles of blocks of 16 channels.
 
     split_k: how many warps share the input channels of a warp tile.
@@ -45,11 +45,6 @@ class DepthwisePointwiseTile:
     column_blocks: int
     column_tiles: int
     split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.row_blocks, self.column_blocks, self.column_tiles, self.split_k
 
     @property
     def warp_tiles(self) -> int:

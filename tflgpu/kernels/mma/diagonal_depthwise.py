@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.convolutions import depthwise_arguments, has_unrolled_taps
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.gpu.depthwise_kernels import input_rows
@@ -27,16 +27,11 @@ COLUMNS = 2  # of a lane: the two rows of a product that it has
 
 
 @dataclass(frozen=True)
-class DiagonalTile:
+class DiagonalTile(Tile):
     """Pixels that a lane computes one below the other, in each of its two columns, and slices of a warp."""
 
     pixels: int
     warp_slices: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.pixels, self.warp_slices
 
 
 def diagonal_candidates(window: Window, dst: Storage, target: Target) -> list[Candidate[DiagonalTile, DiagonalWork]]:

@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu.graph.ir import EpilogueOp
 from tflgpu.graph.layout import LANES, pack
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.gpu.hidden_sums import SummingParameters, hidden_sums_beside, with_hidden_sums, with_room_for_sums
@@ -45,17 +45,12 @@ class PointwiseDepthwise:
 
 
 @dataclass(frozen=True)
-class PointwiseDepthwiseTile:
+class PointwiseDepthwiseTile(Tile):
     """What a work-group computes: rows of the result, blocks of 16 channels; ``split_k`` warps share input channels."""
 
     rows: int
     column_blocks: int
     split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.rows, self.column_blocks, self.split_k
 
 
 PointwiseDepthwiseCandidate = Candidate[PointwiseDepthwiseTile, PointwiseDepthwiseWork]

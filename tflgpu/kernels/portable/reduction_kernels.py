@@ -9,7 +9,7 @@ from math import prod
 from tflgpu.graph.layout import LANES
 from tflgpu.kernels.access import Access, access
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.candidates import Candidate, TileConfig
+from tflgpu.kernels.candidates import Candidate, Tile, TileConfig
 from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.fusing import inner_epilogue
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
@@ -62,7 +62,7 @@ LONG = 8  # elements of a result for each work-item of a usual group, from which
 
 
 @dataclass(frozen=True)
-class Sharing:
+class Sharing(Tile):
     """How many work-items share one result; tiles of all results, results of a tile, and work-items of its group."""
 
     sharers: int

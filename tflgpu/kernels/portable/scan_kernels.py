@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tflgpu.kernels.access import Coordinate, coordinates
 from tflgpu.kernels.architecture import PORTABLE
-from tflgpu.kernels.candidates import Candidate
-from tflgpu.kernels.demand import Demand, Phase
 from tflgpu.kernels.items import ItemParameters, item_kernel
 from tflgpu.kernels.kernel import Kernel, Parameters, Storage
 from tflgpu.kernels.portable.reduction_kernels import Sharing, share_results
@@ -22,42 +20,28 @@ RUN = 8  # vec4s of a line that a work-item of a GPU loads at once, before it ad
 class Lines:
     """The lines of vec4s along an axis, or of channels, and how work-items share them.
 
-    extent: vec4s of a line. own: those of a share of it. run: of them, those that a work-item takes at once.
+    extent: vec4s of a line. run: of them, those that a work-item takes at once.
     """
 
     along: Coordinate
     lines: int
     extent: int
-    own: int
     run: int
     sharing: Sharing
 
 
-def _lines(request: Request, shares: int) -> Lines:
+def _lines(request: Request) -> Lines:
     attributes, g, target = request.node.attributes, request.output.geometry, request.target
     assert isinstance(attributes, CumulativeSum)
     along = coordinates(g.shape)[attributes.axis]
-    extent = g.slices if along.kind == "c" else g.shape[attributes.axis]
-    lines, own, on_gpu = g.vec4s // extent, tile_count(extent, shares), target.family == "gpu"
-    run = min(RUN, max(1, own // target.cost_model.lockstep)) if on_gpu else 1
+    extent, on_gpu = g.slices if along.kind == "c" else g.shape[attributes.axis], target.family == "gpu"
+    lines = g.vec4s // extent
+    run = min(RUN, max(1, extent // target.cost_model.lockstep)) if on_gpu else 1
     # The scan of a large work-group waits far longer at its barriers.
-    length = tile_count(own, run) if on_gpu else 2 * own
-    sharing = share_results(replace(request, shares=shares), lines, length, large=False)
+    sharing = share_results(request, lines, tile_count(extent, run) if on_gpu else 2 * extent, large=False)
     if sharing.sharers == 1 and on_gpu:
-        run = min(RUN, own)
-    return Lines(along, lines, extent, own, run, sharing)
-
-
-def _best_running_sum(request: Request) -> Candidate[Sharing, Sharing]:
-    """The only candidate. Another kernel reads shares of it first."""
-    lines, model = _lines(request, request.shares), request.target.cost_model
-    turns = tile_count(lines.own, lines.run * lines.sharing.sharers)
-    scan = model.tile_latency + lines.run * model.batch_latency
-    phases, latency = [Phase(turns, (scan,))], 0.0
-    if request.shares > 1:
-        phases, latency = [*phases, Phase(turns, (model.batch_latency,))], model.tile_latency
-    demand = Demand(request.shares * lines.sharing.tiles, tuple(phases), latency)
-    return Candidate(lines.sharing, lines.sharing, demand.cycles(request.target))
+        run = min(RUN, extent)
+    return Lines(along, lines, extent, run, sharing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +53,6 @@ class CumulativeSumParameters(Parameters, template="portable/cumulative_sum"):
     lines: int
     exclusive: bool
     reverse: bool
-    shares: int
-    share_extent: int
-    share_tiles: int
     sharers: int
     run: int
     per_tile: int
@@ -79,15 +60,12 @@ class CumulativeSumParameters(Parameters, template="portable/cumulative_sum"):
     dirty: bool
 
 
-@PORTABLE.lowering("cumulative_sum", best=_best_running_sum)
+@PORTABLE.lowering("cumulative_sum")
 def cumulative_sum_kernel(request: Request) -> Kernel:
     """A line of vec4s along the axis, or of channels, is that of a work-item, or of some that share it."""
     attributes, source = request.node.attributes, request.input(0)
     assert isinstance(attributes, CumulativeSum)
-    lines = _lines(request, attributes.shares)
-    arguments = [request.activation("src", 0)]
-    if attributes.shares > 1:
-        arguments.append(request.activation("share_sums", 1))
+    lines = _lines(request)
     return Kernel(
         CumulativeSumParameters(
             along=lines.along,
@@ -95,17 +73,14 @@ def cumulative_sum_kernel(request: Request) -> Kernel:
             lines=lines.lines,
             exclusive=attributes.exclusive,
             reverse=attributes.reverse,
-            shares=attributes.shares,
-            share_extent=lines.own,
-            share_tiles=lines.sharing.tiles,
             sharers=lines.sharing.sharers,
             run=lines.run,
             per_tile=lines.sharing.per_tile,
             src=source,
             dirty=lines.along.kind == "c",
         ),
-        tuple(arguments),
-        tiles=attributes.shares * lines.sharing.tiles,
+        (request.activation("src", 0),),
+        tiles=lines.sharing.tiles,
         local_size=lines.sharing.local_size,
         workspace=lines.sharing.workspace(1),
         value_type=source.vector,

@@ -15,16 +15,11 @@ TYPES = frozenset(("float32", "int32", "int64"))
 
 @dataclass(frozen=True)
 class CumulativeSum:
-    """Sums along ``axis`` (non-negative). ``exclusive``: without the element itself. ``reverse``: from the last one.
-
-    shares: into which the axis is divided. If there are several, a second input has the sums of each, one after the
-    other along the first axis.
-    """
+    """Sums along ``axis`` (non-negative). ``exclusive``: without the element itself. ``reverse``: from the last one."""
 
     axis: int
     exclusive: bool
     reverse: bool
-    shares: int = 1
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
 
-from tflgpu.graph.ir import Graph, Input, Node, Operand, Tensor, TensorId
-from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.layout import Geometry
 from tflgpu.kernels.architecture import lowering_of, sharing_lowering
 from tflgpu.kernels.fusing import epilogue_behind, kernel_inputs
 from tflgpu.kernels.gpu import GPU
@@ -22,7 +22,6 @@ from tflgpu.kernels.request import Request
 from tflgpu.kernels.rewriting import Planning
 from tflgpu.kernels.shares import Join, Shares
 from tflgpu.ops.arithmetic.reduction import Reduce
-from tflgpu.ops.arithmetic.scan import CumulativeSum
 from tflgpu.target import Target, corrected
 
 COUNTS = (2, 4, 8, 16, 32, 64)
@@ -43,11 +42,13 @@ def _shared(request: Request, fresh: Iterator[TensorId]) -> Division | None:
     count = best_count(request)
     if count == 1:
         return None
-    first, *others = shape_of_shares(graph[node.output].shape, node)
+    first, *others = graph[node.output].shape
     shares = Tensor(next(fresh), "", (count * first, *others), precise=graph[node.output].precise)
-    divided = _shares_and_running_sum if isinstance(node.attributes, CumulativeSum) else _shares_and_join
-    nodes = divided(graph, node, shares.id, count)
-    return Division(nodes, (shares,), {shares.id: Storage(Geometry(shares.shape), "float")})
+    return Division(
+        _shares_and_join(graph, node, shares.id, count),
+        (shares,),
+        {shares.id: Storage(Geometry(shares.shape), "float")},
+    )
 
 
 def best_count(request: Request) -> int:
@@ -73,7 +74,7 @@ def cycles_by_count(request: Request) -> dict[int, float]:
     cycles, joining = {1: whole.cycles}, joining_cycles(target)
     if whole.cycles < joining + target.cost_model.tile_latency or whole.work.tiles >= target.compute_units:
         return cycles
-    elements = Geometry(shape_of_shares(request.output.geometry.shape, node)).elements
+    elements = request.output.geometry.elements
     for count in COUNTS:
         shared = replace(request, shares=count)
         lowering = sharing_lowering(shared)
@@ -86,13 +87,6 @@ def cycles_by_count(request: Request) -> dict[int, float]:
 def least_cycles(request: Request) -> float:
     """The cycles of a node in one kernel or in shares; infinitely many if the cost model does not know them."""
     return min(cycles_by_count(request).values(), default=inf)
-
-
-def shape_of_shares(shape: Shape, node: Node) -> Shape:
-    """Of one share of what ``node`` computes, a result of ``shape``: of running sums only the last ones."""
-    if not isinstance(node.attributes, CumulativeSum):
-        return shape
-    return tuple(1 if axis == node.attributes.axis else extent for axis, extent in enumerate(shape))
 
 
 def joining_cycles(target: Target, waves: int = 1) -> float:
@@ -123,20 +117,4 @@ def _shares_and_join(graph: Graph, node: Node, shares: TensorId, count: int) -> 
     return (
         Node("shares", whole.inputs, shares, Shares(whole, count), sources=node.sources),
         Node("join", inputs, node.output, join, epilogue_behind(node, 1), node.sources),
-    )
-
-
-def _shares_and_running_sum(graph: Graph, node: Node, shares: TensorId, count: int) -> tuple[Node, Node]:
-    """The two nodes in the place of one. shares: what the first writes."""
-    attributes = node.attributes
-    assert isinstance(attributes, CumulativeSum)
-
-    def place(operand: Operand) -> Operand:
-        return Input(operand.index + 1) if isinstance(operand, Input) else operand
-
-    sums = Node("reduce", node.inputs[:1], node.output, Reduce("sum", (attributes.axis,)))
-    inputs, epilogue = (node.inputs[0], shares, *node.inputs[1:]), tuple(op.moved(place) for op in node.epilogue)
-    return (
-        Node("shares", sums.inputs, shares, Shares(sums, count), sources=node.sources),
-        replace(node, inputs=inputs, attributes=replace(attributes, shares=count), epilogue=epilogue),
     )

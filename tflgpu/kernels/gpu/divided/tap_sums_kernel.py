@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import Demand, Phase, cycles
 from tflgpu.kernels.gpu import GPU
 from tflgpu.kernels.gpu.costs import KLoopWork
@@ -21,15 +21,10 @@ from tflgpu.target import Target
 
 
 @dataclass(frozen=True)
-class TapSumsTile:
+class TapSumsTile(Tile):
     """One vec4 of a work-item, whose taps ``split_k`` work-items share."""
 
     split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return (self.split_k,)
 
 
 def _phases(request: Request) -> Phases | None:

@@ -13,7 +13,7 @@ from math import prod
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import MultistageWork
@@ -36,18 +36,13 @@ RESIDENT_ACCUMULATORS = 32 << 10
 
 
 @dataclass(frozen=True)
-class GroupTile:
+class GroupTile(Tile):
     """What a work-group computes: a grid of warps, each a grid of blocks of 16 pixels by 32 output channels."""
 
     row_warps: int
     column_warps: int
     row_blocks: int
     column_blocks: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.row_warps, self.column_warps, self.row_blocks, self.column_blocks
 
     @property
     def rows(self) -> int:
@@ -89,7 +84,7 @@ GROUP_TILES = (  # of four warps: groups of eight leave registers of a compute u
 
 
 @dataclass(frozen=True)
-class MultistageTile:
+class MultistageTile(Tile):
     """What a work-group computes, the k-steps of one stage, and how many stages local memory has."""
 
     group: GroupTile

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Argument, Kernel, Storage
 from tflgpu.kernels.mma.costs import GemmWork
@@ -46,17 +46,12 @@ FEW_WAVES = 2
 
 
 @dataclass(frozen=True)
-class WarpTile:
+class WarpTile(Tile):
     """What one warp computes, in blocks, and how many warps share its k-steps."""
 
     row_blocks: int
     column_blocks: int
     split_k: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.row_blocks, self.column_blocks, self.split_k
 
     @property
     def accumulators(self) -> int:

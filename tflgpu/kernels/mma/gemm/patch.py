@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig, ranked
+from tflgpu.kernels.candidates import Candidate, Tile, TileConfig, ranked
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import PatchWork
@@ -39,7 +39,7 @@ BANKS = 16  # of local memory, for vec4s of halves
 
 
 @dataclass(frozen=True)
-class PatchTile:
+class PatchTile(Tile):
     """What a work-group computes, the vec4s of a slice of its patch, those of the rows, and stages of weights.
 
     patch_rows: of an image with its border, that the tile sees at most.

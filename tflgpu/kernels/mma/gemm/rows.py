@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu.graph.ir import Array
 from tflgpu.graph.layout import LANES
-from tflgpu.kernels.candidates import Candidate, TileConfig
+from tflgpu.kernels.candidates import Candidate, Tile
 from tflgpu.kernels.demand import cycles
 from tflgpu.kernels.kernel import Kernel, Storage
 from tflgpu.kernels.mma.costs import RowsWork
@@ -29,16 +29,11 @@ ACCUMULATORS = 14  # groups of pixels times blocks of channels, of a warp
 
 
 @dataclass(frozen=True)
-class RowsTile:
+class RowsTile(Tile):
     """A warp tile: ``groups`` groups of 8 pixels of a row, by ``column_blocks`` blocks of 32 output channels."""
 
     groups: int
     column_blocks: int
-
-    @property
-    def config(self) -> TileConfig:
-        """The parameters by which a tuner names the tile."""
-        return self.groups, self.column_blocks
 
 
 def tile_of(dst: Storage) -> RowsTile:
