@@ -24,7 +24,7 @@ Tile = VectorTile | MatrixTile
 def matmul(request: Request) -> Kernel:
     """A product of two activations, by the kernel that the cost model ranks first.
 
-    CPUs take it where rows of a side do not lie side by side.
+    CPUs take it where rows do not lie side by side and the sides are too small to be moved.
     """
     shape, sides = product_of(request)
     chosen, target = choose_with_group(request, partial(matmul_candidates, shape))

@@ -1,0 +1,106 @@
+"""Products of matrices on CPUs whose rows do not lie side by side: moved until they do, wherever that is worth it.
+
+Rows of a matrix without batch axes are images of their own in PHWC4, and those of an adjoint left side are channels.
+The kernel of blocks reads neither. To move the sides takes time by their elements, the product by its multiplications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu.graph.ir import Graph, Node, Tensor, TensorId
+from tflgpu.graph.layout import Geometry, Shape
+from tflgpu.kernels.cpu import CPU
+from tflgpu.kernels.fusing import epilogue_behind
+from tflgpu.kernels.kernel import Storage
+from tflgpu.kernels.rewriting import Planning
+from tflgpu.ops.arithmetic.matmul import MatMul, matrix_of
+from tflgpu.ops.movement.shaping import AxisMap, Rearrange
+from tflgpu.target import ElementType
+
+# Multiplications for each element that is moved, from which on blocks are faster.
+WORTHWHILE = 8
+
+
+@CPU.rewrite("divide")
+def lay_rows_side_by_side(planning: Planning) -> Planning:
+    """With movements around such products."""
+    graph, target = planning.graph, planning.target
+    moving = _Moving(graph, planning.storage)
+    for node in graph.nodes:
+        if _is_worthwhile(graph, node):
+            moving.add_product(node, "float" if graph[node.output].precise else target.storage)
+        else:
+            moving.nodes.append(node)
+    return planning.with_nodes(moving.nodes, moving.tensors, moving.storage)
+
+
+def _is_worthwhile(graph: Graph, node: Node) -> bool:
+    attributes = node.attributes
+    if not isinstance(attributes, MatMul) or node.epilogue_inputs & {0, 1}:
+        return False
+    left, right, result = (graph[t] for t in (*node.inputs[:2], node.output))
+    moved = [left, *([result] if len(result.shape) == 2 else [])]
+    if len(right.shape) == 2 and attributes.adjoint_right:
+        moved.append(right)
+    elif len(left.shape) > 2 and not attributes.adjoint_left:
+        return False  # the rows lie side by side
+    _, depth = matrix_of(left.shape, attributes.adjoint_left)
+    return result.size * depth >= WORTHWHILE * sum(t.size for t in moved)
+
+
+class _Moving:
+    """Nodes in the place of others, and what they add to a graph."""
+
+    def __init__(self, graph: Graph, storage: Mapping[TensorId, Storage]) -> None:
+        self._graph, self._fresh = graph, graph.fresh_ids()
+        self.nodes: list[Node] = []
+        self.tensors: list[Tensor] = []
+        self.storage = dict(storage)
+
+    def add_product(self, node: Node, element: ElementType) -> None:
+        """``node`` on sides whose rows lie side by side. element: of its result before the epilogue."""
+        attributes, shape = node.attributes, self._graph[node.output].shape
+        assert isinstance(attributes, MatMul)
+        sides = (
+            self._side(node, 0, swapped=attributes.adjoint_left),
+            self._side(node, 1) if attributes.adjoint_right else node.inputs[1],
+        )
+        product = replace(node, inputs=(*sides, *node.inputs[2:]), attributes=replace(attributes, adjoint_left=False))
+        if len(shape) > 2:
+            self.nodes.append(product)
+            return
+        result = self._new((1, *shape), element)
+        self.nodes.append(replace(product, inputs=sides, output=result, epilogue=()))
+        back = Rearrange((AxisMap(None), AxisMap(0), AxisMap(1)))
+        inputs, epilogue = (result, *node.inputs[2:]), epilogue_behind(node, 1)
+        self.nodes.append(Node("rearrange", inputs, node.output, back, epilogue, node.sources))
+
+    def _side(self, node: Node, number: int, *, swapped: bool = False) -> TensorId:
+        """The tensor of a side with a batch axis, its last two axes ``swapped``."""
+        side = self._graph[node.inputs[number]]
+        rank, new = len(side.shape), int(len(side.shape) == 2)
+        order = [*range(rank - 2), *((rank - 1, rank - 2) if swapped else (rank - 2, rank - 1))]
+        if not new and not swapped:
+            return side.id
+        shape = (1,) * new + tuple(side.shape[axis] for axis in order)
+        if side.data is not None:
+            moved = np.ascontiguousarray(side.data.transpose(order)).reshape(shape)
+            self.tensors.append(replace(side, id=next(self._fresh), shape=shape, data=moved, scale=None))
+            return self.tensors[-1].id
+        result = self._new(shape, self.storage[side.id].type, side)
+        attributes = Rearrange(tuple(AxisMap(new + axis) for axis in order))
+        self.nodes.append(Node("rearrange", (side.id,), result, attributes, sources=node.sources))
+        return result
+
+    def _new(self, shape: Shape, element: ElementType, like: Tensor | None = None) -> TensorId:
+        tensor = (
+            Tensor(next(self._fresh), "", shape) if like is None else replace(like, id=next(self._fresh), shape=shape)
+        )
+        self.tensors.append(tensor)
+        grid = None if like is None else self.storage[like.id].grid
+        self.storage[tensor.id] = Storage(Geometry(shape), element, grid=grid)
+        return tensor.id
