@@ -133,7 +133,7 @@ STAY_IN_RANGE = frozenset(
 )
 
 
-# Operators whose kernels in LiteRT quantize float activations, row by row or image by image, if their weights are integers.
+# Operators whose kernels in LiteRT quantize float activations, row by row or by images, if weights are integers.
 QUANTIZE_AT_RUN_TIME = frozenset(("CONV_2D", "FULLY_CONNECTED"))
 
 

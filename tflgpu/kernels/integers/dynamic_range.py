@@ -14,8 +14,11 @@ from tflgpu.target.corrections import corrected
 from tflgpu.target.device_limits import CORE_CACHE_BYTES
 from tflgpu.target.measured_costs import core_costs
 
-# Instructions for a register of floats, of which two begin in a cycle: least and greatest element, and then the integers.
+# Instructions for a register of floats, of which two begin in a cycle: its least and greatest element, then integers.
 QUANTIZING_INSTRUCTIONS = 12
+
+# What part of the time of floats integers may take: to save less is not worth the digits.
+MOST_TIME = 0.8
 
 
 def has_rows_of_images(request: Request) -> bool:
@@ -40,7 +43,7 @@ def has_dynamic_rows(request: Request) -> bool:
 
 
 def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight_bytes: int) -> bool:
-    """Whether to quantize the rows of a product, and to multiply integers, takes less time than to multiply floats.
+    """Whether to quantize the rows of a product, and to multiply integers, is much faster than to multiply floats.
 
     multiplying: cycles of the products of integers. column_tiles: tiles of the same rows, each of which quantizes them.
     weight_bytes: of a packed weight.
@@ -49,14 +52,20 @@ def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight
     weights = request.graph[request.node.inputs[1]].shape
     depth, rows = prod(weights[1:]), g.batch * g.plane
     registers = VECTOR // target.limits.vector_width
-    far = request.graph.constant_bytes > CORE_CACHE_BYTES * target.compute_units
     if has_rows_of_images(request):
         blocks = tile_count(rows, MOST_ROWS)
-        vector = min(weights_cycles(bits, rows, blocks, target, far=far) for bits in (32, 8))
+        vector = min(weights_cycles(bits, rows, blocks, target, far=_are_far(request, bits)) for bits in (32, 8))
     else:
         vector = rows * registers / 2
     floats = vector * depth * tile_count(g.channels, VECTOR)
     costs = core_costs()
-    loading = depth * g.channels * weight_bytes / (costs.memory_bytes if far else costs.near_bytes)
+    bandwidth = costs.memory_bytes if _are_far(request, 8 * weight_bytes) else costs.near_bytes
+    loading = depth * g.channels * weight_bytes / bandwidth
     quantizing = rows * depth * column_tiles * QUANTIZING_INSTRUCTIONS / 2 / target.limits.vector_width
-    return max(corrected("integers of dynamic range", multiplying, floats), loading) + quantizing < floats
+    kernel = "integers of dynamic range, one row" if rows == 1 else "integers of dynamic range"
+    return max(corrected(kernel, multiplying, floats), loading) + quantizing < MOST_TIME * floats
+
+
+def _are_far(request: Request, bits: int) -> bool:
+    """Whether constants of so many bits, which are floats in the graph, are more than the caches of all cores hold."""
+    return request.graph.constant_bytes * bits // 32 > CORE_CACHE_BYTES * request.target.compute_units

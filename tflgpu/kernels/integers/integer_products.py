@@ -133,7 +133,7 @@ def obstacle(request: Request) -> str | None:
     if unit is None:
         return "the unit does not multiply weights of 9 bits, or sums could exceed 32 bits"
     if not stored and not _dynamic_pays(request, weights, unit):
-        return "to quantize the input at run time takes longer than to multiply floats"
+        return "to quantize the input at run time would hardly be faster"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return None
     per_group = request.output.geometry.channels // attributes.groups
