@@ -106,8 +106,10 @@ def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
 
 
 def reads_row_major(node: Node, src: Storage) -> bool:
-    """Whether a convolution reads an image in row-major order, in which a row of a window sees neighbours."""
+    """Whether a product reads its input in row-major order: rows of whole vec4s, or those that windows see."""
     attributes = node.attributes
+    if node.kind == "fully_connected":
+        return src.channels % LANES == 0
     if not isinstance(attributes, Convolution) or attributes.groups > 1 or attributes.window.dilation[1] > 1:
         return False
     return src.channels <= LANES
@@ -245,8 +247,7 @@ def integer_products(request: Request) -> Kernel:
     assert weights is not None
     unit = _unit(request, weights)
     assert unit is not None
-    if src.linear:
-        assert isinstance(attributes, Convolution)
+    if src.linear and isinstance(attributes, Convolution):
         weights = _rows_of_windows(weights)
     made = _divided(request, weights, unit)
     cost = 2 * made.products * made.column_blocks
