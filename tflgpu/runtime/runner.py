@@ -64,8 +64,8 @@ class Runner:
     def run(self, inputs: Inputs, outputs: Outputs | None) -> dict[str, Array]:
         """Outputs by name, as arrays of the host unless the caller gives others."""
         with self._failures:
-            fitting = None if outputs else self._inputs.fitting(inputs)
-            known = None if fitting is not None else self._last.again(inputs, outputs)
+            known = self._last.again(inputs, outputs)
+            fitting = None if known or outputs else self._inputs.fitting(inputs)
             values = fitting or (self._inputs.values(inputs) if known is None else known.values)
             as_in_file = self._is_fixed or fitting is not None
             with self._lock:  # as in _turn, in as few operations as possible
