@@ -109,8 +109,11 @@ class Numerics(Group, place="numerics"):
             pictures or signals and some noise, the same ones each time, scaled as the file says. Better are inputs such
             as the model will get.
         quantized: ``"fake_quantize"`` rounds each quantized activation to what its integer type can hold, as the CPU's
-            integer kernels do; ``"float"`` does not round. It clamps activations to the range of their integers, which
-            is what is left of a ReLU6 in many files; ``report.operators[].notes`` name those that it does not clamp.
+            integer kernels do. Of a model of dynamic range (int8 weights, float activations) it also quantizes rows of
+            activations at run time, as LiteRT does, where a CPU's integer unit makes a layer much faster; elsewhere
+            such a model is computed in float. ``"float"`` does not round. It clamps activations to the range of their
+            integers, which is what is left of a ReLU6 in many files; ``report.operators[].notes`` name those that it
+            does not clamp.
         checks: :meth:`CompiledModel.run` raises ValueError, which names the operator, for indices out of range,
             divisors of zero and negative exponents of integers, where LiteRT reports an error. Without it such an index
             becomes the nearest in range (docs/reference/numerics.md). Each operator to check costs a kernel or two.

@@ -33,7 +33,8 @@ class File:
 
 
 # LiteRT rounds the activations of these at run time to 8 bits, and is off by 0.3% of range. tflgpu computes in float,
-# but for operators that it leaves to LiteRT. tests/kernels/test_stored_integers.py compares such layers with double.
+# but for operators that it leaves to LiteRT, and where a CPU's integer unit is much faster.
+# tests/kernels/test_stored_integers.py compares such layers with double.
 ROUNDED = 2e-2
 
 # Of a scale that is denormal: LiteRT's products by it are zero, those by the least normal scale are not.

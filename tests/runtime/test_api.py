@@ -26,6 +26,10 @@ def model() -> tflgpu.CompiledModel:
     return tflgpu.compile(DIGITS / "digits.tflite", tflgpu.Options(precision="fp32"))
 
 
+class Tagged(np.ndarray):
+    """An array of another class."""
+
+
 @pytest.fixture(scope="module")
 def images() -> np.ndarray:
     return np.load(DIGITS / "held_out.npz")["images"][..., None].astype(np.float32) / 16
@@ -64,6 +68,17 @@ def test_results_are_the_callers_own(model: tflgpu.CompiledModel, images: np.nda
     kept = first.copy()
     model.run(images[1:2])
     np.testing.assert_array_equal(first, kept)
+
+
+def test_strides_and_classes_of_arrays_do_not_matter(model: tflgpu.CompiledModel, images: np.ndarray) -> None:
+    image = images[:1]
+    expected = model.run(image)["probabilities"]
+    read_only = image.copy()
+    read_only.flags.writeable = False
+    turned = np.ascontiguousarray(image.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    other_order = image.astype(image.dtype.newbyteorder())
+    for given in (turned, images[::2][:1], read_only, other_order, image.view(Tagged)):
+        np.testing.assert_array_equal(model.run([given])["probabilities"], expected)
 
 
 def test_threads_share_a_model(model: tflgpu.CompiledModel, images: np.ndarray) -> None:

@@ -25,6 +25,7 @@ from tflgpu.model.model import FileTensor, Model, Operator, Subgraph
 from tflgpu.model.quantization import (
     Grid,
     dequantize_op,
+    dynamic_weights,
     grid_of,
     has_grid,
     hold_op,
@@ -130,9 +131,10 @@ class _Lowering:
         return Lowered(remove_dead(graph), entries, *sides, bound, frozenset(self.open), faults, self.calls)
 
     def _bind_constants(self) -> None:
+        dynamic = dynamic_weights(self.subgraph) if self.rounds else frozenset[int]()
         for tensor in self.subgraph.tensors:
             if tensor.data is not None:
-                self.graph.bind(tensor.index, self.graph.tensor(tensor))
+                self.graph.bind(tensor.index, replace(self.graph.tensor(tensor), dynamic=tensor.index in dynamic))
 
     def _input(self, tensor: FileTensor) -> int:
         """Bind a graph input; integers that stand for numbers become these in the first node that touches them."""

@@ -29,6 +29,7 @@ class Tensor:
     precise: stored in float in every precision, because its values need more digits than half has.
     scale: of a quantized constant, the numbers of which its values are whole multiples; it broadcasts to ``data``.
     factor: what the numbers in memory have to be multiplied by.
+    dynamic: of quantized weights, whether LiteRT's kernels quantize at run time what they multiply (dynamic range).
     """
 
     id: TensorId
@@ -39,6 +40,7 @@ class Tensor:
     precise: bool = False
     scale: Array | None = field(default=None, compare=False, repr=False)
     factor: float = 1.0
+    dynamic: bool = False
 
     @property
     def is_constant(self) -> bool:

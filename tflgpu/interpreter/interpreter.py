@@ -107,6 +107,8 @@ class Interpreter:
         Subgraphs besides the main one have values after a :class:`SignatureRunner` has run them. Raises ValueError for
         a tensor that has no value, and for unknown ones.
         """
+        if type(subgraph_index) is int and subgraph_index == 0:  # as in most calls
+            return self._main.value(tensor_index).copy()
         count = self.num_subgraphs()
         if not 0 <= whole_number("subgraph_index", subgraph_index, LEAST_INDEX) < count:
             raise ValueError(f"Invalid subgraph index {subgraph_index} exceeds max subgraph index {count}")

@@ -35,6 +35,10 @@ class SubgraphTensors:
     def __init__(self, source: bytes, tensors: tuple[FileTensor, ...], entry: EntryPoint, options: Options) -> None:
         self._source, self._tensors, self._entry, self._options = source, tensors, entry, options
         self._input_shapes = {tensor.index: tensor.shape for _, tensor in entry.inputs}
+        self._input_indices = [tensor.index for _, tensor in entry.inputs]
+        self._output_places = [(tensor.index, name) for name, tensor in entry.outputs]
+        self._computed = frozenset(t.index for _, t in entry.outputs if t.data is None and t.sparse is None)
+        self._settable = frozenset(t.index for _, t in entry.inputs if t.data is None and not t.is_variable)
         self._compiled: CompiledModel | None = None
         self._compiled_shapes: Mapping[str, Shape] = {}
         self._is_ready = False  # False before allocate, and again after a resize
@@ -106,12 +110,15 @@ class SubgraphTensors:
         """Run the subgraph. Raises RuntimeError before :meth:`allocate`, and if the run fails; DeviceError is one."""
         if self._compiled is None or not self._is_ready:
             raise RuntimeError("Invoke called on model that is not ready.")
-        given = {tensor.index: self._values[tensor.index] for _, tensor in self._entry.inputs}
+        values = self._values
+        given = [values[index] for index in self._input_indices]
         try:
-            results = self._compiled.run({name: given[tensor.index] for name, tensor in self._entry.inputs})
+            results = self._compiled.run(given)
         except ValueError as error:
             raise RuntimeError(f"the model cannot run on these inputs: {error}") from error
-        self._values = {tensor.index: results[name] for name, tensor in self._entry.outputs} | given
+        found = {index: results[name] for index, name in self._output_places}
+        found.update(zip(self._input_indices, given, strict=True))
+        self._values = found
 
     def set(self, number: int, value: ArrayLike) -> None:
         """Copy a value into a tensor; only in an input it lasts longer than the next run.
@@ -119,6 +126,11 @@ class SubgraphTensors:
         Arrays of another byte order are converted. Raises ValueError for another shape or element type, before
         :meth:`allocate`, and for constants and variables.
         """
+        if self._is_ready and type(number) is int and number in self._settable and type(value) is np.ndarray:
+            held = self._values[number]
+            if value.dtype is held.dtype and value.shape == held.shape:  # as of most calls
+                held[...] = value
+                return
         tensor = self.tensor(number)
         if not self._is_ready:
             raise ValueError("Cannot set tensor: Tensor is unallocated. Try calling allocate_tensors() first")
@@ -139,6 +151,8 @@ class SubgraphTensors:
 
         A sparse constant is what the file stores of it, as LiteRT gives it; ``sparsity_parameters`` say where.
         """
+        if self._is_ready and type(number) is int and number in self._computed:  # as in most calls
+            return self._values[number]
         tensor = self.tensor(number)
         if tensor.sparse is not None:
             return tensor.sparse.values

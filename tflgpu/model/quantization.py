@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tflgpu.graph.ir import EpilogueOp, Value
 from tflgpu.model.constants.packed_integers import unpacked_nibbles
-from tflgpu.model.model import FileTensor, Operator
+from tflgpu.model.model import FileTensor, Operator, Subgraph
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
@@ -133,6 +133,10 @@ STAY_IN_RANGE = frozenset(
 )
 
 
+# Operators whose kernels in LiteRT quantize float activations, row by row or by images, if weights are integers.
+QUANTIZE_AT_RUN_TIME = frozenset(("CONV_2D", "FULLY_CONNECTED"))
+
+
 def is_quantized(tensor: FileTensor) -> bool:
     """Whether the tensor's integers stand for real numbers. int32, int64 and int4 do so only in a constant."""
     if tensor.block_scales is not None:
@@ -149,6 +153,17 @@ def has_grid(tensor: FileTensor) -> bool:
 def view_dtype(tensor: FileTensor) -> str:
     """The element type of a tensor in the dequantized view."""
     return "float32" if is_quantized(tensor) else tensor.dtype
+
+
+def dynamic_weights(subgraph: Subgraph) -> frozenset[int]:
+    """The weights of dynamic range: LiteRT's kernels quantize at run time the floats that these multiply."""
+    found = set[int]()
+    for operator in subgraph.operators:
+        if operator.code in QUANTIZE_AT_RUN_TIME and min(operator.inputs[:2]) >= 0:
+            x, weights = (subgraph.tensors[t] for t in operator.inputs[:2])
+            if x.dtype == "float32" and weights.data is not None and weights.dtype in ("int4", "int8"):
+                found.add(weights.index)
+    return frozenset(found)
 
 
 def dequantized(tensor: FileTensor) -> NDArray[np.float32]:

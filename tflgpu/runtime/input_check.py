@@ -32,6 +32,24 @@ class InputCheck:
         self._name_set = set(self._names)
         self._wanted = [(info, _element_type(info), info.shape) for info in infos]
 
+    def fitting(self, inputs: Inputs) -> list[Value] | None:
+        """The inputs in order, if all are arrays of numpy with the file's element types and shapes; else None.
+
+        Most calls of small models end here, so it makes few operations.
+        """
+        if type(inputs) is dict:
+            if inputs.keys() != self._name_set:
+                return None
+            ordered = [inputs[name] for name in self._names]
+        else:
+            ordered = inputs.copy() if type(inputs) is list else [inputs]
+            if len(ordered) != len(self._names):
+                return None
+        for (_, dtype, shape), given in zip(self._wanted, ordered):  # noqa: B905 - as many
+            if type(given) is not np.ndarray or given.dtype is not dtype or given.shape != shape:
+                return None
+        return ordered
+
     def values(self, inputs: Inputs) -> list[Value]:
         """Inputs by name, in order, or a single one -> values in order.
 

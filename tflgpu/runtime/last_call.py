@@ -30,8 +30,9 @@ class Targets(NamedTuple):
     def delivered(self, results: Sequence[Array]) -> dict[str, Array]:
         """What went to the host, by name, but for what the caller gave arrays for: these get it."""
         found = dict(zip(self.names, results)) if results else {}  # noqa: B905 - this takes less time
-        for name, array in self.arrays.items():
-            np.copyto(array, found.pop(name))
+        if self.arrays:
+            for name, array in self.arrays.items():
+                np.copyto(array, found.pop(name))
         return found
 
 

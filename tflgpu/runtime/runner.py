@@ -53,7 +53,8 @@ class Runner:
         # A CPU computes and copies with the same cores, and the queue costs it more than it gains.
         self.ahead = 1 if session.device.type == "cpu" else AHEAD
         self._instances: dict[int, Instances] = {0: OrderedDict([(self._shapes, first)])}  # by depth; none if closed
-        self._only = first if self._is_fixed else None  # for every call that interrupts no other; None if closed
+        # For every call with the shapes of the file that interrupts no other; None if closed, or if it is not alone.
+        self._only: Instance | None = first
 
     @property
     def instances(self) -> Instances:
@@ -64,13 +65,18 @@ class Runner:
         """Outputs by name, as arrays of the host unless the caller gives others."""
         with self._failures:
             known = self._last.again(inputs, outputs)
-            values = self._inputs.values(inputs) if known is None else known.values
+            fitting = None if known or outputs else self._inputs.fitting(inputs)
+            values = fitting or (self._inputs.values(inputs) if known is None else known.values)
+            as_in_file = self._is_fixed or fitting is not None
             with self._lock:  # as in _turn, in as few operations as possible
                 depth = self._depth
                 self._depth = depth + 1
                 try:
-                    instance = (None if depth else self._only) or self._instance(values, depth)
-                    targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
+                    instance = (self._only if as_in_file and not depth else None) or self._instance(values, depth)
+                    if fitting is not None:
+                        targets = instance.to_host
+                    else:
+                        targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                     arrays = instance.run(values, targets.places)
                 finally:
                     self._depth = depth
@@ -187,6 +193,8 @@ class Runner:
         instance = instances.get(shapes)
         if instance is None:
             instance = instances[shapes] = self._make(shapes)
+            if depth == 0:
+                self._only = None
             if len(instances) > MAX_INSTANCES:
                 instances.popitem(last=False)
         if len(instances) > 1:

@@ -94,6 +94,7 @@ CASES = {
     "depthwise, rows that no window sees": Case((1, 9, 8, 4), 0, Window((1, 1), (4, 2), (1, 1), Padding(0, 0, 0, 0))),
     "fully connected, one image": Case((1, 300), 77, zero=17),
     "fully connected, images": Case((13, 127), 35, extreme=True),
+    "fully connected, model input": Case((5, 128), 35, zero=9, given="char"),
 }
 
 

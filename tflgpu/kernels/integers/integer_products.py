@@ -1,7 +1,8 @@
 """Products of 8-bit integers on CPUs with an integer unit: convolutions and fully connected layers.
 
 An image that is stored as integers is multiplied by the integers of its weights. Sums are exact; each is multiplied by
-the scales of both, and then the epilogue is the usual one.
+the scales of both, and then the epilogue is the usual one. Of a model of dynamic range, each row of floats is quantized
+where it is packed, with a scale of its own.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import numpy as np
 
 from tflgpu.graph.ir import Node
 from tflgpu.graph.layout import LANES, Geometry
-from tflgpu.kernels.convolutions import convolution_macs, is_vector_product
+from tflgpu.kernels.convolutions import convolution_macs
 from tflgpu.kernels.cpu.block_products import blocks_per_tile
 from tflgpu.kernels.integers import INTEGERS
+from tflgpu.kernels.integers.dynamic_range import dynamic_pays, has_dynamic_rows, has_rows_of_images
 from tflgpu.kernels.integers.units import UNITS, IntegerUnit
 from tflgpu.kernels.integers.whole_weights import MOST, WholeWeights, whole_weights
 from tflgpu.kernels.kernel import Argument, Kernel, Parameters, Storage
-from tflgpu.kernels.packing import block_inputs, padded_bias, reordered
+from tflgpu.kernels.packing import BlockInputs, block_inputs, padded_bias, reordered
 from tflgpu.kernels.request import Request
 from tflgpu.kernels.tiling import tile_count
 from tflgpu.ops.image.convolution import Convolution
@@ -46,6 +48,10 @@ MOST_SUM = 1 << 30
 
 WORTHWHILE_PRODUCTS = 1 << 20  # of a tile, see WORTHWHILE_OPERATIONS of block_products.py
 TILES_PER_CORE = 12
+DYNAMIC_TILES_PER_CORE = 4  # of a product of floats: each tile quantizes the rows of its runs
+
+# What is kept of the grid of each row that is quantized at run time: see the skeleton's template.
+GRID_NUMBERS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,8 @@ class IntegerProductsParameters(Parameters):
     blocks_per_tile: int
     element: ElementType
     packed_vec4s: int
+    sums_vec4s: int
+    dynamic: bool
     offset: int
     adds_bias: bool
     src: Storage
@@ -98,8 +106,10 @@ def _unit(request: Request, weights: WholeWeights) -> IntegerUnit | None:
 
 
 def reads_row_major(node: Node, src: Storage) -> bool:
-    """Whether a convolution reads an image in row-major order, in which a row of a window sees neighbours."""
+    """Whether a product reads its input in row-major order: rows of whole vec4s, or those that windows see."""
     attributes = node.attributes
+    if node.kind == "fully_connected":
+        return src.channels % LANES == 0
     if not isinstance(attributes, Convolution) or attributes.groups > 1 or attributes.window.dilation[1] > 1:
         return False
     return src.channels <= LANES
@@ -113,7 +123,8 @@ def multiplies_integers(request: Request) -> bool:
 def obstacle(request: Request) -> str | None:
     """Why a convolution or a fully connected layer multiplies floats; None if it need not."""
     attributes, src = request.node.attributes, request.input(0)
-    if src.grid is None or request.value(0) is not None or (src.linear and not reads_row_major(request.node, src)):
+    stored = src.grid is not None and (not src.linear or reads_row_major(request.node, src))
+    if request.value(0) is not None or not (stored or has_dynamic_rows(request)):
         return "the input is not stored as 8-bit integers"
     if request.is_computed(2):
         return "the bias is computed by the model"
@@ -123,6 +134,8 @@ def obstacle(request: Request) -> str | None:
     unit = _unit(request, weights)
     if unit is None:
         return "the unit does not multiply weights of 9 bits, or sums could exceed 32 bits"
+    if not stored and not _dynamic_pays(request, weights, unit):
+        return "to quantize the input at run time would hardly be faster"
     if not isinstance(attributes, Convolution) or attributes.groups == 1:
         return None
     per_group = request.output.geometry.channels // attributes.groups
@@ -131,15 +144,10 @@ def obstacle(request: Request) -> str | None:
     return None
 
 
-def _has_rows_of_images(request: Request) -> bool:
-    """Whether the rows of the product are images of one pixel."""
-    return request.node.kind == "fully_connected" or is_vector_product(request)
-
-
 def _rows(request: Request) -> tuple[int, int]:
     """Images that have rows of their own, and how many rows."""
     g = request.output.geometry
-    return (1, g.batch) if _has_rows_of_images(request) else (g.batch, g.plane)
+    return (1, g.batch) if has_rows_of_images(request) else (g.batch, g.plane)
 
 
 def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]:
@@ -158,80 +166,135 @@ def _columns(request: Request, unit: IntegerUnit) -> tuple[tuple[int, int], int]
     return shape, shape[1] * unit.lanes
 
 
+@dataclass(frozen=True)
+class _Division:
+    """How a product is divided.
+
+    shape: of a block of sums, in rows and registers. run_blocks: blocks of rows of a run, runs: of all images. part:
+    quads of the depth that are packed together, of all ``steps``. column_blocks: of a tile, of all ``out_blocks``.
+    """
+
+    shape: tuple[int, int]
+    columns: int
+    read: BlockInputs
+    images: int
+    run_blocks: int
+    runs: int
+    steps: int
+    part: int
+    column_blocks: int
+    out_blocks: int
+
+    @property
+    def run(self) -> int:
+        """Rows of a run."""
+        return self.run_blocks * self.shape[0]
+
+    @property
+    def column_tiles(self) -> int:
+        """Tiles of the same rows."""
+        return tile_count(self.out_blocks, self.column_blocks)
+
+    @property
+    def products(self) -> int:
+        """Of a run and a block of columns."""
+        return self.run * self.columns * LANES * self.steps
+
+    def cycles(self, unit: IntegerUnit, all_rows: int) -> float:
+        """In which cores multiply all of it."""
+        blocks = tile_count(all_rows, self.shape[0]) * self.images * self.out_blocks
+        return blocks * (self.steps * unit.step_cycles(*self.shape) + BLOCK_CYCLES)
+
+
+def _divided(request: Request, weights: WholeWeights, unit: IntegerUnit) -> _Division:
+    """weights: as they are packed."""
+    target, g, attributes = request.target, request.output.geometry, request.node.attributes
+    groups = attributes.groups if isinstance(attributes, Convolution) else 1
+    shape, columns = _columns(request, unit)
+    images, all_rows = _rows(request)
+    read = block_inputs(g.channels, groups, columns, Geometry((1, 1, 1, weights.integers.shape[3] * groups)))
+    out_blocks, taps = len(read.first), prod(weights.integers.shape[1:3])
+    steps = taps * read.slices
+    row_blocks = tile_count(all_rows, shape[0])
+    run_blocks = tile_count(row_blocks, tile_count(row_blocks, max(1, RUN_ROWS // shape[0])))
+    run = run_blocks * shape[0]
+    quad_bytes = run * LANES * unit.element_bytes
+    part = tile_count(steps, tile_count(steps, max(1, PART_BYTES // quad_bytes)))
+    waiting = max(1, SUMS_BYTES // (run * columns * SUM_BYTES)) if part < steps else out_blocks
+    runs = tile_count(row_blocks, run_blocks) * images
+    enough = max(1, WORTHWHILE_PRODUCTS // (run * columns * LANES * steps))
+    per_core = DYNAMIC_TILES_PER_CORE if request.input(0).grid is None else TILES_PER_CORE
+    wanted = max(tile_count(runs * out_blocks, target.compute_units * per_core), enough)
+    column_blocks = min(waiting, out_blocks, max(1, wanted))
+    if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group
+        column_blocks = 1
+    column_blocks = tile_count(out_blocks, tile_count(out_blocks, column_blocks))
+    return _Division(shape, columns, read, images, run_blocks, runs, steps, part, column_blocks, out_blocks)
+
+
+def _dynamic_pays(request: Request, weights: WholeWeights, unit: IntegerUnit) -> bool:
+    """Whether a product of floats is to be one of integers."""
+    made = _divided(request, weights, unit)
+    return dynamic_pays(request, made.cycles(unit, _rows(request)[1]), made.column_tiles, unit.weight_bytes)
+
+
 @INTEGERS.lowering("convolution", when=multiplies_integers, obstacle=obstacle)
 @INTEGERS.lowering("fully_connected", when=multiplies_integers, obstacle=obstacle)
 def integer_products(request: Request) -> Kernel:
     """Blocks of rows by output channels, whose operands are packed."""
     target, src, g = request.target, request.input(0), request.output.geometry
     weights, attributes, grid = whole_weights(request), request.node.attributes, src.grid
-    assert weights is not None and grid is not None
+    assert weights is not None
     unit = _unit(request, weights)
     assert unit is not None
-    groups = attributes.groups if isinstance(attributes, Convolution) else 1
-    (rows, registers), columns = _columns(request, unit)
-    images, all_rows = _rows(request)
-    if src.linear:
-        assert isinstance(attributes, Convolution)
+    if src.linear and isinstance(attributes, Convolution):
         weights = _rows_of_windows(weights)
-    read = block_inputs(g.channels, groups, columns, Geometry((1, 1, 1, weights.integers.shape[3] * groups)))
-    out_blocks, taps = len(read.first), prod(weights.integers.shape[1:3])
-    steps = taps * read.slices
-    row_blocks = tile_count(all_rows, rows)
-    run_blocks = tile_count(row_blocks, tile_count(row_blocks, max(1, RUN_ROWS // rows)))
-    run = run_blocks * rows
-    quad_bytes = run * LANES * unit.element_bytes
-    part = tile_count(steps, tile_count(steps, max(1, PART_BYTES // quad_bytes)))
-    waiting = max(1, SUMS_BYTES // (run * columns * SUM_BYTES)) if part < steps else out_blocks
-    runs = tile_count(row_blocks, run_blocks) * images
-    cost = run * columns * LANES * steps
-    enough = max(1, WORTHWHILE_PRODUCTS // cost)
-    column_blocks = min(
-        waiting, out_blocks, max(1, tile_count(runs * out_blocks, target.compute_units * TILES_PER_CORE), enough)
-    )
-    if len(set(read.first)) > 1:  # what is packed for a tile are the channels of one group
-        column_blocks = 1
-    column_blocks = tile_count(out_blocks, tile_count(out_blocks, column_blocks))
-    column_tiles = tile_count(out_blocks, column_blocks)
-    per_tile = blocks_per_tile(runs, column_tiles, 2 * cost * column_blocks, target)
-    packed_vec4s = tile_count(part * quad_bytes, VEC4_BYTES)
-    sums = (column_blocks if part < steps else 1) * run * columns * SUM_BYTES
-    arguments, adds_bias = _arguments(request, weights, unit, columns, out_blocks)
-    made: Callable[..., IntegerProductsParameters]
-    if _has_rows_of_images(request):
-        made, macs = IntegerFullyConnectedParameters, g.batch * g.channels * steps * LANES
+    made = _divided(request, weights, unit)
+    cost = 2 * made.products * made.column_blocks
+    per_tile = blocks_per_tile(made.runs, made.column_tiles, cost, target)
+    packed_vec4s = tile_count(made.part * made.run * LANES * unit.element_bytes, VEC4_BYTES)
+    waiting = made.column_blocks if made.part < made.steps else 1
+    sums_vec4s = waiting * made.run * made.columns * SUM_BYTES // VEC4_BYTES
+    grids_vec4s = tile_count(GRID_NUMBERS * made.run, LANES) if grid is None else 0
+    arguments, adds_bias = _arguments(request, weights, unit, made.columns, made.out_blocks)
+    parameters: Callable[..., IntegerProductsParameters]
+    if has_rows_of_images(request):
+        parameters, macs = IntegerFullyConnectedParameters, g.batch * g.channels * made.steps * LANES
     else:
         assert isinstance(attributes, Convolution)
-        made = partial(
+        parameters = partial(
             IntegerConvolutionParameters,
             window=attributes.window,
-            slices=read.slices,
-            first_slice=read.expression,
-            zero=grid.zero - unit.offset,
-            images=images,
+            slices=made.read.slices,
+            first_slice=made.read.expression,
+            zero=grid.zero - unit.offset if grid else 0,
+            images=made.images,
         )
         macs = convolution_macs(request)
     return Kernel(
-        made(
+        parameters(
             function=unit.function,
-            rows=rows,
-            registers=registers,
-            columns=columns,
-            run_blocks=run_blocks,
-            column_blocks=column_blocks,
-            out_blocks=out_blocks,
-            steps=steps,
-            part=part,
+            rows=made.shape[0],
+            registers=made.shape[1],
+            columns=made.columns,
+            run_blocks=made.run_blocks,
+            column_blocks=made.column_blocks,
+            out_blocks=made.out_blocks,
+            steps=made.steps,
+            part=made.part,
             blocks_per_tile=per_tile,
             element="short" if unit.widens else "uchar",
             packed_vec4s=packed_vec4s,
+            sums_vec4s=sums_vec4s,
+            dynamic=grid is None,
             offset=unit.offset,
             adds_bias=adds_bias,
             src=src,
         ),
         (request.activation("src", 0), *arguments),
-        tiles=column_tiles * tile_count(runs, per_tile),
+        tiles=made.column_tiles * tile_count(made.runs, per_tile),
         local_size=1,
-        workspace=packed_vec4s + sums // VEC4_BYTES,
+        workspace=packed_vec4s + sums_vec4s + grids_vec4s,
         macs=macs,
     )
 
@@ -245,8 +308,7 @@ def _arguments(
     request: Request, weights: WholeWeights, unit: IntegerUnit, columns: int, blocks: int
 ) -> tuple[tuple[Argument, ...], bool]:
     """Packed weights, corrections, factors and bias, and whether there is such a bias."""
-    src, size = request.input(0), blocks * columns
-    assert src.grid is not None
+    grid, size = request.input(0).grid, blocks * columns
     integers = weights.integers
     out, kh, kw, depth = integers.shape
     inputs = tile_count(depth, LANES) * LANES
@@ -254,12 +316,12 @@ def _arguments(
     padded[:out, ..., :depth] = integers
     split = padded.reshape(blocks, columns, kh * kw * inputs // LANES, LANES // unit.inputs, unit.inputs)
     packed = reordered(split.transpose(0, 2, 3, 1, 4))
-    zero = src.grid.zero - unit.offset
+    zero, scale = (grid.zero - unit.offset, grid.scale) if grid else (1, 1.0)
     corrections = -zero * integers.reshape(out, -1).sum(axis=1, dtype=np.int64)
-    factors = src.grid.scale * weights.scale
+    factors = scale * weights.scale
     bias = request.optional_constant(2)
     adds_bias = bias is not None
-    if bias is not None:
+    if bias is not None and grid:
         whole = np.rint(bias.reshape(-1).astype(np.float64) / factors)
         close = np.abs(whole * factors - bias.reshape(-1)) <= 1e-6 * np.abs(bias.reshape(-1))
         if close.all() and np.abs(whole).max(initial=0) < 1 << 29:

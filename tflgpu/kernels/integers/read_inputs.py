@@ -1,4 +1,4 @@
-"""Convolutions read 8-bit integers of a model input as the caller gives them, in row-major order."""
+"""Convolutions and layers read 8-bit integers of a model input as the caller gives them, in row-major order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tflgpu.kernels.rewriting import Planning
 
 @INTEGERS.rewrite("replace")
 def read_inputs(planning: Planning) -> Planning:
-    """A conversion of a model input goes, if a convolution of few channels is all that reads its result."""
+    """A conversion of a model input goes, if a convolution of few channels or a layer is all that reads its result."""
     read: dict[TensorId, TensorId] = {}
     storage: dict[TensorId, Storage] = {}
     for node in planning.graph.nodes:
-        if node.kind == "convolution" and (found := _input_of(planning, node)) is not None:
+        if node.kind in ("convolution", "fully_connected") and (found := _input_of(planning, node)) is not None:
             read[node.inputs[0]] = found
             storage[found] = _stored(planning, node, found)
     nodes = (_reading(node, read) for node in planning.graph.nodes if node.output not in read)
@@ -26,13 +26,15 @@ def read_inputs(planning: Planning) -> Planning:
 
 
 def _input_of(planning: Planning, node: Node) -> TensorId | None:
-    """The model input whose conversion a convolution reads, if its kernel can read the input itself."""
+    """The model input whose conversion a product reads, if its kernel can read the input itself."""
     graph, image = planning.graph, node.inputs[0]
     conversion = graph.producer.get(image)
     if conversion is None or conversion.kind != "map" or graph.sole_consumer(image) is None:
         return None
     given, grid = conversion.inputs[0], planning.storage[image].grid
-    if given not in graph.inputs or graph.sole_consumer(given) is None or not planning.storage[given].linear:
+    if given not in graph.inputs or graph.sole_consumer(given) is None:
+        return None
+    if node.kind == "convolution" and not planning.storage[given].linear:
         return None
     is_plain = [(op.function, op.operands) for op in conversion.epilogue] == [("dequantize", (Value(0),))]
     if not is_plain or grid is None or graph[given].dtype not in ("int8", "uint8"):

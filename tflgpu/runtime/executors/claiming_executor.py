@@ -156,13 +156,14 @@ class ClaimingExecutor(OneKernelExecutor):
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
         """Run the model once; see :class:`Executor`."""
-        on_host = [value for value in inputs if not isinstance(value, DeviceMemory)]
-        if outputs or len(on_host) < len(inputs):
+        if outputs or DeviceMemory in map(type, inputs):
             return super().run(inputs, outputs)
         # As in other executors, in as few operations as possible: for a small model each counts.
+        on_host = cast("Sequence[Array]", inputs)
         self._in_flight.wait_all()
         lent = self._lend(on_host) if self._lendable else {}
-        self._settle({n: _memory_of(array) for n, array in lent.items()} if lent else NOWHERE)
+        if lent or self._given or self._given is None:
+            self._settle({n: _memory_of(array) for n, array in lent.items()} if lent else NOWHERE)
         numbered = enumerate(on_host)
         self._transfer.write(((n, array) for n, array in numbered if n not in lent) if lent else numbered)
         started = self._kernel.start()

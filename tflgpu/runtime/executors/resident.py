@@ -58,9 +58,12 @@ class LaunchedKernel:
     queue: cl.CommandQueue
     spins: bool = False
 
+    def __post_init__(self) -> None:
+        self._sizes = (self.groups,), (1,)  # global and local
+
     def start(self) -> cl.Event:
         """Enqueue a run."""
-        return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (self.groups,), (1,))
+        return cl.enqueue_nd_range_kernel(self.queue, self.kernel, *self._sizes)
 
     def wait(self, run: cl.Event) -> None:
         """Wait for a run that was started."""

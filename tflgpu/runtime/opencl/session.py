@@ -57,6 +57,8 @@ class DeviceFailures:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         inside.remove(get_ident())  # leave()
+        if error is None:
+            return
         if isinstance(error, cl.Error):
             device = self._device
             message = f"{device.name} ({device.platform}) failed while {self._doing}: {error}"

@@ -1,0 +1,71 @@
+"""Models of dynamic range: when the rows of a product are quantized at run time, to be multiplied as integers."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu.kernels.convolutions import is_vector_product
+from tflgpu.kernels.cpu import VECTOR
+from tflgpu.kernels.cpu.block_products import MOST_ROWS, weights_cycles
+from tflgpu.kernels.request import Request
+from tflgpu.kernels.tiling import tile_count
+from tflgpu.ops.image.convolution import Convolution
+from tflgpu.target.corrections import corrected
+from tflgpu.target.device_limits import CORE_CACHE_BYTES
+from tflgpu.target.measured_costs import core_costs
+
+# Instructions for a register of floats, of which two begin in a cycle: its least and greatest element, then integers.
+QUANTIZING_INSTRUCTIONS = 12
+
+# What part of the time of floats integers may take: to save less is not worth the digits.
+MOST_TIME = 0.8
+
+
+def has_rows_of_images(request: Request) -> bool:
+    """Whether the rows of a product are images of one pixel."""
+    return request.node.kind == "fully_connected" or is_vector_product(request)
+
+
+def has_dynamic_rows(request: Request) -> bool:
+    """Whether LiteRT quantizes the floats of a product at run time, and each row of it can have a scale of its own.
+
+    A row is what sums are over: a pixel, where a convolution is pointwise. Its scale is at most that of its image, by
+    which LiteRT quantizes the pixels of a convolution.
+    """
+    attributes, src, target = request.node.attributes, request.input(0), request.target
+    if not request.graph[request.node.inputs[1]].dynamic or target.arithmetic == "half":
+        return False
+    if src.grid is not None or src.linear or src.type not in ("float", "half"):
+        return False
+    if isinstance(attributes, Convolution):
+        return attributes.window.is_pointwise and attributes.groups == 1
+    return request.node.kind == "fully_connected"
+
+
+def dynamic_pays(request: Request, multiplying: float, column_tiles: int, weight_bytes: int) -> bool:
+    """Whether to quantize the rows of a product, and to multiply integers, is much faster than to multiply floats.
+
+    multiplying: cycles of the products of integers. column_tiles: tiles of the same rows, each of which quantizes them.
+    weight_bytes: of a packed weight.
+    """
+    target, g = request.target, request.output.geometry
+    weights = request.graph[request.node.inputs[1]].shape
+    depth, rows = prod(weights[1:]), g.batch * g.plane
+    registers = VECTOR // target.limits.vector_width
+    if has_rows_of_images(request):
+        blocks = tile_count(rows, MOST_ROWS)
+        vector = min(weights_cycles(bits, rows, blocks, target, far=_are_far(request, bits)) for bits in (32, 8))
+    else:
+        vector = rows * registers / 2
+    floats = vector * depth * tile_count(g.channels, VECTOR)
+    costs = core_costs()
+    bandwidth = costs.memory_bytes if _are_far(request, 8 * weight_bytes) else costs.near_bytes
+    loading = depth * g.channels * weight_bytes / bandwidth
+    quantizing = rows * depth * column_tiles * QUANTIZING_INSTRUCTIONS / 2 / target.limits.vector_width
+    kernel = "integers of dynamic range, one row" if rows == 1 else "integers of dynamic range"
+    return max(corrected(kernel, multiplying, floats), loading) + quantizing < MOST_TIME * floats
+
+
+def _are_far(request: Request, bits: int) -> bool:
+    """Whether constants of so many bits, which are floats in the graph, are more than the caches of all cores hold."""
+    return request.graph.constant_bytes * bits // 32 > CORE_CACHE_BYTES * request.target.compute_units
