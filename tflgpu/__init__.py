@@ -31,6 +31,7 @@ from tflgpu.options import CacheFiles, CpuPart, Execution, Interface, Numerics, 
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
 from tflgpu.runtime.opencl.devices import Device, devices
+from tflgpu.runtime.pool import Pool
 from tflgpu.runtime.submission import Submission
 from tflgpu.version import __version__
 
@@ -60,6 +61,7 @@ __all__ = [
     "OperatorReport",
     "Options",
     "PluginWarning",
+    "Pool",
     "Profile",
     "Report",
     "Shapes",

@@ -11,7 +11,7 @@ import tflgpu.options
 from tflgpu.compiled_model.litert_environment import Environment
 from tflgpu.compiled_model.litert_options import Options, chosen_options
 from tflgpu.compiled_model.loaded_signatures import LoadedSignatures
-from tflgpu.compiled_model.signature import Details
+from tflgpu.compiled_model.signature_model import Details
 from tflgpu.errors import ModelError
 from tflgpu.hardware_accelerator import HardwareAccelerator
 from tflgpu.model.model_source import Buffer, ModelContent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 
-from tflgpu.compiled_model.signature import SignatureModel
+from tflgpu.compiled_model.signature_model import SignatureModel
 from tflgpu.frontend.entry_point import entry_point
 from tflgpu.model.model_source import ModelContent
 from tflgpu.model.reader import read_model
