@@ -20,11 +20,9 @@ from tflgpu.measure.device_model import planned_target
 from tflgpu.model.model_source import ModelContent, ModelSource
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import Options, Shapes, check_options
-from tflgpu.report.model_table import model_table
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
-from tflgpu.report.table import Table
 from tflgpu.runtime.device_memory import Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
@@ -39,6 +37,7 @@ from tflgpu.runtime.submission import Submission
 
 if TYPE_CHECKING:
     from tflgpu.model.metadata.declarations import ModelMetadata
+    from tflgpu.report.table import Table
 
 LOGGER = logging.getLogger(__name__)
 
@@ -438,6 +437,8 @@ class CompiledModel:
 
     @property
     def _table(self) -> Table:
+        from tflgpu.report.model_table import model_table  # a start does without
+
         name = self._model.name or "a model"
         title = f"{name} on {self.device.name}: {self.precision}, {self.executor}, {self.report.kernels} kernels"
         return model_table(title, self.inputs, self.outputs, (self.report.places,))

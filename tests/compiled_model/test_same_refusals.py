@@ -194,7 +194,7 @@ def agree(own: type[Exception] | None, expected: type[Exception] | None) -> None
     assert own is None or (expected is not None and issubclass(own, expected)), (own, expected)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def both() -> tuple[ModuleType, ModuleType]:
     if find_spec("ai_edge_litert") is None:
         missing("LiteRT")
@@ -204,6 +204,12 @@ def both() -> tuple[ModuleType, ModuleType]:
 
 @pytest.fixture
 def models(both: tuple[ModuleType, ModuleType]) -> list[Any]:
+    return [module.CompiledModel.from_file(DIGITS) for module in both]
+
+
+@pytest.fixture(scope="module")
+def open_models(both: tuple[ModuleType, ModuleType]) -> list[Any]:
+    """For tests that leave them as they are."""
     return [module.CompiledModel.from_file(DIGITS) for module in both]
 
 
@@ -226,13 +232,13 @@ def test_running(name: str, models: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_writing(name: str, models: list[Any]) -> None:
-    agree(*(outcome(model.create_input_buffers(0)[0].write, VALUES[name]) for model in models))
+def test_writing(name: str, open_models: list[Any]) -> None:
+    agree(*(outcome(model.create_input_buffers(0)[0].write, VALUES[name]) for model in open_models))
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_reading(name: str, models: list[Any]) -> None:
-    agree(*(outcome(model.create_output_buffers(0)[0].read, *SIZES[name]) for model in models))
+def test_reading(name: str, open_models: list[Any]) -> None:
+    agree(*(outcome(model.create_output_buffers(0)[0].read, *SIZES[name]) for model in open_models))
 
 
 def test_unknown_signatures_do_not_end_the_process(both: tuple[ModuleType, ModuleType]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tflgpu.artifact.executable import Array
 from tflgpu.runtime.input_check import Inputs, Outputs
 from tflgpu.runtime.submission import Submission
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 # Of a pool that is given no number: one is copied in, one is computed, one is copied out, and one is in reserve.
 REQUESTS = 4
@@ -94,7 +96,8 @@ class Pool:
             ValueError: Inputs or outputs do not fit, or the model is closed.
             DeviceError: The device fails.
         """
-        import asyncio  # who awaits has it already; a start of others does without
+        import asyncio  # who awaits has these already; a start of others does without
+        from concurrent.futures import ThreadPoolExecutor
 
         with self._changed:
             if self._starter is None:  # one thread: inferences begin in the order of the calls
