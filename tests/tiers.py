@@ -37,6 +37,7 @@ WITHOUT_DEVICE = (
     "tests/cli/test_inspect.py",
     "tests/cli/test_show.py",
     "tests/cli/test_wrong_input.py",
+    "tests/compiled_model/test_same_names.py",
     "tests/conformance",
     "tests/drivers/test_mirror.py",
     "tests/examples/test_example_pages.py",

@@ -31,6 +31,7 @@ from tflgpu.options import CacheFiles, CpuPart, Execution, Interface, Numerics, 
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
 from tflgpu.runtime.opencl.devices import Device, devices
+from tflgpu.runtime.pool import Pool
 from tflgpu.runtime.submission import Submission
 from tflgpu.version import __version__
 
@@ -60,6 +61,7 @@ __all__ = [
     "OperatorReport",
     "Options",
     "PluginWarning",
+    "Pool",
     "Profile",
     "Report",
     "Shapes",
@@ -75,9 +77,14 @@ __all__ = [
 ]
 
 
+# Modules in the manner of LiteRT's, which a start without them need not wait for.
+LATE = ("compiled_model", "hardware_accelerator", "interpreter", "tensor_buffer")
+
+
 def __getattr__(name: str) -> Any:
-    """``Interpreter`` and the module of LiteRT's other names, which a start without them need not wait for."""
-    if name not in ("Interpreter", "interpreter"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module("tflgpu.interpreter")
-    return module.Interpreter if name == "Interpreter" else module
+    """``Interpreter``, and the modules that are imported late."""
+    if name == "Interpreter":
+        return import_module("tflgpu.interpreter").Interpreter
+    if name in LATE:
+        return import_module(f"tflgpu.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

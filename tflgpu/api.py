@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from numpy.typing import NDArray
 
@@ -35,7 +35,13 @@ from tflgpu.runtime.rival_instances import open_fastest
 from tflgpu.runtime.runner import Runner
 from tflgpu.runtime.submission import Submission
 
+if TYPE_CHECKING:
+    from tflgpu.model.metadata.declarations import ModelMetadata
+    from tflgpu.report.table import Table
+
 LOGGER = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 
 def compile(model: ModelSource, options: Options | None = None, *, queue: Queue | None = None) -> CompiledModel:
@@ -148,6 +154,27 @@ class CompiledModel:
     def source(self) -> str:
         """The generated OpenCL C of the device's part; of all its parts, if the CPU's operators or loops split it."""
         return "\n".join(piece.source for piece in self._artifact.pieces)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of classes that the file's metadata have for its first output with such; empty without any.
+
+        The file is read again. Raises ModelError if it has changed since, or its metadata are damaged, OSError if it
+        cannot be read.
+        """
+        from tflgpu.model.metadata.labels_in_file import labels_in_file  # a start does without
+
+        return tuple(self._of_file(labels_in_file))
+
+    @cached_property
+    def metadata(self) -> ModelMetadata:
+        """What the file's metadata say of its inputs and outputs: normalizations, and names of packed files of labels.
+
+        Empty without metadata. Reads the file again, and raises what :attr:`labels` does.
+        """
+        from tflgpu.model.metadata.metadata_reader import read_metadata  # a start does without
+
+        return self._of_file(read_metadata)
 
     @property
     def queue(self) -> Queue:
@@ -399,6 +426,29 @@ class CompiledModel:
         if not self._own_queue:
             raise TypeError("a model on a queue of the caller's cannot be pickled")
         return _compile_again, (self._model.path or self._model.bytes, self._content_hash, self.options)
+
+    def _of_file(self, read: Callable[[bytes], Found]) -> Found:
+        was_read = self._model.is_read
+        with self._model.naming_file():
+            found = read(self._model.bytes)
+        if not was_read:
+            self._model.release()
+        return found
+
+    @property
+    def _table(self) -> Table:
+        from tflgpu.report.model_table import model_table  # a start does without
+
+        name = self._model.name or "a model"
+        title = f"{name} on {self.device.name}: {self.precision}, {self.executor}, {self.report.kernels} kernels"
+        return model_table(title, self.inputs, self.outputs, (self.report.places,))
+
+    def __str__(self) -> str:
+        return self._table.text()
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return self._table.html()
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"

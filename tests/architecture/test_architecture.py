@@ -52,6 +52,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "batch": {"api", "artifact", "errors", "evaluate", "inputs", "model", "options", "runtime"},
     "page": PLANNING | {"api", "compiler", "frontend", "measure", "report", "runtime"},
     "interpreter": GRAPH | {"api", "checking", "frontend"},
+    "hardware_accelerator": set(),
+    "tensor_buffer": {"graph", "runtime"},
+    "compiled_model": {"api", "checking", "errors", "frontend", "graph", "hardware_accelerator", "interpreter"}
+    | {"model", "options", "runtime", "tensor_buffer"},
     "__init__": FACTS | {"api", "artifact", "interpreter", "model", "report", "runtime"},
     "cli": PLANNING
     | {"__init__", "api", "artifact", "checking", "codegen", "compiler", "frontend"}

@@ -51,7 +51,19 @@ _PACKAGE = Path(__file__).parents[1]
 SOURCES = (_PACKAGE, _PACKAGE.parent / "templates")
 
 # Rooms of the package that work with compiled models and have no part in compiling them.
-APART = frozenset(("batch", "cli", "evaluate", "inputs", "interpreter", "page"))
+APART = frozenset(
+    (
+        "batch",
+        "cli",
+        "compiled_model",
+        "evaluate",
+        "hardware_accelerator",
+        "inputs",
+        "interpreter",
+        "page",
+        "tensor_buffer",
+    )
+)
 
 PROBES_REVISION = 1  # another one where the probes measure other things
 

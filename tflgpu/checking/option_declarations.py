@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from reprlib import repr as shortened
@@ -165,6 +165,14 @@ def flat_names(kind: Any) -> Mapping[str, Place]:
                 raise TypeError(f"{name!r} is declared twice, or has no default")
             found[name] = place
     return found
+
+
+def require_defaults(options: Any, groups: Container[object], why: str) -> None:
+    """Raises ValueError, with the reason, for a value of one of these groups that is not the default."""
+    kind: Any = type(options)
+    for place in flat_names(kind).values():
+        if place.group in groups and place.value(options) != place.default:
+            raise ValueError(f"Options.{place.path} is for tflgpu.compile; {why}")
 
 
 def grouped(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from tflgpu.api import CompiledModel
 from tflgpu.cli.console import table
 from tflgpu.cli.terminal.listing import Listing
-from tflgpu.report.profile import Profile
+from tflgpu.report.profile import NUMBERS, Profile, kernel_rows
 
 
 def start_table(*models: CompiledModel) -> Listing:
@@ -30,19 +30,10 @@ def is_cold(model: CompiledModel) -> bool:
 def kernel_table(profile: Profile) -> Listing:
     """One row a kernel, in order: device time, its share of the sum, and its rates."""
     title = f"{len(profile.kernels)} kernels, {profile.seconds * 1e6:.1f} us on the device"
-    numbers = ("us", "share", "GB/s", "GFLOP/s")
-    result = table("#", "operators", "kernel", *numbers, right=("#", *numbers), title=title)
+    result = table("#", "operators", "kernel", *NUMBERS, right=("#", *NUMBERS), title=title)
     slowest = max(profile.kernels, key=lambda k: k.seconds, default=None)
-    for number, k in enumerate(profile.kernels):
-        result.add_row(
-            str(number),
-            k.title,
-            k.kernel.rpartition("_")[0],
-            f"{k.seconds * 1e6:.1f}",
-            f"{k.seconds / profile.seconds:.0%}" if profile.seconds else "",
-            *("" if rate is None else f"{rate:.1f}" for rate in (k.gb_per_second, k.gflops)),
-            style="yellow" if k is slowest else "",
-        )
+    for k, row in zip(profile.kernels, kernel_rows(profile), strict=True):
+        result.add_row(*row, style="yellow" if k is slowest else "")
     return result
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tflgpu.errors import ModelError
-from tflgpu.model.text import printable
-
 
 def read_labels(path: Path) -> list[str]:
     """Line n names class n. Raises OSError, or ValueError for what is no text in UTF-8."""
@@ -21,15 +18,6 @@ def packed_labels(model: bytes) -> list[str]:
 
     Raises ModelError for metadata or a packed file that are damaged.
     """
-    # A file of labels does without.
-    from tflgpu.model.metadata.metadata_reader import read_metadata
-    from tflgpu.model.metadata.packed_files import read_packed_file
+    from tflgpu.model.metadata.labels_in_file import labels_in_file  # a file of labels does without
 
-    names = [name for output in read_metadata(model).outputs for name in output.labels]
-    if not names:
-        return []
-    try:
-        lines = read_packed_file(model, names[0]).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{names[0]!r}, which the model's metadata name, is no text in UTF-8: {error}") from error
-    return [printable(line) for line in lines]
+    return labels_in_file(model)

@@ -7,7 +7,7 @@ from os import PathLike
 
 from numpy.typing import ArrayLike
 
-from tflgpu.checking.option_declarations import flat_names
+from tflgpu.checking.option_declarations import require_defaults
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.interpreter.delegate import DECIDED_BY_FILE_OR_METHODS, chosen_options
 from tflgpu.interpreter.loaded_model import LoadedModel, read_content
@@ -72,11 +72,7 @@ class Interpreter:
         self._compress_zero_points = experimental_compress_quantization_zero_points
         content = read_content(model_path, model_content)
         chosen = check_options(chosen_options(experimental_delegates or (), options))
-        for place in flat_names(Options).values():
-            if place.group in DECIDED_BY_FILE_OR_METHODS and place.value(chosen) != place.default:
-                raise ValueError(
-                    f"Options.{place.path} is for tflgpu.compile; an Interpreter goes by the file and its methods"
-                )
+        require_defaults(chosen, DECIDED_BY_FILE_OR_METHODS, "an Interpreter goes by the file and its methods")
         self._model = LoadedModel(content, chosen, preserve=bool(experimental_preserve_all_tensors))
         self._main = self._model.tensors(0)
         self._views = Views()

@@ -76,7 +76,7 @@ class SubgraphTensors:
         if min(shape, default=0) < 0:
             raise RuntimeError(f"tensor {number} cannot have shape {list(shape)}; no size may be negative")
         if strict:
-            _check_strict(tensor, shape)
+            check_strict(tensor, shape)
         if shape != self._input_shapes.get(tensor.index, tensor.shape):
             self._is_ready = False
         if tensor.index in self._input_shapes:
@@ -177,7 +177,7 @@ class SubgraphTensors:
                     self._values[number] = _first_value(self._tensors[number], self._values[number].shape)
 
 
-def _check_strict(tensor: FileTensor, shape: Shape) -> None:
+def check_strict(tensor: FileTensor, shape: Shape) -> None:
     """Raises RuntimeError for a shape that differs where the file leaves nothing open."""
     if len(shape) != len(tensor.signature):
         raise RuntimeError(f"tensor {tensor.index} has {len(tensor.signature)} dimensions; {len(shape)} were given")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tflgpu.report.table import Table
+
 
 @dataclass(frozen=True)
 class KernelTime:
@@ -66,3 +68,35 @@ class Profile:
     def seconds(self) -> float:
         """The sum of all launches, without the pauses between them."""
         return sum(k.seconds for k in self.kernels)
+
+    def __str__(self) -> str:
+        return self._table.text()
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return self._table.html()
+
+    @property
+    def _table(self) -> Table:
+        title = f"{len(self.kernels)} kernels, {self.seconds * 1e6:.1f} us on the device"
+        on_cpu = [f"partition {n} on the CPU: {s * 1e6:.1f} us" for n, s in enumerate(self.cpu_seconds)]
+        return Table(title, ("#", "operators", "kernel", *NUMBERS), kernel_rows(self), ("#", *NUMBERS), on_cpu)
+
+
+# Headers of the numbers in a row of a kernel.
+NUMBERS = ("us", "share", "GB/s", "GFLOP/s")
+
+
+def kernel_rows(profile: Profile) -> list[tuple[str, ...]]:
+    """One row a kernel, in order: its number, operators and function, device time, its share of the sum, its rates."""
+    return [
+        (
+            str(number),
+            k.title,
+            k.kernel.rpartition("_")[0],
+            f"{k.seconds * 1e6:.1f}",
+            f"{k.seconds / profile.seconds:.0%}" if profile.seconds else "",
+            *("" if rate is None else f"{rate:.1f}" for rate in (k.gb_per_second, k.gflops)),
+        )
+        for number, k in enumerate(profile.kernels)
+    ]

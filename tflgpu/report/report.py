@@ -7,6 +7,7 @@ from typing import Any
 
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.report.mixed_precision import MixedPrecision
+from tflgpu.report.table import Table
 
 # Version of ``Report.as_dict`` (docs/tools/inspect.md). It goes up when a key changes its meaning or is removed.
 FORMAT = 1
@@ -205,13 +206,30 @@ class Report:
         """Plain data for JSON, as docs/tools/inspect.md describes it."""
         return {"format": FORMAT} | asdict(self)
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        rows = [
+            (
+                *(str(o.index), o.code, str(o.version), o.device, "" if o.kernel is None else str(o.kernel)),
+                "; ".join((*o.reasons, *o.notes)),
+            )
+            for o in self.operators
+        ]
+        headers = ("#", "operator", "version", "where", "kernel", "reasons and notes")
+        return Table(self.places, headers, rows, ("#", "version", "kernel"), self._summary[1:]).html()
+
     def __str__(self) -> str:
         lines = [f"{'#':>4}  {'operator':<24} {'v':>2}  {'where':<12} {'kernel':>6}  reasons and notes"]
         for o in self.operators:
             kernel = "" if o.kernel is None else str(o.kernel)
             reasons = "; ".join((*o.reasons, *o.notes))
             lines.append(f"{o.index:>4}  {o.code:<24} {o.version:>2}  {o.device:<12} {kernel:>6}  {reasons}".rstrip())
-        lines.append(self.places)
+        return "\n".join((*lines, *self._summary))
+
+    @property
+    def _summary(self) -> tuple[str, ...]:
+        """What concerns the whole model, in sentences."""
+        lines = [self.places]
         if self.kernels is not None:
             lines.append(
                 f"{self.kernels} kernels, {self.constant_bytes} bytes of constants, "
@@ -222,7 +240,7 @@ class Report:
             lines.append(self.mixed.summary)
             lines += (str(kept) for kept in self.mixed.kept)
         lines += map(str, self.fusions)
-        return "\n".join((*lines, *(f"advice: {a.text}" for a in self.advice)))
+        return (*lines, *(f"advice: {a.text}" for a in self.advice))
 
 
 def counted(count: int, noun: str) -> str:

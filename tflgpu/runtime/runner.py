@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.runtime.announcer import Announcer
 from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.input_check import InputCheck, Inputs, Outputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
@@ -46,6 +47,7 @@ class Runner:
         self._inputs, self._last = InputCheck(infos, session), LastCall(session.queue)
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.RLock()
+        self._announcer = Announcer()
         self._depth = 0  # calls that the thread with the lock is in the middle of
         self._late_resets: set[int] = set()  # depths of calls after which the state is to be reset
         self._shapes = tuple(info.shape for info in infos)
@@ -93,7 +95,7 @@ class Runner:
                 instance = self._instance(values, depth)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
                 flight = instance.enqueue(values, targets.places)
-            return Submission(instance, flight, targets, self._lock, self._failures)
+            return Submission(instance, flight, targets, self._lock, self._failures, self._announcer)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, Array]]:
         """The outputs of many runs in their order, of which some are under way at a time."""

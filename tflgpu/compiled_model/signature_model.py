@@ -1,0 +1,166 @@
+"""One signature of a model: its tensors as LiteRT describes them, and the compiled model that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tflgpu.api
+from tflgpu.errors import UnsupportedError
+from tflgpu.graph.layout import Shape
+from tflgpu.interpreter.subgraph_tensors import check_strict
+from tflgpu.model.model_source import ModelContent
+from tflgpu.model.tensor_info import TensorInfo
+from tflgpu.options import Options, Shapes
+from tflgpu.runtime.device_memory import Queue, is_device_array
+from tflgpu.tensor_buffer.memory import Memory
+
+if TYPE_CHECKING:
+    from tflgpu.frontend.entry_point import EntryPoint
+    from tflgpu.model.model import FileTensor
+
+# Types of LiteRT's buffers: memory of the host, and buffers of OpenCL.
+SUPPORTED_TYPES = (1, 10)
+
+Details = dict[str, Any]
+
+
+class SignatureModel:
+    """Compiled when it is first needed, and anew after an input was resized.
+
+    key: as LiteRT names it. options: of the compilation, with the signature. queue: on which to run, if there is one.
+    """
+
+    def __init__(
+        self, content: ModelContent, key: str, entry: EntryPoint, options: Options, queue: Queue | None
+    ) -> None:
+        self.key, self._content, self._entry, self._options, self._queue = key, content, entry, options, queue
+        self._shapes = [tensor.shape for _, tensor in entry.inputs]
+        self._compiled: tflgpu.api.CompiledModel | None = None
+
+    @property
+    def details(self) -> Details:
+        """The key, and the names of inputs and outputs in the order in which a run takes them."""
+        return {"key": self.key, "inputs": self.names("inputs"), "outputs": self.names("outputs")}
+
+    def names(self, side: str) -> list[str]:
+        """Names of the ``"inputs"`` or ``"outputs"``."""
+        return [name for name, _ in self._tensors(side)]
+
+    def number(self, side: str, name: str) -> int:
+        """The place of an input or output. Raises RuntimeError if there is none of this name."""
+        names = self.names(side)
+        if name not in names:
+            raise RuntimeError(f"signature {self.key!r} has no {name!r} among its {side}: {names}")
+        return names.index(name)
+
+    def tensor_details(self, side: str) -> dict[str, Details]:
+        """LiteRT's description of the inputs or outputs, with the shapes that they have by now."""
+        return {
+            name: {"name": tensor.name, "index": tensor.index, "dtype": tensor.dtype, "shape": list(shape)}
+            for (name, tensor), shape in zip(self._tensors(side), self._shapes_of(side), strict=True)
+        }
+
+    def requirements(self, side: str, number: int) -> Details:
+        """The bytes that an input or output takes, and the types of buffers that it may be in."""
+        tensor, shape = self._tensor(side, number)
+        return {"buffer_size": prod(shape) * _dtype(tensor).itemsize, "supported_types": list(SUPPORTED_TYPES)}
+
+    def new_memory(self, side: str, number: int) -> Memory:
+        """Memory for an input or output, of zeros."""
+        tensor, shape = self._tensor(side, number)
+        return Memory.zeros(shape, _dtype(tensor))
+
+    def resize(self, number: int, dims: Sequence[int], strict: bool) -> None:
+        """Give an input another shape, at the next run.
+
+        strict: change only sizes that the file leaves open. Raises RuntimeError for others, and for what is no shape.
+        """
+        tensor, _ = self._tensor("inputs", number)
+        shape = tuple(dims)
+        if min(shape, default=1) < 1:
+            raise RuntimeError(f"input {number} cannot have shape {list(shape)}; sizes are from 1 on")
+        if strict:
+            check_strict(tensor, shape)
+        if shape != self._shapes[number]:
+            self._shapes[number] = shape
+            self._compiled = None
+
+    def compiled(self) -> tflgpu.api.CompiledModel:
+        """The model for the current shapes of its inputs. Raises what :func:`tflgpu.compile` does."""
+        if self._compiled is None:
+            options = self._options
+            if self._shapes != [tensor.shape for _, tensor in self._entry.inputs]:  # else the cache finds the model
+                options = replace(
+                    options, shapes=Shapes(inputs=dict(zip(self.names("inputs"), self._shapes, strict=True)))
+                )
+            try:
+                self._compiled = tflgpu.api.compile(self._content.bytes, options, queue=self._queue)
+            except ValueError as error:
+                raise RuntimeError(f"the model cannot be prepared: {error}") from error
+        return self._compiled
+
+    def is_on_device(self) -> bool:
+        """Whether every operator runs on the device."""
+        report = self._compiled.report if self._compiled else tflgpu.api.inspect(self._content.bytes, self._options)
+        return all(each.device == "device" for each in report.operators)
+
+    def run(self, inputs: Sequence[Memory], outputs: Sequence[Memory]) -> None:
+        """Fill the outputs. Raises RuntimeError for memory that does not fit, and if the run fails."""
+        model = self.compiled()
+        values = self._fitting("inputs", model.inputs, inputs)
+        places = self._fitting("outputs", model.outputs, outputs)
+        on_device = {
+            info.name: place for info, place in zip(model.outputs, places, strict=True) if is_device_array(place)
+        }
+        try:
+            results = model.run(values, on_device)
+        except ValueError as error:
+            raise RuntimeError(f"the model cannot run on these buffers: {error}") from error
+        for info, memory in zip(model.outputs, outputs, strict=True):
+            if info.name in results:
+                memory.write(results[info.name])
+
+    def _fitting(self, side: str, infos: Sequence[TensorInfo], given: Sequence[Memory]) -> list[Any]:
+        """Arrays of the tensors' shapes in the memory that was given. Raises RuntimeError if it does not fit."""
+        if len(given) != len(infos):
+            raise RuntimeError(f"{len(given)} {side} were given; signature {self.key!r} has {len(infos)}")
+        arrays = []
+        for info, memory in zip(infos, given, strict=True):
+            if memory.dtype_name != info.dtype or memory.size != prod(info.shape):
+                raise RuntimeError(
+                    f"{side[:-1]} {info.name!r} has {prod(info.shape)} elements of {info.dtype}; the buffer has "
+                    f"{memory.size} of {memory.dtype_name}"
+                )
+            arrays.append(memory.shaped(info.shape))
+        return arrays
+
+    def close(self) -> None:
+        """Release the device memory."""
+        if self._compiled is not None:
+            self._compiled.close()
+
+    def _tensors(self, side: str) -> tuple[tuple[str, FileTensor], ...]:
+        return self._entry.inputs if side == "inputs" else self._entry.outputs
+
+    def _shapes_of(self, side: str) -> list[Shape]:
+        return self._shapes if side == "inputs" else [info.shape for info in self.compiled().outputs]
+
+    def _tensor(self, side: str, number: int) -> tuple[FileTensor, Shape]:
+        tensors = self._tensors(side)
+        if not 0 <= number < len(tensors):
+            raise RuntimeError(f"signature {self.key!r} has no {side[:-1]} {number}; it has {len(tensors)}")
+        return tensors[number][1], self._shapes_of(side)[number]
+
+
+def _dtype(tensor: FileTensor) -> np.dtype[Any]:
+    """Raises UnsupportedError for strings, handles and numbers that fill no byte."""
+    try:
+        return np.dtype(tensor.dtype)
+    except TypeError:
+        reason = f"tensor {tensor.name!r} has element type {tensor.dtype}, of which there are no buffers"
+        raise UnsupportedError((reason,)) from None

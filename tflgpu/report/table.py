@@ -1,0 +1,47 @@
+"""Tables as text, for terminals, and as HTML, for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a title.
+
+    right: headers of the columns whose cells end at the right. notes: lines below.
+    """
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Collection[str] = ()
+    notes: Sequence[str] = ()
+
+    def text(self) -> str:
+        """Columns as wide as their cells."""
+        lines = [self.headers, *self.rows]
+        widths = [max(len(line[number]) for line in lines) for number in range(len(self.headers))]
+        placed = [
+            "  ".join(
+                cell.rjust(width) if header in self.right else cell.ljust(width)
+                for cell, width, header in zip(line, widths, self.headers, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join((self.title, *placed, *self.notes))
+
+    def html(self) -> str:
+        """A table element, and a paragraph for each note. What the cells say is escaped."""
+        from html import escape  # a start does without
+
+        aligned = [' style="text-align: right"' if header in self.right else "" for header in self.headers]
+        head = "".join(f"<th{how}>{escape(cell)}</th>" for cell, how in zip(self.headers, aligned, strict=True))
+        body = "".join(
+            "<tr>" + "".join(f"<td{how}>{escape(c)}</td>" for c, how in zip(row, aligned, strict=True)) + "</tr>"
+            for row in self.rows
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        caption = f"<caption>{escape(self.title)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"

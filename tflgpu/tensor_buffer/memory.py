@@ -1,0 +1,90 @@
+"""Where the elements of a :class:`TensorBuffer` are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflgpu.graph.layout import Shape
+
+ALIGNMENT = 64  # of memory that is made here, as LiteRT's has
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """An array of the host, C-contiguous, or one of the device.
+
+    dtype_name: by numpy's names. shape: as LiteRT describes the buffer, which may be flat where the array is not.
+    """
+
+    array: NDArray[Any] | None
+    device_array: Any
+    dtype_name: str
+    shape: Shape
+
+    @staticmethod
+    def on_host(array: NDArray[Any], shape: Shape) -> Memory:
+        """Memory that a program has."""
+        return Memory(array, None, array.dtype.name, shape)
+
+    @staticmethod
+    def on_device(array: Any) -> Memory:
+        """Memory of an Array of pyopencl."""
+        return Memory(None, array, np.dtype(array.dtype).name, tuple(array.shape))
+
+    @staticmethod
+    def zeros(shape: Shape, dtype: np.dtype[Any]) -> Memory:
+        """New memory of the host, aligned as LiteRT's is."""
+        size = int(np.prod(shape)) * dtype.itemsize
+        raw = np.zeros(size + ALIGNMENT, np.uint8)
+        begin = -raw.ctypes.data % ALIGNMENT
+        return Memory.on_host(raw[begin : begin + size].view(dtype).reshape(shape), shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self.array.size if self.array is not None else self.device_array.size)
+
+    def shaped(self, shape: Shape) -> Any:
+        """An array of another shape in the same memory."""
+        return (self.device_array if self.array is None else self.array).reshape(shape)
+
+    def host_array(self) -> NDArray[Any]:
+        """The array of the host, or a copy of the one on the device."""
+        if self.array is not None:
+            return self.array
+        copied: NDArray[Any] = self.device_array.get()
+        return copied
+
+    def write(self, source: NDArray[Any]) -> None:
+        """Copy the bytes of a C-contiguous array to the begin.
+
+        Raises RuntimeError if there are more than fit, ValueError if the memory is read-only.
+        """
+        target = self.host_array()
+        if source.nbytes > target.nbytes:
+            raise RuntimeError(
+                f"WriteTensorBuffer: source buffer is larger than the tensor buffer: {source.nbytes} bytes, "
+                f"{target.nbytes} fit"
+            )
+        _bytes(target)[: source.nbytes] = _bytes(source)
+        if self.array is None:
+            self.device_array.set(target)
+
+    def read(self, target: NDArray[Any]) -> None:
+        """Fill a C-contiguous array with the first bytes. Raises RuntimeError if it is longer."""
+        source = self.host_array()
+        if target.nbytes > source.nbytes:
+            raise RuntimeError(
+                f"ReadTensorToBuffer: destination buffer is larger than the tensor buffer: {target.nbytes} bytes, "
+                f"there are {source.nbytes}"
+            )
+        _bytes(target)[:] = _bytes(source)[: target.nbytes]
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The same memory, byte by byte."""
+    return array.reshape(-1).view(np.uint8)
