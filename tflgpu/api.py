@@ -36,8 +36,8 @@ from tflgpu.runtime.opencl.process import Using, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
 from tflgpu.runtime.rival_instances import open_fastest
 from tflgpu.runtime.runner import Runner
+from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
-from tflgpu.signatures import Family, Signatures
 
 LOGGER = logging.getLogger(__name__)
 

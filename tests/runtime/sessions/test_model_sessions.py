@@ -182,7 +182,7 @@ def test_what_is_closed_runs_no_more() -> None:
     for call in (
         lambda: session.run("decode", given),
         lambda: session.state("cache"),
-        lambda: decode.run({}),
+        decode.reset_state,
         lambda: model.signatures["decode"],
         model.session,
     ):
