@@ -8,6 +8,9 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 from weakref import ref
 
+import pyopencl as cl
+
+from tflgpu.artifact.executable import SharedConstants
 from tflgpu.errors import CacheMissError, UnsupportedError
 from tflgpu.model.tensor_info import SignatureInfo
 from tflgpu.options import Options
@@ -36,6 +39,7 @@ class Family(Generic[M]):
         """own: key of the first one's signature. infos: of all. options: of the first. make: compiles another one."""
         self.bound: dict[str, str] = {}  # inputs by output, for all models
         self.states: ModelSession | None = None  # of these
+        self.constants: tuple[tuple[SharedConstants, cl.Buffer], ...] = ()  # that later models may share
         self.own, self.infos = own, tuple(infos)
         self._first, self._options, self._make = ref(first), options, make
         self._others: dict[tuple[str | None, tuple[tuple[str, str], ...]], M] = {}
@@ -80,6 +84,7 @@ class Family(Generic[M]):
             self._is_closed = True
             others = tuple(self._others.values())
             self._others.clear()
+            self.constants = ()
         return others
 
     def _options_of(self, key: str | None, bound: Pairs) -> Options:

@@ -6,9 +6,11 @@ import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from numpy.typing import NDArray
 
@@ -16,12 +18,14 @@ import tflgpu
 from tests.runtime.sessions.decoders import (
     CONFIGURATIONS,
     FILLED,
+    LAYER,
     PLACES,
     STEPS,
     WIDTH,
     ByHand,
     at,
     decoder,
+    one_layer,
     rows,
 )
 
@@ -243,3 +247,33 @@ def test_a_signature_outlives_its_file_and_goes_through_pickle() -> None:
     for model in (decode, copy):
         x = rows(0, 1)
         check(model.session(bind=BIND).run(None, {"x": x, "position": at(0)}), ByHand().run(x, 0))
+
+
+@pytest.mark.parametrize("kind", ["launch", "claiming", "persistent"])
+def test_equal_weights_are_on_the_device_once(
+    device_name: str, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Counted in bytes of new buffers, while models are compiled and loaded from the cache."""
+    made = list[int]()
+
+    class Counted(cl.Buffer):
+        def __init__(self, context: Any, flags: int, size: int = 0, hostbuf: Any = None) -> None:
+            made.append(size or hostbuf.nbytes)
+            super().__init__(context, flags, size, hostbuf)
+
+    monkeypatch.setattr(cl, "Buffer", Counted)
+    files = tflgpu.CacheFiles(path=tmp_path)
+    options = replace(CONFIGURATIONS[kind], device=device_name, precision="fp32", cache_files=files)
+    for _ in range(2):
+        model = tflgpu.compile(one_layer(), options)
+        assert sum(made) > LAYER.nbytes
+        made.clear()
+        decode = model.signatures["decode"]
+        session = model.session()
+        x = np.ones((1, LAYER.shape[1]), np.float32)
+        y = session.run("decode", {"x": x})["y"]
+        assert sum(made) < LAYER.nbytes / 2
+        np.testing.assert_allclose(y, x @ LAYER.T, atol=1e-4)
+        np.testing.assert_array_equal(decode.run({"x": x, "sum": np.zeros_like(y)})["y"], y)
+        model.close()
+        made.clear()
