@@ -407,9 +407,9 @@ class CompiledModel:
 
     def _new_family(self) -> Family[CompiledModel]:
         artifact = self._artifact
-        make = partial(_compile_beside, self._model, self._opening.session(), self._own_queue)
+        make = partial(_compile_member, self._model, self._opening.session(), self._own_queue)
         family = Family(self, artifact.signature, artifact.signatures, self.options, make)
-        family.constants = self._constants
+        family.share(self._constants)
         return family
 
     def _by_name(self, inputs: Inputs) -> Mapping[str, Any]:
@@ -534,15 +534,35 @@ class CompiledModel:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
 
 
+def compile_beside(first: CompiledModel, options: Options) -> CompiledModel:
+    """Another signature of a model's file, on its device and queue, with its copies of equal weights.
+
+    Args:
+        first: A model that is open.
+        options: Of the new one.
+
+    Raises:
+        Exception: What :func:`compile` does.
+    """
+    return _compile_beside(first._model, first._opening.session(), first._own_queue, options, first._family)
+
+
 def _compile_beside(
     content: ModelContent, session: Session, own_queue: bool, options: Options, family: Family[CompiledModel]
 ) -> CompiledModel:
-    """The model of another signature, on the same queue."""
     shared = replace(session, shared=tuple(buffer for _, buffer in family.constants))
-    with content.naming_file():
+    with content.naming_file(), Using():
         model = CompiledModel(content, options, given=shared, family=family)
     model._own_queue = own_queue
-    family.constants += model._constants
+    return model
+
+
+def _compile_member(
+    content: ModelContent, session: Session, own_queue: bool, options: Options, family: Family[CompiledModel]
+) -> CompiledModel:
+    """A model that the family keeps, and whose weights later ones may share."""
+    model = _compile_beside(content, session, own_queue, options, family)
+    family.share(model._constants)
     return model
 
 

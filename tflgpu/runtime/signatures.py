@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 from weakref import ref
@@ -59,7 +59,8 @@ class Family(Generic[M]):
                 return first
             place = key, tuple(sorted((bound or {}).items()))
             if place not in self._others:
-                self._others[place] = self._bound(key, bound) if bound else self._make(self._options_of(key, {}), self)
+                made = self._bound(key, bound) if bound else self._make(self._options_of(key, {}), self)
+                self._others[place] = made
             return self._others[place]
 
     def _bound(self, key: str | None, bound: Pairs) -> M:
@@ -72,6 +73,10 @@ class Family(Generic[M]):
         """All that there are."""
         first = self._first()
         return (*self._others.values(), *(() if first is None else (first,)))
+
+    def share(self, constants: Iterable[tuple[SharedConstants, cl.Buffer]]) -> None:
+        """Let models that are compiled later have these constants, too."""
+        self.constants += tuple(each for each in constants if each not in self.constants)
 
     def check_open(self) -> None:
         """Raises ValueError if it is closed."""

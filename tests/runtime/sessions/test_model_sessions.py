@@ -249,19 +249,23 @@ def test_a_signature_outlives_its_file_and_goes_through_pickle() -> None:
         check(model.session(bind=BIND).run(None, {"x": x, "position": at(0)}), ByHand().run(x, 0))
 
 
-@pytest.mark.parametrize("kind", ["launch", "claiming", "persistent"])
-def test_equal_weights_are_on_the_device_once(
-    device_name: str, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Counted in bytes of new buffers, while models are compiled and loaded from the cache."""
-    made = list[int]()
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of all buffers that are made."""
+    found = list[int]()
 
     class Counted(cl.Buffer):
         def __init__(self, context: Any, flags: int, size: int = 0, hostbuf: Any = None) -> None:
-            made.append(size or hostbuf.nbytes)
+            found.append(size or hostbuf.nbytes)
             super().__init__(context, flags, size, hostbuf)
 
     monkeypatch.setattr(cl, "Buffer", Counted)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["launch", "claiming", "persistent"])
+def test_equal_weights_are_on_the_device_once(device_name: str, kind: str, made: list[int], tmp_path: Path) -> None:
+    """While models are compiled, and when they are loaded from the cache."""
     files = tflgpu.CacheFiles(path=tmp_path)
     options = replace(CONFIGURATIONS[kind], device=device_name, precision="fp32", cache_files=files)
     for _ in range(2):
@@ -277,3 +281,25 @@ def test_equal_weights_are_on_the_device_once(
         np.testing.assert_array_equal(decode.run({"x": x, "sum": np.zeros_like(y)})["y"], y)
         model.close()
         made.clear()
+
+
+def test_signatures_load_without_a_cache_of_what_they_share(tmp_path: Path) -> None:
+    """A bundle may have a signature with all of its weights, compiled alone."""
+    files = tflgpu.CacheFiles(path=tmp_path)
+    options = tflgpu.Options(precision="fp32", cache_files=files)
+    for interface in (tflgpu.Interface(), tflgpu.Interface(signature="decode")):
+        tflgpu.compile(one_layer(), replace(options, interface=interface)).close()
+    decode = tflgpu.compile(one_layer(), replace(options, cache="require")).signatures["decode"]
+    x = np.ones((1, LAYER.shape[1]), np.float32)
+    y = decode.run({"x": x, "sum": np.zeros((1, LAYER.shape[0]), np.float32)})["y"]
+    np.testing.assert_allclose(y, x @ LAYER.T, atol=1e-4)
+
+
+def test_signature_runners_share_weights(made: list[int]) -> None:
+    interpreter = tflgpu.Interpreter(model_content=one_layer(), options=tflgpu.Options(precision="fp32", cache="off"))
+    x, last = np.ones((1, LAYER.shape[1]), np.float32), np.ones((1, LAYER.shape[0]), np.float32)
+    for key, are_new in (("prefill", True), ("decode", False)):
+        made.clear()
+        found = interpreter.get_signature_runner(key)(x=x, sum=last)
+        assert (sum(made) > LAYER.nbytes) == are_new
+        np.testing.assert_allclose(found["sum"], x @ LAYER.T + 1, atol=1e-4)
