@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 from numpy.typing import NDArray
 
@@ -247,6 +248,17 @@ def test_a_signature_outlives_its_file_and_goes_through_pickle() -> None:
     for model in (decode, copy):
         x = rows(0, 1)
         check(model.session(bind=BIND).run(None, {"x": x, "position": at(0)}), ByHand().run(x, 0))
+
+
+def test_outputs_stay_on_the_device_for_the_next_step(device_name: str) -> None:
+    model = tflgpu.compile(one_layer(), tflgpu.Options(device=device_name, precision="fp16", cache="off"))
+    session, x = model.session(), np.ones((1, LAYER.shape[1]), np.float32)
+    y = cl_array.empty(model.queue, (1, LAYER.shape[0]), np.float32)
+    assert session.enqueue("prefill", {"x": x}, outputs={"y": y}).wait() == {}
+    for _ in range(2):
+        session.enqueue("decode", {"x": cl_array.to_device(model.queue, x)}, outputs={"y": y})
+    np.testing.assert_allclose(session.state("sum"), 3 * x @ LAYER.T, atol=0.3)
+    np.testing.assert_allclose(y.get(), x @ LAYER.T, atol=0.1)
 
 
 @pytest.fixture
