@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +71,8 @@ def main(path: Path, image: NDArray[np.float32]) -> None:
         assert on_cpu(model.report) == on_cpu(tflgpu.inspect(path)) == []
         print(slowest(model.profile(image, runs=2)).operators)
         model.reset_state()
+        open_session: Callable[..., tflgpu.ModelSession] = model.session
+        print(open_session, list(model.signatures))
 
 
 def explain(error: tflgpu.TflgpuError) -> str:

@@ -23,6 +23,7 @@ from tflgpu.artifact.artifact import (
     without_constants,
 )
 from tflgpu.artifact.cache import Cache
+from tflgpu.artifact.executable import SharedConstants, shared_constants
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
@@ -30,6 +31,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
@@ -96,6 +98,8 @@ class Instance:
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
         self.to_host = Targets({}, self.output_names)
+        self._own_states: list[HeldState] | None = None
+        self.holds = bool(artifact.bound)  # whether :meth:`hold` has to be called before a run
 
     def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
         """A partition with the binaries of its programs, and the engine that runs it."""
@@ -139,6 +143,12 @@ class Instance:
         self.artifact = replace(self.artifact, partitions=tuple(partitions))
         self._programs.clear()
         return are_drafts
+
+    def constants(self) -> Iterator[tuple[SharedConstants, cl.Buffer]]:
+        """Its allocations of constants that other signatures of the file may share."""
+        for executor in self._executors():
+            for number, shared in shared_constants(executor.executable).items():
+                yield shared, executor.buffer(number)
 
     def warm_up(self) -> None:
         """Run the partitions on the device once."""
@@ -237,8 +247,22 @@ class Instance:
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds
 
+    def hold(self, states: Sequence[HeldState] | None) -> None:
+        """Let the next runs have these values of the states that callers hold; None for values of this instance.
+
+        Raises DeviceError if memory runs out.
+        """
+        if states is None:
+            if self._own_states is None:
+                self._own_states = [HeldState(form, self._session) for form in self.artifact.bound]
+            states = self._own_states
+        for executor in self._executors():
+            executor.hold(states)
+
     def reset_state(self) -> None:
         """Set every variable to its initial value."""
+        for state in self._own_states or ():
+            state.clear()
         self._settle()
         for engine in self._engines:
             engine.reset_state()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -112,6 +112,11 @@ class Submission:
         self.add_done_callback(announce)
         yield from over
         return self.wait()
+
+    def take(self, names: Collection[str]) -> dict[str, Array]:
+        """Wait for the inference, and take these outputs out of what :meth:`wait` returns."""
+        outputs = self.wait()
+        return {name: outputs.pop(name) for name in names}
 
     def _landed(self, flight: InFlightRun) -> dict[str, Array] | Exception:
         try:
