@@ -30,6 +30,7 @@ from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.options import CacheFiles, CpuPart, Execution, Interface, Numerics, Options, Shapes
 from tflgpu.report.profile import KernelTime, Profile
 from tflgpu.report.report import OperatorReport, Report
+from tflgpu.runtime.model_session import ModelSession
 from tflgpu.runtime.opencl.devices import Device, devices
 from tflgpu.runtime.submission import Submission
 from tflgpu.version import __version__
@@ -56,6 +57,7 @@ __all__ = [
     "Interpreter",
     "KernelTime",
     "ModelError",
+    "ModelSession",
     "Numerics",
     "OperatorReport",
     "Options",

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
+from weakref import proxy, ref
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tflgpu.artifact import serializer
 from tflgpu.artifact.artifact import Artifact, CpuPartition
@@ -23,16 +24,19 @@ from tflgpu.options import Options, Shapes, check_options
 from tflgpu.report.profile import Profile
 from tflgpu.report.report import Report
 from tflgpu.report.stopwatch import Stopwatch
+from tflgpu.runtime.bindings import Bind, chosen_pairs
 from tflgpu.runtime.device_memory import Queue
 from tflgpu.runtime.input_check import Given, Inputs, Outputs
 from tflgpu.runtime.instance import Instance
 from tflgpu.runtime.kernel_times import kernel_times
+from tflgpu.runtime.model_session import ModelSession, OpenSignature
 from tflgpu.runtime.opencl.build import WideGroupsError, load_compiler
 from tflgpu.runtime.opencl.devices import choose
-from tflgpu.runtime.opencl.process import Using
+from tflgpu.runtime.opencl.process import Using, is_orphan
 from tflgpu.runtime.opencl.session import DeviceFailures, Opening, Session, session_on
 from tflgpu.runtime.rival_instances import open_fastest
 from tflgpu.runtime.runner import Runner
+from tflgpu.runtime.signatures import Family, Signatures
 from tflgpu.runtime.submission import Submission
 
 LOGGER = logging.getLogger(__name__)
@@ -92,11 +96,20 @@ class CompiledModel:
         seconds: What each stage of compiling took, in seconds.
     """
 
-    def __init__(self, model: ModelContent, options: Options, queue: Queue | None = None) -> None:
+    def __init__(
+        self,
+        model: ModelContent,
+        options: Options,
+        queue: Queue | None = None,
+        *,
+        given: Session | None = None,
+        family: Family[CompiledModel] | None = None,
+    ) -> None:
+        """given: of the model of another signature, beside which this one runs. family: which that has."""
         self._model, self.options = model, options
         self._own_queue = queue is None
         clock = Stopwatch()
-        given = None if queue is None else session_on(queue)
+        given = given if queue is None else session_on(queue)
         self.device = given.device if given else choose(options.device)
         clock.lap("device")
         self._opening = Opening(self.device, given)
@@ -109,6 +122,9 @@ class CompiledModel:
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
+        self._states: ModelSession | None = None if family is None else family.states
+        self._family_beside = None if family is None else ref(family)
+        self._own_family = self._new_family() if family is None else None
         if any(isinstance(partition, CpuPartition) for partition in self._artifact.partitions):
             warn_caller(self.report.warning, FallbackWarning)
         if options.execution.executor == "persistent" and self.executor == "launch" and self.report.kernels:
@@ -176,6 +192,8 @@ class CompiledModel:
             ValueError: Inputs or outputs do not fit, or the model is closed.
             DeviceError: The device fails.
         """
+        if self._states is not None:
+            return self._states.run(self._artifact.signature, self._by_name(inputs), outputs)
         return self._runner.run(inputs, outputs)
 
     def __call__(self, *inputs: Inputs, **by_name: Given) -> dict[str, NDArray[Any]]:
@@ -195,14 +213,14 @@ class CompiledModel:
         """
         if not by_name:
             given: Any = inputs[0] if len(inputs) == 1 else list(inputs)
-            return self._runner.run(given, None)
+            return self.run(given)
         placed: dict[str, Any] = dict(zip((info.name for info in self.inputs), inputs, strict=False))
         if len(placed) < len(inputs) or placed.keys() & by_name.keys():
             raise TypeError(
                 f"{len(inputs)} inputs in order and {sorted(by_name)} by name were given; the model has "
                 f"{[info.name for info in self.inputs]}"
             )
-        return self._runner.run(placed | by_name, None)
+        return self.run(placed | by_name)
 
     def enqueue(self, inputs: Inputs, outputs: Outputs | None = None) -> Submission:
         """Start an inference and return.
@@ -224,6 +242,8 @@ class CompiledModel:
             ValueError: Inputs or outputs do not fit, or the model is closed.
             DeviceError: The device fails.
         """
+        if self._states is not None:
+            return self._states.enqueue(self._artifact.signature, self._by_name(inputs), outputs)
         return self._runner.enqueue(inputs, outputs)
 
     def run_many(self, many: Iterable[Inputs]) -> Iterator[dict[str, NDArray[Any]]]:
@@ -241,6 +261,8 @@ class CompiledModel:
         Raises:
             Exception: What an inference raises, or ``many``, in its place. It ends the iteration.
         """
+        if self._states is not None:
+            return (self.run(inputs) for inputs in many)
         return self._runner.run_many(many)
 
     def pinned_array(self, name: str) -> NDArray[Any]:
@@ -255,6 +277,76 @@ class CompiledModel:
             ValueError: There is no such input.
         """
         return self._runner.pinned_array(name)
+
+    @property
+    def signatures(self) -> Mapping[str, CompiledModel]:
+        """The signatures of the file by key, in its order. Each is compiled when it is first asked for.
+
+        They have this model's device, queue and options, and share copies of equal weights with it. They are closed
+        with it, and live as long as it does.
+        """
+        return Signatures(self._family, self)
+
+    def session(self, bind: Bind = "matching") -> ModelSession:
+        """States of their own for runs of the file's signatures, such as a cache of keys and values.
+
+        Args:
+            bind: Which outputs are inputs of the next run, ``{output: input}``; it holds for every signature that has
+                such an output or input. ``"matching"`` binds each output that some signature has as an input of the
+                same name, if all tensors of that name are of one shape and element type.
+
+        Returns:
+            A session, whose states are zeros. Others over the same kernels and weights have other states.
+
+        Raises:
+            TypeError: ``bind`` is of another type.
+            ValueError: A name is unknown, shapes or element types differ, nothing matches, or the model is closed.
+        """
+        family = self._family
+        family.check_open()
+        return ModelSession(
+            family.infos, self._artifact.signature, bind, partial(_open_signature, self), family.check_open
+        )
+
+    def bind(self, output: str | Bind, input: str | None = None) -> None:
+        """Let an output of one run be an input of the next, in this model and in all other signatures of its file.
+
+        From then on :meth:`run` takes no such inputs and returns no such outputs: the values stay in a state, which has
+        the name of the input and begins with zeros. :meth:`reset` sets it. Other sessions are not concerned.
+
+        Args:
+            output: The name of an output; or as of :meth:`session`, for several.
+            input: The name of the input that reads it. By default it has the output's name.
+
+        Raises:
+            TypeError: The arguments are of other types.
+            ValueError: A name is unknown, shapes or element types differ, nothing matches, or the model is closed.
+        """
+        family = self._family
+        family.check_open()
+        wanted: Any = {output: output if input is None else input} if isinstance(output, str) else output
+        if output == "matching" and input is None:
+            wanted = output
+        family.bound |= chosen_pairs(family.infos, wanted)
+        weak = proxy(family)  # which has the session
+        family.states = ModelSession(family.infos, family.own, family.bound, partial(_open_in, weak), weak.check_open)
+        for model in family.models():
+            model._states = family.states
+
+    def reset(self, states: Mapping[str, ArrayLike] | None = None) -> None:
+        """Set all states of :meth:`bind` to zeros or given values, and variables as by :meth:`reset_state`.
+
+        Args:
+            states: Values of some of the states, by name of input; the others become zeros.
+
+        Raises:
+            ValueError: There is no such state, a value does not fit, or the model is closed.
+        """
+        if self._states is not None:
+            self._states.reset(states)
+        elif states:
+            raise ValueError(f"the model has no states {sorted(states)}: `bind` makes them")
+        self._runner.reset_state()
 
     def reset_state(self) -> None:
         """Put every variable of the model back to its first value, as if the model had not run yet.
@@ -294,7 +386,37 @@ class CompiledModel:
         What was enqueued before runs to its end, as does a call that is interrupted by a signal handler that closes it.
         In a process that was forked this does nothing.
         """
+        if self._own_family is not None and not is_orphan():
+            for model in self._own_family.close():
+                model.close()
         self._runner.close()
+
+    @property
+    def _family(self) -> Family[CompiledModel]:
+        """The models of the file's signatures: those that this one belongs to, or if they are gone, its own."""
+        family = None if self._family_beside is None else self._family_beside()
+        if family is not None:
+            return family
+        if self._own_family is None:
+            self._own_family = self._new_family()
+        return self._own_family
+
+    def _new_family(self) -> Family[CompiledModel]:
+        artifact = self._artifact
+        make = partial(_compile_beside, self._model, self._opening.session(), self._own_queue)
+        return Family(self, artifact.signature, artifact.signatures, self.options, make)
+
+    def _by_name(self, inputs: Inputs) -> Mapping[str, Any]:
+        """Inputs by name, where some of them are states."""
+        if isinstance(inputs, Mapping):
+            return inputs
+        assert self._states is not None
+        states = self._states.states_of(self._artifact.signature)
+        names = [info.name for info in self.inputs if info.name not in states]
+        given: Any = inputs if isinstance(inputs, list | tuple) else [inputs]
+        if len(given) != len(names):
+            raise ValueError(f"{len(given)} inputs were given; the model has {len(names)} besides its states: {names}")
+        return dict(zip(names, given, strict=True))
 
     def _instantiate_for(self, shapes: tuple[Shape, ...]) -> Instance:
         """The instance for inputs of these shapes. Raises ModelError if the model's file is needed and has changed."""
@@ -402,6 +524,26 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
+
+
+def _compile_beside(
+    content: ModelContent, session: Session, own_queue: bool, options: Options, family: Family[CompiledModel]
+) -> CompiledModel:
+    """The model of another signature, on the same queue."""
+    with content.naming_file():
+        model = CompiledModel(content, options, given=session, family=family)
+    model._own_queue = own_queue
+    return model
+
+
+def _open_signature(model: CompiledModel, key: str | None) -> OpenSignature:
+    """What a session runs, which keeps the model that it is of."""
+    return _open_in(model._family, key)
+
+
+def _open_in(family: Family[CompiledModel], key: str | None) -> OpenSignature:
+    opened = family.model(key)
+    return OpenSignature(opened._runner, opened.inputs)
 
 
 def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:

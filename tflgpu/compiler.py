@@ -88,7 +88,7 @@ class Parts:
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
                 compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
         report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
-        return Artifact(*frontend.interface(), tuple(compiled), report)
+        return Artifact(*frontend.interface(), tuple(compiled), report, frontend.entry.signature, frontend.signatures())
 
 
 # Marks the tensors of the graphs that are to stay in float, by running the model on the target's device; the target is

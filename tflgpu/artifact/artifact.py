@@ -8,7 +8,7 @@ from typing import Literal
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
-from tflgpu.model.tensor_info import Interface, TensorIndex
+from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex
 from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
 
@@ -127,12 +127,17 @@ def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
 
 @dataclass(frozen=True)
 class Artifact:
-    """The partitions in the order in which they run; tensors between them are named by the file's indices."""
+    """The partitions in the order in which they run; tensors between them are named by the file's indices.
+
+    signature: key of the one that it is, if it is one. signatures: all of the file.
+    """
 
     inputs: Interface
     outputs: Interface
     partitions: tuple[CompiledPartition, ...]
     report: Report
+    signature: str | None = None
+    signatures: tuple[SignatureInfo, ...] = ()
 
     @property
     def pieces(self) -> tuple[DevicePartition, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tflgpu.frontend.partition import Partition
@@ -12,12 +13,16 @@ from tflgpu.model.model import FileTensor, Model, Operator, Signature, Subgraph
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """What is to be run of a model: a subgraph, its operators, and the tensors in and out under callers' names."""
+    """What is to be run of a model: a subgraph, its operators, and the tensors in and out under callers' names.
+
+    signature: its key; None for a part of a model, and for the main subgraph of a file without signatures.
+    """
 
     subgraph: int
     operators: tuple[Operator, ...]
     inputs: tuple[tuple[str, FileTensor], ...]
     outputs: tuple[tuple[str, FileTensor], ...]
+    signature: str | None = None
 
     def partition(self, graph: Subgraph, partition: Partition) -> EntryPoint:
         """A part of it, its tensors under the names of the file."""
@@ -40,9 +45,17 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
         raise ValueError(f"signature {signature!r} has inputs {names}, which are no inputs of its subgraph {index}")
     inputs = _named(subgraph, chosen.inputs if chosen else {}, subgraph.inputs, "input")
     own = _named(subgraph, chosen.outputs if chosen else {}, subgraph.outputs, "output")
+    key = chosen.key if chosen else None
     if outputs is None:
-        return EntryPoint(index, subgraph.operators, inputs, own)
-    return EntryPoint(index, subgraph.operators, inputs, _requested(subgraph, dict(own), outputs))
+        return EntryPoint(index, subgraph.operators, inputs, own, key)
+    return EntryPoint(index, subgraph.operators, inputs, _requested(subgraph, dict(own), outputs), key)
+
+
+def signatures_of(model: Model) -> Iterator[EntryPoint]:
+    """The entry points of all signatures of ``model`` that can be run."""
+    for signature in model.signatures:
+        with suppress(ValueError):  # its inputs are those of no subgraph
+            yield entry_point(model, signature.key)
 
 
 def _requested(

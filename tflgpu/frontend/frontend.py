@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
-from tflgpu.frontend.entry_point import EntryPoint, entry_point
+from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
 from tflgpu.frontend.lower import InferShapes, lower
 from tflgpu.frontend.lowered import Entry, Lowered
@@ -15,7 +15,7 @@ from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
 from tflgpu.model.quantization import Grid
-from tflgpu.model.tensor_info import Interface, TensorIndex, TensorInfo
+from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
 from tflgpu.options import Options
 
 ADVICE = f"install the CPU fallback with {install_command('fallback')}"
@@ -49,15 +49,23 @@ class Frontend:
         graph, entry = self.lowered.graph, self.entry
         sides = ((entry.inputs, [graph[t].shape for t in graph.inputs]), (entry.outputs, self.lowered.output_shapes))
         inputs, outputs = (
-            tuple(self._described(name, tensor, shape) for (name, tensor), shape in zip(*side, strict=True))
+            tuple(_described(name, tensor, shape, self.grids) for (name, tensor), shape in zip(*side, strict=True))
             for side in sides
         )
         return inputs, outputs
 
-    def _described(self, name: str, tensor: FileTensor, shape: Shape) -> tuple[TensorIndex, TensorInfo]:
-        free = tuple(i for i, d in enumerate(tensor.signature) if d == -1)
-        dtype = self.grids[tensor.index].dtype if tensor.index in self.grids else tensor.dtype
-        return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
+    def signatures(self) -> tuple[SignatureInfo, ...]:
+        """The file's signatures, each with the shapes that the file declares."""
+
+        entries = [self.entry if e.signature == self.entry.signature else e for e in signatures_of(self.model)]
+        if self.entry.signature is None:
+            entries.append(self.entry)
+        found = []
+        for entry in entries:
+            grids = self.grids if entry is self.entry else {}
+            sides = [tuple(_described(n, t, t.shape, grids)[1] for n, t in s) for s in (entry.inputs, entry.outputs)]
+            found.append(SignatureInfo(entry.signature, *sides))
+        return tuple(found)
 
     def partitions(self) -> tuple[Partition, ...]:
         """The pieces to run. Raises ModelError or UnsupportedError if one cannot run anywhere."""
@@ -184,6 +192,14 @@ def _grids(entry: EntryPoint, wanted: Mapping[str, tuple[float, float]]) -> dict
                 f"Options.interface.uint8_inputs names {name!r}, which is {inputs[name].dtype}, not float32"
             )
     return {inputs[name].index: Grid("uint8", 1 / std, mean) for name, (mean, std) in wanted.items()}
+
+
+def _described(
+    name: str, tensor: FileTensor, shape: Shape, grids: Mapping[TensorIndex, Grid]
+) -> tuple[TensorIndex, TensorInfo]:
+    free = tuple(i for i, d in enumerate(tensor.signature) if d == -1)
+    dtype = grids[tensor.index].dtype if tensor.index in grids else tensor.dtype
+    return tensor.index, TensorInfo(name, shape, dtype, tensor.quantization, free)
 
 
 def _sent_to_cpu(entries: tuple[Entry, ...], wanted: Sequence[str | int | range]) -> tuple[Entry, ...]:

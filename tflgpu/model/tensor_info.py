@@ -36,3 +36,16 @@ class TensorInfo:
 TensorIndex = int  # of the file's subgraph
 
 Interface = tuple[tuple[TensorIndex, TensorInfo], ...]  # a model's inputs, or its outputs
+
+
+@dataclass(frozen=True)
+class SignatureInfo:
+    """A signature of a file, with the shapes that the file declares.
+
+    Attributes:
+        key: None for the main subgraph of a file without signatures.
+    """
+
+    key: str | None
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]

@@ -53,6 +53,7 @@ class ModelBuilder:
         self._operators: list[OperatorTable] = []
         self._inputs: list[int] = []
         self._called: list[SubgraphTable] = []
+        self._signatures: dict[int, str] = {}  # keys of called subgraphs
 
     def input(
         self,
@@ -155,8 +156,10 @@ class ModelBuilder:
             )
         )
 
-    def subgraph(self, other: ModelBuilder, outputs: Sequence[int] = ()) -> int:
+    def subgraph(self, other: ModelBuilder, outputs: Sequence[int] = (), *, signature: str | None = None) -> int:
         """Add what ``other`` has built as one more subgraph. Returns its index, by which operators call it.
+
+        ``signature`` is the key of a signature over all of its inputs and these outputs.
 
         Raises:
             ValueError: ``other`` has no such output, or subgraphs of its own.
@@ -169,6 +172,8 @@ class ModelBuilder:
         self._buffers += other._buffers[1:]
         codes = [self._opcodes.setdefault(code, len(self._opcodes)) for code in other._opcodes]
         number = len(self._called) + 1
+        if signature is not None:
+            self._signatures[number] = signature
         self._called.append(
             SubgraphTable(
                 f"subgraph_{number}",
@@ -191,9 +196,11 @@ class ModelBuilder:
         builder = flatbuffers.Builder(sum(map(len, self._buffers)) + 1024 * (1 + len(self._tensors)))
         buffers = offset_vector(builder, [write_buffer(builder, data) for data in self._buffers])
         main = SubgraphTable("main", self._tensors, self._operators, self._inputs, outputs)
-        subgraphs = offset_vector(builder, [write_subgraph(builder, graph) for graph in (main, *self._called)])
+        graphs = (main, *self._called)
+        subgraphs = offset_vector(builder, [write_subgraph(builder, graph) for graph in graphs])
         opcodes = offset_vector(builder, [write_operator_code(builder, opcode) for opcode in self._opcodes])
-        signatures = [] if signature is None else [self._write_signature(builder, signature, outputs)]
+        keys = self._signatures if signature is None else {0: signature, **self._signatures}
+        signatures = [_write_signature(builder, key, number, graphs[number]) for number, key in keys.items()]
         signature_defs = offset_vector(builder, signatures)
         description = builder.CreateString(self._description)
         tflite.ModelStart(builder)
@@ -238,27 +245,29 @@ class ModelBuilder:
         if not 0 <= index < len(self._tensors):
             raise ValueError(f"{role}: no tensor {index}; the model has {len(self._tensors)}")
 
-    def _write_signature(self, builder: Any, key: str, outputs: Sequence[int]) -> int:
-        input_maps = self._write_tensor_maps(builder, self._inputs)
-        output_maps = self._write_tensor_maps(builder, outputs)
-        key_offset = builder.CreateString(key)
-        tflite.SignatureDefStart(builder)
-        tflite.SignatureDefAddInputs(builder, input_maps)
-        tflite.SignatureDefAddOutputs(builder, output_maps)
-        tflite.SignatureDefAddSignatureKey(builder, key_offset)
-        tflite.SignatureDefAddSubgraphIndex(builder, 0)
-        return int(tflite.SignatureDefEnd(builder))
 
-    def _write_tensor_maps(self, builder: Any, indices: Sequence[int]) -> int:
-        """The (name, tensor index) pairs of one side of a signature."""
-        names = [self._tensors[index].name for index in indices]
-        if len(set(names)) != len(names):
-            raise ValueError(f"a signature needs distinct tensor names, not {names}")
-        maps = []
-        for name, index in zip(names, indices, strict=True):
-            name_offset = builder.CreateString(name)
-            tflite.TensorMapStart(builder)
-            tflite.TensorMapAddName(builder, name_offset)
-            tflite.TensorMapAddTensorIndex(builder, index)
-            maps.append(tflite.TensorMapEnd(builder))
-        return offset_vector(builder, maps)
+def _write_signature(builder: Any, key: str, number: int, graph: SubgraphTable) -> int:
+    """A signature over all inputs and outputs of a subgraph."""
+    input_maps, output_maps = (_write_tensor_maps(builder, graph, side) for side in (graph.inputs, graph.outputs))
+    key_offset = builder.CreateString(key)
+    tflite.SignatureDefStart(builder)
+    tflite.SignatureDefAddInputs(builder, input_maps)
+    tflite.SignatureDefAddOutputs(builder, output_maps)
+    tflite.SignatureDefAddSignatureKey(builder, key_offset)
+    tflite.SignatureDefAddSubgraphIndex(builder, number)
+    return int(tflite.SignatureDefEnd(builder))
+
+
+def _write_tensor_maps(builder: Any, graph: SubgraphTable, indices: Sequence[int]) -> int:
+    """The (name, tensor index) pairs of one side of a signature."""
+    names = [graph.tensors[index].name for index in indices]
+    if len(set(names)) != len(names):
+        raise ValueError(f"a signature needs distinct tensor names, not {names}")
+    maps = []
+    for name, index in zip(names, indices, strict=True):
+        name_offset = builder.CreateString(name)
+        tflite.TensorMapStart(builder)
+        tflite.TensorMapAddName(builder, name_offset)
+        tflite.TensorMapAddTensorIndex(builder, index)
+        maps.append(tflite.TensorMapEnd(builder))
+    return offset_vector(builder, maps)

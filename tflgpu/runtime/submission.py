@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -66,6 +67,11 @@ class Submission:
             raise self._outcome
         assert self._outcome is not None
         return self._outcome
+
+    def take(self, names: Collection[str]) -> dict[str, Array]:
+        """Wait for the inference, and take these outputs out of what :meth:`wait` returns."""
+        outputs = self.wait()
+        return {name: outputs.pop(name) for name in names}
 
     def _landed(self, flight: InFlightRun) -> dict[str, Array] | Exception:
         try:

@@ -1,0 +1,200 @@
+"""What :meth:`tflgpu.CompiledModel.session` returns: runs of a file's signatures over states of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
+
+from tflgpu.artifact.executable import Array
+from tflgpu.model.tensor_info import SignatureInfo, TensorInfo
+from tflgpu.runtime.bindings import Bind, SignatureBinding, bindings_of, chosen_pairs
+from tflgpu.runtime.input_check import Outputs
+from tflgpu.runtime.runner import Runner
+from tflgpu.runtime.state_value import StateValue
+from tflgpu.runtime.submission import Submission
+
+
+class OpenSignature(NamedTuple):
+    """A compiled signature, as a session runs it. inputs: in order, with the shapes that it was compiled for."""
+
+    runner: Runner
+    inputs: tuple[TensorInfo, ...]
+
+
+class ModelSession:
+    """Runs of a model's signatures over states of their own, such as a cache of keys and values.
+
+    A state is an output of one run that a later run has as an input. It has the name of that input, begins with zeros,
+    and is neither given nor returned. Sessions share kernels and weights. Made by
+    :meth:`tflgpu.CompiledModel.session`; a context manager. One call at a time: sessions of one model may be used by
+    threads of their own, a single session may not.
+    """
+
+    def __init__(
+        self,
+        signatures: Sequence[SignatureInfo],
+        own: str | None,
+        bind: Bind,
+        open_signature: Callable[[str | None], OpenSignature],
+        check_open: Callable[[], None],
+    ) -> None:
+        """own: the signature that a call without one runs. check_open: raises ValueError if the model is closed."""
+        self._own, self._open_signature, self._check_open = own, open_signature, check_open
+        self._bindings = bindings_of(signatures, chosen_pairs(signatures, bind))
+        states = {state for b in self._bindings.values() for state in (*b.reads, *b.writes.values())}
+        infos = {info.name: info for s in signatures for info in s.inputs if info.name in states}
+        self._states = {name: StateValue(info) for name, info in infos.items()}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states."""
+        return tuple(self._states)
+
+    def states_of(self, signature: str | None) -> frozenset[str]:
+        """The inputs of a signature that are states."""
+        return self._bindings[signature].reads
+
+    def run(
+        self, signature: str | None, inputs: Mapping[str, ArrayLike], outputs: Outputs | None = None
+    ) -> dict[str, Array]:
+        """Run a signature once on the session's states, and wait for it.
+
+        Args:
+            signature: Its key; None for the one that the model was compiled for.
+            inputs: As of :meth:`tflgpu.CompiledModel.run`, without those that are states.
+            outputs: As of :meth:`tflgpu.CompiledModel.run`, without those that are bound.
+
+        Returns:
+            Every output by name, but those that are bound, and those in ``outputs``.
+
+        Raises:
+            TypeError: Inputs or outputs do not fit.
+            ValueError: Inputs or outputs do not fit, there is no such signature, or the model or session is closed.
+            RuntimeError: Another call of the session is under way.
+            DeviceError: The device fails. Then the states are undefined until :meth:`reset`.
+        """
+        return self.enqueue(signature, inputs, outputs).wait()
+
+    def enqueue(
+        self, signature: str | None, inputs: Mapping[str, ArrayLike], outputs: Outputs | None = None
+    ) -> Submission:
+        """Start to run a signature once on the session's states, and return.
+
+        Runs follow each other in the order of the calls: the next one may be enqueued before this one is over. Where a
+        part of the model runs on the CPU, this waits for the run.
+
+        Args:
+            signature: As of :meth:`run`.
+            inputs: As of :meth:`run`.
+            outputs: As of :meth:`run`. Arrays on the device stay there, for a later run to read.
+
+        Returns:
+            A submission. Its ``wait`` has the outputs, and raises the errors of the device.
+
+        Raises:
+            TypeError: Inputs or outputs do not fit.
+            ValueError: Inputs or outputs do not fit, there is no such signature, or the model or session is closed.
+            RuntimeError: Another call of the session is under way.
+            DeviceError: The device fails. Then the states are undefined until :meth:`reset`.
+        """
+        with self._turn():
+            key = self._own if signature is None else signature
+            binding = self._bindings.get(key)
+            if binding is None:
+                known = ", ".join(repr(known) for known in self._bindings)
+                raise ValueError(f"the model has no signature {key!r}; it has: {known}")
+            _check_unbound("input", inputs, binding.reads)
+            _check_unbound("output", outputs or {}, binding.writes)
+            return self._enqueue(self._open_signature(key), binding, inputs, outputs)
+
+    def _enqueue(
+        self,
+        opened: OpenSignature,
+        binding: SignatureBinding,
+        inputs: Mapping[str, ArrayLike],
+        outputs: Outputs | None,
+    ) -> Submission:
+        shapes = {info.name: info.shape for info in opened.inputs}
+        states = {name: self._states[name].on_host(shapes[name]) for name in binding.reads}
+        submission = opened.runner.enqueue({**inputs, **states}, outputs)
+        for output, array in submission.take(binding.writes).items():
+            self._states[binding.writes[output]].take(array)
+        return submission
+
+    def state(self, name: str) -> Array:
+        """The value of a state, after all runs that were enqueued, as a new array.
+
+        Args:
+            name: Of the input that reads it.
+
+        Raises:
+            ValueError: There is no such state, or the model or session is closed.
+            RuntimeError: Another call of the session is under way.
+        """
+        with self._turn():
+            self._check_states([name])
+            return self._states[name].array()
+
+    def reset(self, states: Mapping[str, ArrayLike] | None = None) -> None:
+        """Set all states to zeros, or to given values.
+
+        Args:
+            states: Values of some of the states by name, which are copied; the others become zeros.
+
+        Raises:
+            ValueError: A name is unknown, a value does not fit, or the model or session is closed. Nothing is changed.
+            RuntimeError: Another call of the session is under way.
+        """
+        with self._turn():
+            given = states or {}
+            self._check_states(given)
+            values = {name: state.checked(given[name]) for name, state in self._states.items() if name in given}
+            for name, state in self._states.items():
+                state.reset(values.get(name))
+
+    def close(self) -> None:
+        """Release the memory of the states; using the session afterwards is an error, closing again is not."""
+        self._is_closed = True
+        self._states = {}
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Raises ValueError if the model or session is closed, RuntimeError while another call is under way."""
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("another call of this session is under way; each thread needs a session of its own")
+        try:
+            if self._is_closed:
+                raise ValueError("this session is closed")
+            self._check_open()
+            yield
+        finally:
+            self._lock.release()
+
+    def _check_states(self, names: Sequence[str] | Mapping[str, ArrayLike]) -> None:
+        for name in names:
+            if name not in self._states:
+                raise ValueError(f"the session has no state {name!r}; it has {list(self._states)}")
+
+    def __enter__(self) -> ModelSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ModelSession of {len(self._states)} states>"
+
+
+def _check_unbound(side: str, given: Mapping[str, object], bound: Mapping[str, str] | frozenset[str]) -> None:
+    """Raise TypeError for anything but a dictionary, ValueError for what is a state."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{side}s is of type {type(given).__name__}; a dictionary of arrays by name was expected")
+    for name in given:
+        if name in bound:
+            raise ValueError(f"{side} {name!r} is a state of the session: `reset` sets states, `state` reads them")
