@@ -28,12 +28,17 @@ class Known:
         self.mask = mask
         self.cache = np.full(CACHE, -1)
         self.ran: list[tuple[str, int]] = []
+        self.opened = {"decode"}
         self.closed = False
+
+    def open(self, signature: str) -> None:
+        self.opened.add(signature)
 
     def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         tokens, positions = inputs["tokens"], inputs["input_pos"]
         assert tokens.dtype == positions.dtype == np.int32 and tokens.shape == (1, positions.size)
         begin, size = int(positions[0]), positions.size
+        assert signature in self.opened
         assert begin + size <= CACHE, "DYNAMIC_UPDATE_SLICE would move the rows"
         assert all(after == before + 1 for before, after in pairwise(positions.tolist()))
         self.ran.append((signature, begin))
@@ -90,6 +95,7 @@ def test_prompts_of_every_length(sizes: tuple[int, ...], mask: bool) -> None:
     draw = np.random.default_rng(0)
     for length in range(1, CACHE):
         prompt = draw.integers(0, VOCABULARY, length).tolist()
+        decodes.prepare(length - 1)
         decodes.read(prompt[:-1])
         assert int(decodes.step(prompt[-1], length - 1).argmax()) == known_token(prompt)
 
@@ -108,6 +114,7 @@ def test_prompts_of_every_length(sizes: tuple[int, ...], mask: bool) -> None:
 )
 def test_the_largest_signature_that_computes_no_row_in_vain(length: int, ran: dict[str, int]) -> None:
     decodes, runs = decoder()
+    decodes.prepare(length)
     decodes.read(list(range(length)))
     assert Counter(name for name, _ in runs.ran) == ran
 

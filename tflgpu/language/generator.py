@@ -128,6 +128,8 @@ class Generator:
         Raises:
             ValueError: The prompt is empty, or longer than the cache, or has tokens that the model does not know.
             ModelError: The file's template fails.
+            UnsupportedError: An operator of a prefill signature cannot run on the device.
+            BuildError: The device's compiler fails.
         """
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; 1 or more was expected")
@@ -142,6 +144,7 @@ class Generator:
                 f"the tokenizer gives token {max(tokens)}, and the model knows {self.decoder.vocabulary}; it belongs "
                 "to another model"
             )
+        self.decoder.prepare(len(tokens) - 1)
         return Answer(self, tokens, room, max_tokens, sampling or Sampling(), self._stops)
 
     def generate(

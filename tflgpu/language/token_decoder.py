@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.carried_cache import CachedRuns, CarriedCache
+from tflgpu.language.cached_runs import CachedRuns, SessionRuns
 from tflgpu.language.signatures import SCORES, LanguageSteps, Step, language_steps
 from tflgpu.model.reader import read_model
 
@@ -39,7 +39,7 @@ class TokenDecoder:
 
     @classmethod
     def compile(cls, model: bytes, options: tflgpu.Options | None = None) -> TokenDecoder:
-        """Compile the signatures of a model.
+        """Compile a model. Its prefill signatures are compiled when a prompt first needs them.
 
         Args:
             model: The bytes of a .tflite file with the signature ``decode``, and perhaps some of ``prefill``.
@@ -55,7 +55,20 @@ class TokenDecoder:
             BuildError: The device's compiler fails.
         """
         steps = language_steps(read_model(model))
-        return cls(steps, CarriedCache(model, options or tflgpu.Options(), steps))
+        return cls(steps, SessionRuns(model, options or tflgpu.Options(), steps))
+
+    def prepare(self, count: int) -> None:
+        """Compile what reading ``count`` tokens takes, so that :meth:`read` does not wait for it.
+
+        Args:
+            count: At most :attr:`cache_size`.
+
+        Raises:
+            UnsupportedError: An operator cannot run on the device.
+            BuildError: The device's compiler fails.
+        """
+        for step, _, _ in self._pieces(count):
+            self._runs.open(step.signature)
 
     def read(self, tokens: Sequence[int]) -> None:
         """Empty the cache, and fill it with the keys and values of a prompt.

@@ -59,8 +59,8 @@ def generate_text(
         prompt = sys.stdin.read()
     with progress(f"compiling {model.name}"):
         generator = Generator(model, options, tokenizer=tokenizer, stops=stop or ())
-    with generator:
         answer = generator.stream(prompt, max_tokens=max_tokens, sampling=sampling, template=template)
+    with generator:
         if as_json:
             text = "".join(answer)
             print_json(

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.signatures import LanguageSteps
+from tflgpu.language.signatures import DECODE, LanguageSteps
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -18,6 +17,9 @@ Arrays = dict[str, NDArray[Any]]
 class CachedRuns(Protocol):
     """Runs of signatures, each with the cache as the run before left it."""
 
+    def open(self, signature: str) -> None:
+        """Compile a signature, unless that is done."""
+
     def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run a signature, and return its outputs without the cache."""
 
@@ -28,34 +30,27 @@ class CachedRuns(Protocol):
         """Release the device's memory."""
 
 
-class CarriedCache:
-    """The cache is an array of the host, an output of one run and an input of the next."""
+class SessionRuns:
+    """The cache is the state of a session, which stays on the device."""
 
     def __init__(self, model: bytes, options: tflgpu.Options, steps: LanguageSteps) -> None:
-        self._compiled = {
-            step.signature: tflgpu.compile(
-                model, replace(options, interface=replace(options.interface, signature=step.signature))
-            )
-            for step in (steps.decode, *steps.prefills)
-        }
-        inputs = self._compiled[steps.decode.signature].inputs
-        self._infos = [info for info in inputs if info.name in steps.decode.caches]
-        self._cache = self._empty()
+        interface = replace(options.interface, signature=DECODE)
+        self._model = tflgpu.compile(model, replace(options, interface=interface))
+        self._session = self._model.session({name: name for name in steps.decode.caches})
+
+    def open(self, signature: str) -> None:
+        """Compile a signature, unless that is done."""
+        self._model.signatures[signature]
 
     def run(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run a signature, and return its outputs without the cache."""
-        outputs = self._compiled[signature].run({**inputs, **self._cache})
-        self._cache = {info.name: outputs.pop(info.name) for info in self._infos}
-        return outputs
+        return self._session.run(signature, inputs)
 
     def reset(self) -> None:
         """Empty the cache."""
-        self._cache = self._empty()
+        self._session.reset()
 
     def close(self) -> None:
         """Release the device's memory."""
-        for compiled in self._compiled.values():
-            compiled.close()
-
-    def _empty(self) -> Arrays:
-        return {info.name: np.zeros(info.shape, info.dtype) for info in self._infos}
+        self._session.close()
+        self._model.close()
