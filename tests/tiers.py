@@ -76,6 +76,7 @@ WITHOUT_DEVICE = (
     "tests/kernels/test_template_bytecode.py",
     "tests/language/test_answers.py",
     "tests/language/test_containers.py",
+    "tests/language/test_description.py",
     "tests/language/test_tokenizers.py",
     "tests/measure/test_probes.py",
     "tests/measure/test_storage_search.py",

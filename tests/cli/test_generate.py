@@ -16,6 +16,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import tflgpu
 from tests.cli.command import as_json, fail, invoke
+from tests.cli.documented import check
 from tests.language.language_files import bytes_tokenizer, compressed, field, pieces_tokenizer, section_file, task_file
 from tflgpu.language.containers import tokenizer_data
 from tflgpu.language.tokenizer import Tokenizer, load_tokenizer
@@ -87,6 +88,7 @@ def test_the_answer_is_that_of_litert(device: tflgpu.Device, tmp_path: Path, mod
         expected = expected[: expected.index(stopped) + 1]
     options = ("--device", device.index, "--precision", "fp32", "--max-tokens", 16)
     found = as_json("generate", path, PROMPT, *options)
+    check("generate", [found])
     assert found["tokens"] == expected
     assert found["prompt_tokens"] == len(prompt)
     told = [token for token in expected if token != stopped]
