@@ -3,7 +3,7 @@
     python -m benchmarks.language [--kinds fp16,int8,int4] [--contenders tflgpu,litert] [--device auto] [--out FILE]
 
 Each contender runs in a process of its own, one after another: a prompt of 128 tokens, then as many greedy steps as
---tokens, the whole of it --rounds times after a first one that counts for nothing. litert is on the CPU with --threads.
+--tokens, the whole of it --rounds times after two that count for nothing. litert is on the CPU with --threads.
 torch is on a GPU and has weights of its own in half, whatever the kind; without --contenders a GPU adds it.
 """
 
@@ -25,6 +25,8 @@ from tflgpu.runtime.opencl.devices import choose
 
 NETWORKS = Path(__file__).parent / "networks"
 
+WARM_UPS = 2  # rounds; torch compiles again in the second one
+
 PATIENCE = 600  # seconds for one contender
 
 
@@ -37,7 +39,7 @@ def measured(name: str, path: Path, given: argparse.Namespace) -> dict[str, obje
     prefills: list[float] = []
     decodes: list[float] = []
     said: list[int] = []
-    for _ in range(given.rounds + 1):
+    for _ in range(WARM_UPS + given.rounds):
         begun = perf_counter()
         contender.prefill([(31 * i + 7) % 1000 for i in range(PREFILL)])
         prefills.append(perf_counter() - begun)
@@ -49,9 +51,9 @@ def measured(name: str, path: Path, given: argparse.Namespace) -> dict[str, obje
         decodes.append(perf_counter() - begun)
     gpu_after = gpu_bytes()
     return {
-        "prefill_tokens_per_s": round(PREFILL / median(prefills[1:]), 1),
-        "decode_tokens_per_s": round(given.tokens / median(decodes[1:]), 2),
-        "decode_ms_per_token": round(1e3 * median(decodes[1:]) / given.tokens, 3),
+        "prefill_tokens_per_s": round(PREFILL / median(prefills[WARM_UPS:]), 1),
+        "decode_tokens_per_s": round(given.tokens / median(decodes[WARM_UPS:]), 2),
+        "decode_ms_per_token": round(1e3 * median(decodes[WARM_UPS:]) / given.tokens, 3),
         "host_mb": round((resident_bytes() - before) / 1e6),
         "gpu_mb": None if gpu_after is None or gpu_before is None else round((gpu_after - gpu_before) / 1e6),
         "ready_s": round(ready, 1),

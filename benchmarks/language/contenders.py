@@ -114,6 +114,8 @@ class Torch:
 
     def prefill(self, tokens: list[int]) -> None:
         """Fill the cache with 128 tokens."""
+        with self._torch.inference_mode():
+            self._cache.reset()  # it counts its tokens
         self._run(tokens, 0)
         self._torch.cuda.synchronize()
 
@@ -127,7 +129,14 @@ class Torch:
             places = torch.arange(position, position + len(tokens), device="cuda")
             given = torch.tensor([tokens], device="cuda")
             torch.compiler.cudagraph_mark_step_begin()
-            return self._network(given, past_key_values=self._cache, cache_position=places, use_cache=True).logits
+            return self._network(
+                given,
+                past_key_values=self._cache,
+                position_ids=places[None],
+                cache_position=places,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits
 
 
 CONTENDERS: dict[str, Callable[[Path, str, str, int], Contender]] = {
