@@ -536,14 +536,14 @@ def _compile_beside(
     return model
 
 
-def _open_signature(model: CompiledModel, key: str | None) -> OpenSignature:
+def _open_signature(model: CompiledModel, key: str | None, pairs: Mapping[str, str]) -> OpenSignature:
     """What a session runs, which keeps the model that it is of."""
-    return _open_in(model._family, key)
+    return _open_in(model._family, key, pairs)
 
 
-def _open_in(family: Family[CompiledModel], key: str | None) -> OpenSignature:
-    opened = family.model(key)
-    return OpenSignature(opened._runner, opened.inputs)
+def _open_in(family: Family[CompiledModel], key: str | None, pairs: Mapping[str, str]) -> OpenSignature:
+    opened = family.model(key, pairs)
+    return OpenSignature(opened._runner, opened.inputs, opened._artifact.bound)
 
 
 def _compile_again(model: ModelSource, expected: str, options: Options) -> CompiledModel:

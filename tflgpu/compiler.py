@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tflgpu.artifact.artifact import (
     Artifact,
+    BoundState,
     BranchPartition,
     CompiledPartition,
     CpuPartition,
@@ -88,7 +89,19 @@ class Parts:
                 is_open = not frontend.lowered.open.isdisjoint(partition.inputs)
                 compiled.append(CpuPartition(partition.inputs, partition.outputs, partition.operators, rest, is_open))
         report: Report = replace(_report(frontend, partitions, plans), mixed=self.mixed)
-        return Artifact(*frontend.interface(), tuple(compiled), report, frontend.entry.signature, frontend.signatures())
+        known_as = frontend.entry.signature, frontend.signatures()
+        bound = tuple(_bound_states(frontend, plans[partitions[0]][0], compiled[0])) if frontend.entry.bound else ()
+        return Artifact(*frontend.interface(), tuple(compiled), report, *known_as, bound)
+
+
+def _bound_states(frontend: Frontend, plan: Plan, compiled: CompiledPartition) -> Iterator[BoundState]:
+    """Where the states lie that callers hold, of a model that is one piece on the device."""
+    assert isinstance(compiled, DevicePartition)
+    executable = compiled.executable
+    states = zip(executable.states, state_bindings(plan, executable), strict=True)
+    held = [(binding, executable.buffers[state.buffer].bytes) for state, binding in states if state.held]
+    for (output, info), (binding, size) in zip(frontend.bound_interface(), held, strict=True):
+        yield BoundState(output, info, replace(binding, buffer=0), size)
 
 
 # Marks the tensors of the graphs that are to stay in float, by running the model on the target's device; the target is

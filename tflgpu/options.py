@@ -19,6 +19,7 @@ from tflgpu.checking.option_fields import (
     GREATEST_SIZE,
     GREATEST_TOKEN,
     WholeNumber,
+    check_bound,
     check_calibration,
     check_device,
     check_digests,
@@ -78,6 +79,9 @@ class Interface(Group, place="interface"):
             ones, too. An index that has no name of its own is returned as ``"NAME_INDEX"``.
         uint8_inputs: float inputs that callers give as bytes, such as camera frames: ``{name: (mean, std)}``. The
             device computes ``(byte - mean) / std``, so that only a quarter of the bytes goes to the device.
+        bound: outputs that are inputs of the next run: ``{output: input}``. They stay on the device as states, zeros at
+            first, and are neither given nor returned; :meth:`CompiledModel.session` has several sets of them. For
+            models that run on the device as one piece; not for quantized tensors and open shapes.
     """
 
     signature: str | None = option(
@@ -93,6 +97,9 @@ class Interface(Group, place="interface"):
     )
     uint8_inputs: Mapping[str, tuple[float, float]] | None = option(
         None, "Float inputs that are given as bytes.", check_scalings, absent="none", hash=False
+    )
+    bound: Mapping[str, str] | None = option(
+        None, "Outputs that are inputs of the next run.", check_bound, absent="none", hash=False
     )
 
 

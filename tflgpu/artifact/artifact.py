@@ -8,7 +8,7 @@ from typing import Literal
 
 from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Shape
-from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex
+from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
 from tflgpu.model.trip_count import Bound
 from tflgpu.report.report import Report
 
@@ -126,10 +126,24 @@ def planned_shapes(partition: CompiledPartition) -> dict[TensorIndex, Shape]:
 
 
 @dataclass(frozen=True)
+class BoundState:
+    """An input that has the value of an output in the next run, in memory that callers hold.
+
+    output: its name. binding: how the value lies in memory, in PHWC4. bytes: of the memory.
+    """
+
+    output: str
+    input: TensorInfo
+    binding: Binding
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Artifact:
     """The partitions in the order in which they run; tensors between them are named by the file's indices.
 
-    signature: key of the one that it is, if it is one. signatures: all of the file.
+    signature: key of the one that it is, if it is one. signatures: all of the file. bound: what is no input or output
+    because it is a state, in the order of the states that callers hold.
     """
 
     inputs: Interface
@@ -138,6 +152,7 @@ class Artifact:
     report: Report
     signature: str | None = None
     signatures: tuple[SignatureInfo, ...] = ()
+    bound: tuple[BoundState, ...] = ()
 
     @property
     def pieces(self) -> tuple[DevicePartition, ...]:

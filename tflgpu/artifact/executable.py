@@ -102,12 +102,14 @@ class StateBuffer:
     """A variable, alone in a buffer that keeps its value between runs.
 
     next: the buffer of the same size to which the launches write the next run's value; None if they write it in place.
-    initial: the buffer's contents before the first run, None for zeros.
+    initial: the buffer's contents before the first run, None for zeros. held: whether callers hold the buffers' memory,
+    and give other memory for other runs.
     """
 
     buffer: int
     next: int | None
     initial: NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Persistent:
     """All launches of an executable as one kernel, or as a few that run one after another, some of them repeatedly.
 
     Arguments of each are one buffer that has all others (:attr:`Executable.ranges`) and after them a clock for each
-    launch and one more, every movable binding and its offset in bytes, then those of
+    launch and one more, the buffers that callers hold, every movable binding and its offset in bytes, then those of
     ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
     before the first run.
     runs: the launches of kernels, in order.
@@ -240,9 +242,21 @@ class Executable:
         return len(self.persistent.functions) if self.persistent else self.launch_parts
 
     @property
+    def held(self) -> tuple[int, ...]:
+        """The numbers of the buffers whose memory callers hold."""
+        states = (state for state in self.states if state.held)
+        return tuple(b for state in states for b in (state.buffer, state.next) if b is not None)
+
+    @property
     def ranges(self) -> tuple[int, ...]:
-        """Where each buffer would begin in a buffer that has them all, in bytes, and where the last one would end."""
-        return tuple(accumulate((-(-b.bytes // RANGE_ALIGNMENT) * RANGE_ALIGNMENT for b in self.buffers), initial=0))
+        """Where each buffer would begin in a buffer that has them all, in bytes, and where the last one would end.
+
+        Those that callers hold are empty there.
+        """
+        sizes = [-(-b.bytes // RANGE_ALIGNMENT) * RANGE_ALIGNMENT for b in self.buffers]
+        for number in self.held:
+            sizes[number] = 0
+        return tuple(accumulate(sizes, initial=0))
 
     @property
     def bindings(self) -> tuple[Binding, ...]:

@@ -207,6 +207,7 @@ def _that_matter(options: Options, target: Target) -> dict[str, Any]:
         "batch": options.shapes.batch,
         "input_shapes": options.shapes.inputs,
         "uint8_inputs": options.interface.uint8_inputs,
+        "bound": options.interface.bound,
         "tolerance": options.numerics.tolerance,
         "calibration": getattr(options.numerics.calibration, "digest", None),
     }

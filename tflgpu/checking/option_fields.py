@@ -146,6 +146,15 @@ def check_scalings(name: str, value: Any) -> dict[str, tuple[float, float]]:
     return scalings
 
 
+def check_bound(name: str, value: Any) -> dict[str, str]:
+    """Inputs by output."""
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
+        raise _mistyped(name, value, "{output: input}")
+    if len(set(value.values())) < len(value):
+        raise ValueError(f"Options.{name} binds two outputs to the same input: {dict(value)}")
+    return dict(value)
+
+
 def check_places(name: str, value: Any) -> str | PathLike[str] | tuple[str | PathLike[str], ...]:
     """A path, or several."""
 

@@ -115,7 +115,7 @@ class _Memory:
         if (offset, next_offset) != (0, 0):
             raise ValueError("a state is in the arena")
         initial = None if state.initial is None else self._stored(state)
-        return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial)
+        return StateBuffer(buffer, None if next_buffer == buffer else next_buffer, initial, state.held)
 
     def _stored(self, state: State) -> NDArray[np.uint8]:
         """The initial contents of a state's buffer."""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tflgpu.frontend.partition import Partition
 from tflgpu.model.model import FileTensor, Model, Operator, Signature, Subgraph
+
+
+class Bound(NamedTuple):
+    """An output and the input that has its value in the next run, each under its name."""
+
+    output: tuple[str, FileTensor]
+    input: tuple[str, FileTensor]
 
 
 @dataclass(frozen=True)
@@ -16,6 +24,7 @@ class EntryPoint:
     """What is to be run of a model: a subgraph, its operators, and the tensors in and out under callers' names.
 
     signature: its key; None for a part of a model, and for the main subgraph of a file without signatures.
+    bound: outputs, each with the input that has its value in the next run, which are in none of the others.
     """
 
     subgraph: int
@@ -23,6 +32,7 @@ class EntryPoint:
     inputs: tuple[tuple[str, FileTensor], ...]
     outputs: tuple[tuple[str, FileTensor], ...]
     signature: str | None = None
+    bound: tuple[Bound, ...] = ()
 
     def partition(self, graph: Subgraph, partition: Partition) -> EntryPoint:
         """A part of it, its tensors under the names of the file."""
@@ -49,6 +59,17 @@ def entry_point(model: Model, signature: str | None = None, outputs: Sequence[st
     if outputs is None:
         return EntryPoint(index, subgraph.operators, inputs, own, key)
     return EntryPoint(index, subgraph.operators, inputs, _requested(subgraph, dict(own), outputs), key)
+
+
+def with_bound(entry: EntryPoint, pairs: Mapping[str, str]) -> EntryPoint:
+    """The entry point without outputs that are bound to inputs, and these. Raises ValueError for unknown names."""
+    inputs, outputs = dict(entry.inputs), dict(entry.outputs)
+    for names, known, side in ((pairs, outputs, "output"), (pairs.values(), inputs, "input")):
+        if missing := [name for name in names if name not in known]:
+            raise ValueError(f"Options.interface.bound names {missing}; the model has the {side}s {list(known)}")
+    bound = tuple(Bound((o, outputs[o]), (i, inputs[i])) for o, i in pairs.items())
+    left = tuple(each for each in entry.inputs if each[0] not in pairs.values())
+    return replace(entry, inputs=left, outputs=tuple(e for e in entry.outputs if e[0] not in pairs), bound=bound)
 
 
 def signatures_of(model: Model) -> Iterator[EntryPoint]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from tflgpu.errors import ModelError, UnsupportedError, install_command, internal_faults
 from tflgpu.frontend.control_flow.pieces import Call, LoweredPiece
-from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of
+from tflgpu.frontend.entry_point import EntryPoint, entry_point, signatures_of, with_bound
 from tflgpu.frontend.input_shapes import check_batch, requested_shapes
 from tflgpu.frontend.lower import InferShapes, lower
 from tflgpu.frontend.lowered import Entry, Lowered
 from tflgpu.frontend.partition import Partition, partition
 from tflgpu.graph.layout import Shape
 from tflgpu.model.model import NUMPY_TYPES, FileTensor, Model, Subgraph
-from tflgpu.model.quantization import Grid
+from tflgpu.model.quantization import Grid, is_quantized
 from tflgpu.model.tensor_info import Interface, SignatureInfo, TensorIndex, TensorInfo
 from tflgpu.options import Options
 
@@ -76,6 +76,8 @@ class Frontend:
         if self.grids and not self.lowered.is_whole:
             reason = "Options.interface.uint8_inputs is for models that run on the device as one piece"
             raise UnsupportedError((*self.lowered.cuts, reason))
+        if self.entry.bound and (unbindable := tuple(self._unbindable())):
+            raise UnsupportedError((*self.lowered.cuts, *unbindable))
         if not self.lowered.obstacles:
             return self.cut()
         if self.options.fallback == "forbid":
@@ -85,6 +87,20 @@ class Frontend:
         if not self.has_litert:
             raise UnsupportedError((*self.lowered.obstacles, f"to run these on the CPU, {ADVICE}"))
         return self.cut()
+
+    def _unbindable(self) -> Iterator[str]:
+        """Why outputs and inputs cannot be states on the device."""
+        if not self.lowered.is_whole:
+            yield "Options.interface.bound is for models that run on the device as one piece"
+        for (output, _), (name, tensor) in self.entry.bound:
+            if is_quantized(tensor) or -1 in tensor.signature:
+                why = "its shape is open" if -1 in tensor.signature else "it is quantized"
+                yield f"Options.interface.bound binds output {output!r} to input {name!r}: {why}"
+
+    def bound_interface(self) -> tuple[tuple[str, TensorInfo], ...]:
+        """The inputs that have the value of an output in the next run, after the names of these outputs."""
+        shaped = ((o, i, self.lowered.bound[i[1].index].shape) for (o, _), i in self.entry.bound)
+        return tuple((o, _described(*i, shape, {})[1]) for o, i, shape in shaped)
 
     def _foreign(self) -> Iterator[str]:
         """Inputs and outputs that callers cannot give or take as arrays. LiteRT's strings can be taken, not given."""
@@ -160,6 +176,7 @@ def lower_model(
         ValueError: The options do not fit the model.
     """
     entry = entry_point(model, options.interface.signature, options.interface.outputs)
+    entry = with_bound(entry, options.interface.bound or {})
     shapes = requested_shapes(entry, options)
     grids = _grids(entry, options.interface.uint8_inputs or {})
     lowered = lower(

@@ -12,7 +12,7 @@ from tflgpu.frontend.control_flow.call import CONTROL_FLOW, lower_call
 from tflgpu.frontend.control_flow.callee import Callee
 from tflgpu.frontend.control_flow.pieces import Call
 from tflgpu.frontend.cpu_assumptions import cpu_obstacles
-from tflgpu.frontend.entry_point import EntryPoint, entry_point
+from tflgpu.frontend.entry_point import Bound, EntryPoint, entry_point
 from tflgpu.frontend.evaluators import evaluated
 from tflgpu.frontend.graph_builder import GraphBuilder
 from tflgpu.frontend.lowered import KNOWN_CUSTOM, Entry, Lowered
@@ -116,11 +116,15 @@ class _Lowering:
             for index in self.whole.known - self.graph.bound.keys():
                 self.graph.bind(index, replace(self.whole.bound[index], id=next(self.graph.ids)))
         inputs = tuple(self._input(t) for _, t in self.entry.inputs)
+        for pair in self.entry.bound:
+            self._bind_state(pair.input[1])
         entries = tuple(self._entry(o) for o in self.entry.operators)
         for _, tensor in self.entry.outputs:
             if tensor.dtype == "resource":
                 raise ModelError(f"output {tensor.name!r} is the handle of a variable, which has no value")
             self.graph.read(tensor.index)  # perhaps a variable tensor that no operator touches
+        for pair in self.entry.bound:
+            self._write_state(pair)
         states = tuple(states_of(self.graph))
         outputs = tuple(self._output(t) for _, t in self.entry.outputs)
         checked = tuple(self.graph.written(check.found).id for check in self.graph.checks)
@@ -147,6 +151,24 @@ class _Lowering:
         else:
             self.graph.bound[tensor.index] = given
         return given.id
+
+    def _bind_state(self, tensor: FileTensor) -> None:
+        """Bind an input that has the value of an output of the last run."""
+        tensor = replace(tensor, shape=self.shapes.get(tensor.index, tensor.shape))
+        self.graph.bind(tensor.index, self.graph.variables.read_tensor(tensor, held=True))
+
+    def _write_state(self, bound: Bound) -> None:
+        """Let an input have the value of an output in the next run."""
+        (output, source), (name, tensor) = bound
+        value = self.graph.read(source.index)
+        start = self.graph.variables.known[tensor.index].start
+        assert value is not None and start is not None
+        if (value.shape, value.dtype) != (start.shape, start.dtype):
+            forms = f"{value.dtype}{list(value.shape)} and {start.dtype}{list(start.shape)}"
+            raise UnsupportedError((f"output {output!r} cannot be bound to input {name!r}: they are {forms}",))
+        if value.id == start.id:  # a state that keeps its value
+            value = self.graph.add_map(value, replace(value, id=next(self.graph.ids)))
+        self.graph.variables.assign_tensor(tensor.index, value)
 
     def _output(self, tensor: FileTensor) -> int:
         value = self.graph.tensors[self.graph.bound[tensor.index].id]

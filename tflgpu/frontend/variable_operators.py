@@ -85,4 +85,4 @@ def states_of(graph: GraphBuilder) -> Iterator[State]:
         # The value may also be a constant, an input, an output or another variable's: the state gets a copy, which
         # fuses into the node that computes the value if the state alone wants it.
         written = graph.add_map(value, replace(start, id=next(graph.ids)))
-        yield State(variable.name, start.id, written.id, variable.initial)
+        yield State(variable.name, start.id, written.id, variable.initial, variable.held)

@@ -32,7 +32,7 @@ class Variable:
 
     like: a tensor of the file with its element type and quantization. initial: its first value in the float view, None
     for zeros. taken: elements that some READ_VARIABLE takes, whatever was assigned. start: its value at the start of a
-    run, None until it is read. value: its value now.
+    run, None until it is read. value: its value now. held: whether callers hold its memory.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Variable:
     taken: int = 0
     start: Tensor | None = None
     value: Tensor | None = None
+    held: bool = False
 
 
 class Variables:
@@ -111,9 +112,9 @@ class Variables:
             else:
                 self.known[key] = replace(variable, initial=value.data, start=None, value=None)
 
-    def read_tensor(self, tensor: FileTensor) -> Tensor:
+    def read_tensor(self, tensor: FileTensor, *, held: bool = False) -> Tensor:
         """The value that a variable tensor has at the start of a run."""
-        variable = Variable(tensor.name, tensor.shape, tensor, _first_value(tensor))
+        variable = Variable(tensor.name, tensor.shape, tensor, _first_value(tensor), held=held)
         self.known[tensor.index] = variable
         return self._value(variable)
 

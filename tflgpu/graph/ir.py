@@ -132,13 +132,14 @@ class State:
 
     read: the tensor that holds the value when a run starts. written: the tensor whose value the next run finds in
     ``read``. A node computes it; no node reads it, and it is neither an output nor another state's.
-    initial: row-major, None for zeros.
+    initial: row-major, None for zeros. held: whether callers hold its memory, so that several values take turns.
     """
 
     name: str
     read: TensorId
     written: TensorId
     initial: Array | None = field(default=None, compare=False, repr=False)
+    held: bool = False
 
 
 def joint_sources(*nodes: Node) -> tuple[int, ...]:

@@ -18,15 +18,14 @@ class SignatureBinding:
     Attributes:
         reads: Its inputs that are states.
         writes: The state that each of its bound outputs is written to.
+        pairs: Those of ``writes`` that may be on the device: it reads the state, too, whose shape is known and whose
+            elements are not quantized.
     """
 
     reads: frozenset[str]
     writes: Mapping[str, str]
 
-    @property
-    def pairs(self) -> dict[str, str]:
-        """The states that it both reads and writes, by output."""
-        return {output: state for output, state in self.writes.items() if state in self.reads}
+    pairs: Mapping[str, str]
 
 
 def chosen_pairs(signatures: Sequence[SignatureInfo], bind: Bind) -> dict[str, str]:
@@ -68,7 +67,9 @@ def bindings_of(signatures: Sequence[SignatureInfo], chosen: Mapping[str, str]) 
         writes = {output: state for output, state in chosen.items() if output in outputs}
         if len(set(writes.values())) < len(writes):
             raise ValueError(f"two outputs of signature {signature.key!r} are bound to the same input: {writes}")
-        found[signature.key] = SignatureBinding(states & inputs, writes)
+        plain = {i.name for i in signature.inputs if not i.free_axes and i.quantization is None}
+        pairs = {output: state for output, state in writes.items() if state in plain}
+        found[signature.key] = SignatureBinding(states & inputs, writes, pairs)
     return found
 
 

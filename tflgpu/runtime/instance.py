@@ -30,6 +30,7 @@ from tflgpu.runtime.device_memory import DeviceMemory, Value
 from tflgpu.runtime.engine import PieceEngine, engine_of
 from tflgpu.runtime.executors.claiming_executor import ClaimingExecutor
 from tflgpu.runtime.executors.executor import Executor, Interval
+from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import Arrived, InFlightRun
 from tflgpu.runtime.executors.launch_executor import LaunchExecutor
 from tflgpu.runtime.executors.persistent_executor import PersistentExecutor
@@ -95,6 +96,8 @@ class Instance:
         self.outputs = [info for _, info in artifact.outputs]
         self.output_names = [info.name for info in self.outputs]
         self.to_host = Targets({}, self.output_names)
+        self._own_states: list[HeldState] | None = None
+        self.holds = bool(artifact.bound)  # whether :meth:`hold` has to be called before a run
 
     def _start(self, number: int, clock: Stopwatch, cache: Cache | None) -> tuple[CompiledPartition, Engine]:
         """A partition with the binaries of its programs, and the engine that runs it."""
@@ -236,8 +239,22 @@ class Instance:
                 values |= zip(partition.outputs, results, strict=True)
         return values, seconds
 
+    def hold(self, states: Sequence[HeldState] | None) -> None:
+        """Let the next runs have these values of the states that callers hold; None for values of this instance.
+
+        Raises DeviceError if memory runs out.
+        """
+        if states is None:
+            if self._own_states is None:
+                self._own_states = [HeldState(form, self._session) for form in self.artifact.bound]
+            states = self._own_states
+        for executor in self._executors():
+            executor.hold(states)
+
     def reset_state(self) -> None:
         """Set every variable to its initial value."""
+        for state in self._own_states or ():
+            state.clear()
         self._settle()
         for engine in self._engines:
             engine.reset_state()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
+from tflgpu.artifact.artifact import BoundState
 from tflgpu.artifact.executable import Array
 from tflgpu.model.tensor_info import SignatureInfo, TensorInfo
 from tflgpu.runtime.bindings import Bind, SignatureBinding, bindings_of, chosen_pairs
@@ -19,10 +20,14 @@ from tflgpu.runtime.submission import Submission
 
 
 class OpenSignature(NamedTuple):
-    """A compiled signature, as a session runs it. inputs: in order, with the shapes that it was compiled for."""
+    """A compiled signature, as a session runs it.
+
+    inputs: in order, with the shapes that it was compiled for. bound: what are states on the device.
+    """
 
     runner: Runner
     inputs: tuple[TensorInfo, ...]
+    bound: tuple[BoundState, ...]
 
 
 class ModelSession:
@@ -39,7 +44,7 @@ class ModelSession:
         signatures: Sequence[SignatureInfo],
         own: str | None,
         bind: Bind,
-        open_signature: Callable[[str | None], OpenSignature],
+        open_signature: Callable[[str | None, Mapping[str, str]], OpenSignature],
         check_open: Callable[[], None],
     ) -> None:
         """own: the signature that a call without one runs. check_open: raises ValueError if the model is closed."""
@@ -111,7 +116,7 @@ class ModelSession:
                 raise ValueError(f"the model has no signature {key!r}; it has: {known}")
             _check_unbound("input", inputs, binding.reads)
             _check_unbound("output", outputs or {}, binding.writes)
-            return self._enqueue(self._open_signature(key), binding, inputs, outputs)
+            return self._enqueue(self._open_signature(key, binding.pairs), binding, inputs, outputs)
 
     def _enqueue(
         self,
@@ -120,11 +125,16 @@ class ModelSession:
         inputs: Mapping[str, ArrayLike],
         outputs: Outputs | None,
     ) -> Submission:
-        shapes = {info.name: info.shape for info in opened.inputs}
-        states = {name: self._states[name].on_host(shapes[name]) for name in binding.reads}
-        submission = opened.runner.enqueue({**inputs, **states}, outputs)
-        for output, array in submission.take(binding.writes).items():
-            self._states[binding.writes[output]].take(array)
+        given, session = dict(inputs), opened.runner.session
+        held = [self._states[form.input.name].on_device(form, session) for form in opened.bound]
+        for info in opened.inputs:
+            if info.name in binding.reads:
+                given[info.name] = self._states[info.name].on_host(info.shape)
+        submission = opened.runner.enqueue(given, outputs, held)
+        on_device = {form.output for form in opened.bound}
+        if left := binding.writes.keys() - on_device:
+            for output, array in submission.take(left).items():
+                self._states[binding.writes[output]].take(array)
         return submission
 
     def state(self, name: str) -> Array:

@@ -16,6 +16,7 @@ from tflgpu.artifact.executable import Array
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorInfo
 from tflgpu.runtime.device_memory import DeviceMemory, Value
+from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.input_check import InputCheck, Inputs, Outputs, check_outputs
 from tflgpu.runtime.instance import Instance, Timed
 from tflgpu.runtime.last_call import LastCall, Targets
@@ -32,6 +33,8 @@ AHEAD = 3
 
 Shapes = tuple[Shape, ...]
 
+States = Sequence[HeldState] | None  # None for those of the instance
+
 Instances = OrderedDict[Shapes, Instance]
 
 
@@ -42,7 +45,7 @@ class Runner:
         self, infos: Sequence[TensorInfo], session: Session, first: Instance, make: Callable[[Shapes], Instance]
     ) -> None:
         """infos: of the inputs. make: an instance for inputs of these shapes. first: the one for those of ``infos``."""
-        self._infos, self._session, self._make = infos, session, make
+        self._infos, self.session, self._make = infos, session, make
         self._inputs, self._last = InputCheck(infos, session), LastCall(session.queue)
         self._failures = DeviceFailures(session.device, "running the model")
         self._lock = threading.RLock()
@@ -60,8 +63,11 @@ class Runner:
         """Those for calls that interrupt no other, the one unused for longest first."""
         return self._instances.get(0, OrderedDict())
 
-    def run(self, inputs: Inputs, outputs: Outputs | None) -> dict[str, Array]:
-        """Outputs by name, as arrays of the host unless the caller gives others."""
+    def run(self, inputs: Inputs, outputs: Outputs | None, states: States = None) -> dict[str, Array]:
+        """Outputs by name, as arrays of the host unless the caller gives others.
+
+        states: values of the states that callers hold, if the model has any.
+        """
         with self._failures:
             known = self._last.again(inputs, outputs)
             values = self._inputs.values(inputs) if known is None else known.values
@@ -71,6 +77,8 @@ class Runner:
                 try:
                     instance = (None if depth else self._only) or self._instance(values, depth)
                     targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
+                    if instance.holds:
+                        instance.hold(states)
                     arrays = instance.run(values, targets.places)
                 finally:
                     self._depth = depth
@@ -78,7 +86,7 @@ class Runner:
                         self._reset_late(depth)
             return targets.delivered(arrays)
 
-    def enqueue(self, inputs: Inputs, outputs: Outputs | None) -> Submission:
+    def enqueue(self, inputs: Inputs, outputs: Outputs | None, states: States = None) -> Submission:
         """Start a run, and return at once."""
         with self._failures:
             known = self._last.again(inputs, outputs)
@@ -86,6 +94,8 @@ class Runner:
             with self._turn() as depth:
                 instance = self._instance(values, depth)
                 targets = self._targets(instance, values, inputs, outputs) if known is None else known.targets
+                if instance.holds:
+                    instance.hold(states)
                 flight = instance.enqueue(values, targets.places)
             return Submission(instance, flight, targets, self._lock, self._failures)
 
@@ -115,14 +125,17 @@ class Runner:
         with self._failures:
             values = self._inputs.values(inputs)
             with self._turn() as depth:
-                return self._instance(values, depth).profile(values, runs)
+                instance = self._instance(values, depth)
+                if instance.holds:
+                    instance.hold(None)
+                return instance.profile(values, runs)
 
     def pinned_array(self, name: str) -> Array:
         """An array in pinned memory for an input. Raises ValueError for an unknown name."""
         for info in self._infos:
             if info.name == name:
                 with self._failures:
-                    return pinned_array(self._session, info.shape, info.dtype)
+                    return pinned_array(self.session, info.shape, info.dtype)
         raise ValueError(f"the model has no input {name!r}; it has {[info.name for info in self._infos]}")
 
     def reset_state(self) -> None:
@@ -169,7 +182,7 @@ class Runner:
         """Of a call that was not known. Raises TypeError or ValueError for outputs that do not fit."""
         if not outputs and not (values and isinstance(values[0], DeviceMemory)):
             return instance.to_host
-        places, arrays = check_outputs(outputs or {}, instance.outputs, self._session)
+        places, arrays = check_outputs(outputs or {}, instance.outputs, self.session)
         names = [n for number, n in enumerate(instance.output_names) if number not in places]
         targets = Targets(places, names, arrays)
         self._last.keep(values, targets, inputs, outputs)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 from weakref import ref
 
+from tflgpu.errors import CacheMissError, UnsupportedError
 from tflgpu.model.tensor_info import SignatureInfo
 from tflgpu.options import Options
 from tflgpu.runtime.model_session import ModelSession
@@ -42,8 +43,9 @@ class Family(Generic[M]):
         self._is_closed = False
 
     def model(self, key: str | None, bound: Pairs | None = None) -> M:
-        """The model of a signature. bound: what becomes states of it, inputs by output.
+        """The model of a signature.
 
+        bound: what becomes states of it, inputs by output, if the device can run all of it.
         Raises ValueError for an unknown key and when the family is closed, and what compiling raises.
         """
         with self._lock:
@@ -53,8 +55,14 @@ class Family(Generic[M]):
                 return first
             place = key, tuple(sorted((bound or {}).items()))
             if place not in self._others:
-                self._others[place] = self._make(self._options_of(key, bound or {}), self)
+                self._others[place] = self._bound(key, bound) if bound else self._make(self._options_of(key, {}), self)
             return self._others[place]
+
+    def _bound(self, key: str | None, bound: Pairs) -> M:
+        try:
+            return self._make(self._options_of(key, bound), self)
+        except (UnsupportedError, CacheMissError):  # a part of it runs on the CPU, or the cache has it without states
+            return self.model(key)
 
     def models(self) -> tuple[M, ...]:
         """All that there are."""
@@ -86,6 +94,8 @@ class Family(Generic[M]):
             shapes = {n: shape for n, shape in (options.shapes.inputs or {}).items() if n in names}
             interface = replace(interface, signature=key, outputs=None, uint8_inputs=scalings or None)
             options = replace(options, shapes=replace(options.shapes, inputs=shapes or None))
+        if bound:
+            interface = replace(interface, bound={**(interface.bound or {}), **bound})
         return replace(options, interface=interface)
 
 

@@ -28,30 +28,42 @@ CONFIGURATIONS = {
 
 
 def decoder() -> bytes:
-    """``prefill`` and ``decode``: rows of ``cache`` are written from ``position`` on, ``count`` grows by one.
+    """``prefill`` and ``decode``, which both write rows of ``cache`` from ``position`` on, and add one to ``count``.
 
-    y is what the rows give with the whole cache: tanh(x @ weights) @ transpose(cache).
+    ``window`` is turned upside down, and gets the first row added. ``summary``, the first row, goes from ``prefill`` to
+    ``decode``. y is tanh(x @ weights) @ transpose(cache), and of ``decode`` that much more for the other two.
     """
-    main = _signature(FILLED)
-    other = _signature(1)
-    main[0].subgraph(other[0], other[1], signature="decode")
-    return main[0].finish(main[1], signature="prefill")
+    main, outputs = _signature(FILLED)
+    other, more = _signature(1)
+    main.subgraph(other, more, signature="decode")
+    return main.finish(outputs, signature="prefill")
 
 
-def _signature(rows: int) -> tuple[Builder, list[int]]:
-    builder = Builder()
-    x = builder.input((rows, WIDTH), name="x")
+def _signature(count_of_rows: int) -> tuple[Builder, list[int]]:
+    builder, shape = Builder(), (count_of_rows, WIDTH)
+    x = builder.input(shape, name="x")
     position = builder.input((2,), "int32", name="position")
     cache = builder.input((PLACES, WIDTH), name="cache")
     count = builder.input((1, 3), name="count")
-    weights = builder.constant(WEIGHTS)
+    window = builder.input((FILLED, WIDTH), name="window")
     no_bias = builder.constant(np.zeros(WIDTH, np.float32))
-    product = builder.add("FULLY_CONNECTED", [x, weights, no_bias], (rows, WIDTH))
-    new = builder.add("TANH", [product], (rows, WIDTH))
+    product = builder.add("FULLY_CONNECTED", [x, builder.constant(WEIGHTS), no_bias], shape)
+    new = builder.add("TANH", [product], shape)
     written = builder.add("DYNAMIC_UPDATE_SLICE", [cache, new, position], (PLACES, WIDTH), name="cache")
     more = builder.add("ADD", [count, builder.constant(np.ones((1, 3), np.float32))], (1, 3), name="next_count")
-    y = builder.add("BATCH_MATMUL", [new, written], (rows, PLACES), adj_y=True, adj_x=False, name="y")
-    return builder, [y, written, more]
+    y = builder.add("BATCH_MATMUL", [new, written], (count_of_rows, PLACES), adj_y=True, adj_x=False, name="y")
+    first = new
+    if count_of_rows > 1:
+        first = builder.add("SLICE", [new, builder.ints([0, 0]), builder.ints([1, WIDTH])], (1, WIDTH), name="summary")
+    turned = builder.add("REVERSE_V2", [window, builder.ints([0])])
+    following = builder.add("ADD", [turned, first], name="window")
+    outputs = [y, written, more, following]
+    if count_of_rows > 1:
+        return builder, [*outputs, first]
+    summary = builder.input((1, WIDTH), name="summary")
+    others = builder.add("CONCATENATION", [window, summary], (FILLED + 1, WIDTH), axis=0)
+    z = builder.add("BATCH_MATMUL", [new, others], (1, FILLED + 1), adj_y=True, adj_x=False, name="z")
+    return builder, [*outputs, z]
 
 
 class ByHand:
@@ -59,14 +71,21 @@ class ByHand:
 
     def __init__(self) -> None:
         self.cache, self.count = np.zeros((PLACES, WIDTH)), np.zeros((1, 3))
+        self.window, self.summary = np.zeros((FILLED, WIDTH)), np.zeros((1, WIDTH))
 
-    def run(self, x: Array, position: int) -> Array:
-        """The output y of a signature."""
+    def run(self, x: Array, position: int) -> list[Array]:
+        """The outputs y and z of a signature, as far as it has them."""
         new = np.tanh(x.astype(np.float64) @ WEIGHTS.astype(np.float64).T)
         begin = min(position, PLACES - len(x))
         self.cache[begin : begin + len(x)] = new
         self.count += 1
-        return new @ self.cache.T
+        outputs = [new @ self.cache.T]
+        if len(x) > 1:
+            self.summary = new[:1]
+        else:
+            outputs.append(new @ np.concatenate((self.window, self.summary)).T)
+        self.window = self.window[::-1] + new[:1]
+        return outputs
 
 
 def rows(seed: int, number: int) -> Array:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import tflgpu
 from tests.runtime.sessions.decoders import (
@@ -22,7 +25,12 @@ from tests.runtime.sessions.decoders import (
     rows,
 )
 
-BIND = {"cache": "cache", "next_count": "count"}
+BIND = {"cache": "cache", "next_count": "count", "window": "window", "summary": "summary"}
+
+# Those that `decode` both reads and writes.
+PAIRS = {"cache": "cache", "next_count": "count", "window": "window"}
+
+Array = NDArray[Any]
 
 
 @pytest.fixture(params=CONFIGURATIONS)
@@ -37,18 +45,25 @@ def small() -> tflgpu.CompiledModel:
     return tflgpu.compile(decoder(), tflgpu.Options(precision="fp32", cache="off"))
 
 
+def check(outputs: Mapping[str, Array], expected: Sequence[Array]) -> None:
+    assert list(outputs) == ["y", "z"][: len(expected)]
+    for found, wanted in zip(outputs.values(), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def check_states(session: tflgpu.ModelSession, hand: ByHand) -> None:
+    for name in BIND.values():
+        np.testing.assert_allclose(session.state(name), getattr(hand, name), atol=1e-6, err_msg=name)
+
+
 def steps(session: tflgpu.ModelSession, hand: ByHand, seed: int) -> None:
     """Fill the cache and decode a few rows, each compared with what is computed by hand."""
     x = rows(seed, FILLED)
-    y = session.run("prefill", {"x": x, "position": at(0)})
-    assert list(y) == ["y"]
-    np.testing.assert_allclose(y["y"], hand.run(x, 0), atol=1e-5)
+    check(session.run("prefill", {"x": x, "position": at(0)}), hand.run(x, 0))
     for step in range(STEPS):
         x = rows(seed + 1 + step, 1)
-        y = session.run("decode", {"x": x, "position": at(FILLED + step)})
-        np.testing.assert_allclose(y["y"], hand.run(x, FILLED + step), atol=1e-5)
-    np.testing.assert_allclose(session.state("cache"), hand.cache, atol=1e-6)
-    np.testing.assert_array_equal(session.state("count"), hand.count)
+        check(session.run("decode", {"x": x, "position": at(FILLED + step)}), hand.run(x, FILLED + step))
+    check_states(session, hand)
 
 
 @pytest.mark.filterwarnings("ignore::tflgpu.FallbackWarning")
@@ -72,24 +87,56 @@ def test_runs_that_are_enqueued_read_what_those_before_them_write(model: tflgpu.
     given = [rows(step, 1) for step in range(STEPS)]
     waiting = [session.enqueue("decode", {"x": x, "position": at(step)}) for step, x in enumerate(given)]
     for step, (x, submission) in enumerate(zip(given, waiting, strict=True)):
-        np.testing.assert_allclose(submission.wait()["y"], hand.run(x, step), atol=1e-5)
-    np.testing.assert_allclose(session.state("cache"), hand.cache, atol=1e-6)
+        check(submission.wait(), hand.run(x, step))
+    check_states(session, hand)
 
 
 def test_a_model_that_is_bound_keeps_states_between_its_runs(device_name: str) -> None:
     model = tflgpu.compile(decoder(), tflgpu.Options(device=device_name, precision="fp32", cache="off"))
-    model.bind("cache")
+    model.bind("matching")
     model.bind("next_count", "count")
     hand, x = ByHand(), rows(0, FILLED)
-    np.testing.assert_allclose(model.run({"x": x, "position": at(1)})["y"], hand.run(x, 1), atol=1e-5)
+    check(model.run({"x": x, "position": at(1)}), hand.run(x, 1))
     x = rows(1, 1)
-    (y,) = model.signatures["decode"]([x, at(2)]).values()
-    np.testing.assert_allclose(y, hand.run(x, 2), atol=1e-5)
-    model.reset({"count": np.full((1, 3), 7, np.float32)})
+    check(model.signatures["decode"]([x, at(2)]), hand.run(x, 2))
+    model.reset({"window": np.ones((FILLED, WIDTH), np.float32)})
     hand = ByHand()
-    np.testing.assert_allclose(
-        model.enqueue([rows(0, FILLED), at(1)]).wait()["y"], hand.run(rows(0, FILLED), 1), atol=1e-5
-    )
+    hand.window[:] = 1
+    check(model.signatures["decode"].enqueue([x, at(1)]).wait(), hand.run(x, 1))
+
+
+@pytest.mark.parametrize("kind", ["launch", "claiming", "persistent"])
+def test_states_stay_on_the_device_and_are_written_in_place(device_name: str, kind: str) -> None:
+    """But for the window, whose elements change places: it has two buffers, which take turns."""
+    chosen = replace(CONFIGURATIONS[kind], device=device_name, precision="fp32", cache="off")
+    model = tflgpu.compile(decoder(), replace(chosen, interface=tflgpu.Interface(signature="decode", bound=PAIRS)))
+    assert [info.name for info in model.inputs] == ["x", "position", "summary"]
+    assert [info.name for info in model.outputs] == ["y", "z"]
+    (piece,) = model._artifact.pieces
+    assert [state.next is None for state in piece.executable.states] == [True, True, False]
+    hand = ByHand()
+    for step in range(STEPS):
+        x = rows(step, 1)
+        check(model.run({"x": x, "position": at(step), "summary": hand.summary}), hand.run(x, step))
+    model.reset_state()
+    if kind != "persistent":  # which needs a clock
+        model.profile({"x": rows(0, 1), "position": at(0), "summary": hand.summary}, runs=1)
+    model.reset_state()
+    hand = ByHand()
+    check(model.run({"x": rows(0, 1), "position": at(0), "summary": hand.summary}), hand.run(rows(0, 1), 0))
+
+
+def test_what_cannot_be_a_state_is_refused() -> None:
+    def refused(message: str, error: type[Exception], **interface: Any) -> None:
+        with pytest.raises(error, match=message):
+            options = tflgpu.Options(interface=tflgpu.Interface(**interface), cache="off")
+            tflgpu.compile(decoder(), replace(options, cpu_part=tflgpu.CpuPart(operators=["TANH"])))
+
+    refused("one piece", tflgpu.UnsupportedError, bound=PAIRS)
+    refused("caches", ValueError, bound={"caches": "cache"})
+    refused("caches", ValueError, bound={"cache": "caches"})
+    refused("cannot be bound", tflgpu.UnsupportedError, bound={"y": "x"})
+    refused("two outputs", ValueError, bound={"cache": "cache", "window": "cache"})
 
 
 def test_signatures_are_a_mapping(small: tflgpu.CompiledModel) -> None:
@@ -106,9 +153,9 @@ def test_signatures_are_a_mapping(small: tflgpu.CompiledModel) -> None:
 
 def test_matching_binds_what_has_equal_names(small: tflgpu.CompiledModel) -> None:
     session = small.session()
-    assert session.states == ("cache",)
+    assert sorted(session.states) == ["cache", "summary", "window"]
     found = session.run("decode", {"x": rows(0, 1), "position": at(0), "count": np.ones((1, 3), np.float32)})
-    assert sorted(found) == ["next_count", "y"]
+    assert sorted(found) == ["next_count", "y", "z"]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +241,5 @@ def test_a_signature_outlives_its_file_and_goes_through_pickle() -> None:
     decode = tflgpu.compile(decoder(), tflgpu.Options(precision="fp32", cache="off")).signatures["decode"]
     copy = pickle.loads(pickle.dumps(decode))
     for model in (decode, copy):
-        hand, x = ByHand(), rows(0, 1)
-        y = model.session(bind=BIND).run(None, {"x": x, "position": at(0)})["y"]
-        np.testing.assert_allclose(y, hand.run(x, 0), atol=1e-5)
+        x = rows(0, 1)
+        check(model.session(bind=BIND).run(None, {"x": x, "position": at(0)}), ByHand().run(x, 0))

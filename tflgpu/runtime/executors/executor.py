@@ -15,6 +15,7 @@ from tflgpu.artifact.executable import Array, Binding, Executable
 from tflgpu.graph.layout import Geometry, pack, unpack
 from tflgpu.runtime.device_memory import DeviceMemory, Place, Value
 from tflgpu.runtime.executors.allocation import allocated
+from tflgpu.runtime.executors.held_state import HeldState
 from tflgpu.runtime.executors.in_flight import InFlightRun, InFlightRuns
 from tflgpu.runtime.opencl.copies import copy
 from tflgpu.runtime.opencl.program import Program, set_number
@@ -66,6 +67,8 @@ class Executor(ABC):
         # The arguments of the bindings that can lie in callers' memory, and the offsets in bytes that they have now.
         self._uses: dict[int, list[Use]] = {number: [] for number in executable.movable}
         self._offsets: dict[int, int] = {}
+        self._held_uses: dict[int, list[tuple[cl.Kernel, int]]] = {number: [] for number in executable.held}
+        self._held: Sequence[HeldState] | None = None  # what callers hold, of the last run
         self._bind(program)
         self.reset_state()
 
@@ -111,10 +114,28 @@ class Executor(ABC):
         queue, buffers = self.session.queue, self.executable.buffers
         for state in self.executable.states:
             buffer = self._buffers[state.buffer]
+            if state.held:
+                continue
             if state.initial is None:
                 cl.enqueue_fill(queue, buffer, np.zeros(1, np.uint8), buffers[state.buffer].bytes)
             else:
                 copy(queue, buffer, state.initial)
+
+    def hold(self, states: Sequence[HeldState]) -> None:
+        """Let the next runs have these values of the states that callers hold, in their order."""
+        self._held = states
+        held = (state for state in self.executable.states if state.held)
+        for state, memory in zip(held, states, strict=True):
+            self._put(state.buffer, memory.current)
+            if state.next is not None:
+                self._put(state.next, memory.spare)
+
+    def _put(self, number: int, buffer: cl.Buffer) -> None:
+        """Tell the kernels where a buffer that callers hold is."""
+        if self._buffers[number] is not buffer:
+            for kernel, argument in self._held_uses[number]:
+                kernel.set_arg(argument, buffer)
+            self._buffers[number] = buffer
 
     def run(self, inputs: Sequence[Value], outputs: Mapping[int, DeviceMemory] = NOWHERE) -> list[Array]:
         """One inference, and wait for it. inputs: in order; arrays have the element types of the inputs.
@@ -273,10 +294,18 @@ class Executor(ABC):
         self.session.queue.finish()
 
     def _keep_states(self) -> cl.Event | None:
-        """Copy the value that this run wrote for each variable to where the next run reads it."""
-        last = None
+        """Copy the value that this run wrote for each variable to where the next run reads it.
+
+        Of what callers hold, the next run reads it where it is.
+        """
+        last, held = None, iter(self._held or ())
         for state in self.executable.states:
-            if state.next is not None:
+            memory = next(held, None) if state.held else None
+            if memory is not None and state.next is not None:
+                memory.swap()
+                self._put(state.buffer, memory.current)
+                self._put(state.next, memory.spare)
+            elif state.next is not None:
                 last = cl.enqueue_copy(self.session.queue, self._buffers[state.buffer], self._buffers[state.next])
         return last
 

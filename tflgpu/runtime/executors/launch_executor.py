@@ -37,6 +37,8 @@ class LaunchExecutor(Executor):
             for i, slot in enumerate(launch.arguments):
                 kernel.set_arg(2 * i, self._buffers[slot.buffer])
                 set_number(kernel, 2 * i + 1, self._offset_type(slot.offset))
+                if slot.buffer in self._held_uses:
+                    self._held_uses[slot.buffer].append((kernel, 2 * i))
                 if slot.place in uses:
                     uses[slot.place].append(Use(kernel, 2 * i, slot.item_bytes))
             # Every other one goes through its tiles backwards: a cache still has what the one before wrote last.

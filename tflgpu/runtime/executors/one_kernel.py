@@ -30,7 +30,13 @@ class OneKernelExecutor(Executor):
             argument += 2
         return argument
 
+    def _argument_of(self, number: int) -> int:
+        """The argument that is a buffer which callers hold."""
+        return number
+
     def _follow(self, kernel: cl.Kernel) -> None:
-        """Note the uses of movable bindings by the kernel."""
+        """Note the uses of movable bindings, and of what callers hold, by the kernel."""
         for i, number in enumerate(self.executable.movable):
             self._uses[number].append(Use(kernel, len(self._memory) + 2 * i, 1))
+        for number in self.executable.held:
+            self._held_uses[number].append((kernel, self._argument_of(number)))

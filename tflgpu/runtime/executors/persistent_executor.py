@@ -45,7 +45,10 @@ class PersistentExecutor(OneKernelExecutor):
         self._whole = allocated(whole, self.session, partial(self._new_buffer, 0), "weights and activations")
         self._times = self._whole.get_sub_region(end, self._persistent.clock_bytes)
         buffers = []
-        for begin, wanted in zip(executable.ranges, executable.buffers, strict=False):
+        for number, (begin, wanted) in enumerate(zip(executable.ranges, executable.buffers, strict=False)):
+            if number in executable.held:
+                buffers.append(allocated(wanted, self.session, partial(self._new_buffer, number)))
+                continue
             buffers.append(self._whole.get_sub_region(begin, wanted.bytes))
             if wanted.data is not None:
                 copy(self.session.queue, buffers[-1], wanted.data)
@@ -53,7 +56,10 @@ class PersistentExecutor(OneKernelExecutor):
 
     @property
     def _memory(self) -> list[cl.Buffer]:
-        return [self._whole]
+        return [self._whole, *(self._buffers[number] for number in self.executable.held)]
+
+    def _argument_of(self, number: int) -> int:
+        return 1 + self.executable.held.index(number)
 
     def _make_transfer(self) -> PinnedTransfer:
         return PinnedTransfer(self.executable, self._buffers, self.session)

@@ -1,0 +1,69 @@
+"""The memory of a state that callers hold: of an output that the next run has as an input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+
+from tflgpu.artifact.artifact import BoundState
+from tflgpu.artifact.executable import Array, DeviceBuffer
+from tflgpu.graph.layout import Geometry, pack, unpack
+from tflgpu.runtime.executors.allocation import allocated
+from tflgpu.runtime.opencl.copies import copy
+from tflgpu.runtime.opencl.session import Session
+from tflgpu.target import HOST_DTYPES
+
+
+class HeldState:
+    """One value on the device, for any executable that has a state of this form. Zeros at first.
+
+    Kernels write the next value over the last one, or to a second buffer, which changes places with the first.
+    """
+
+    def __init__(self, form: BoundState, session: Session) -> None:
+        """Raises DeviceError if memory runs out."""
+        self.form, self._session = form, session
+        self.current = self._allocate()
+        self._spare: cl.Buffer | None = None
+
+    @property
+    def spare(self) -> cl.Buffer:
+        """Where kernels write the next value that do not write it in place. Raises DeviceError if memory runs out."""
+        if self._spare is None:
+            self._spare = self._allocate()
+        return self._spare
+
+    def swap(self) -> None:
+        """Let the value that was written to :attr:`spare` be the current one."""
+        self.current, self._spare = self.spare, self.current
+
+    def fits(self, form: BoundState) -> bool:
+        """Whether an executable with a state of this form can have the memory."""
+        mine = self.form
+        return (mine.binding, mine.bytes) == (form.binding, form.bytes)
+
+    def write(self, value: Array) -> None:
+        """Set the value, which is copied before this returns."""
+        binding = self.form.binding
+        elements = pack(np.asarray(value, HOST_DTYPES[binding.element]))
+        for event in copy(self._session.queue, self.current, elements):
+            event.wait()
+
+    def clear(self) -> None:
+        """Set the value to zeros."""
+        cl.enqueue_fill(self._session.queue, self.current, np.zeros(1, np.uint8), self.form.bytes)
+
+    def read(self) -> Array:
+        """Wait for the queue. Returns the value as a new array."""
+        binding = self.form.binding
+        elements = np.empty(Geometry(binding.shape).elements, HOST_DTYPES[binding.element])
+        copy(self._session.queue, elements, self.current)
+        return np.ascontiguousarray(unpack(elements, binding.shape), binding.dtype).reshape(binding.shape)
+
+    def _allocate(self) -> cl.Buffer:
+        context = self._session.context
+
+        def new(size: int) -> cl.Buffer:
+            return cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
+
+        return allocated(DeviceBuffer(self.form.bytes), self._session, new, "states")
