@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import tflgpu
 from tests.language.language_files import TEXT, bytes_tokenizer
 from tflgpu.language import Generator, Sampling, TokenDecoder
+from tflgpu.language.language_steps import LanguageSteps, Step
 from tflgpu.language.sampling import Sampler
-from tflgpu.language.signatures import LanguageSteps, Step
 
 CACHE, VOCABULARY = 100, 150
 

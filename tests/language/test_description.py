@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import lzma
-
 import numpy as np
-import pytest
 
-from benchmarks.language.__main__ import NETWORKS
-from benchmarks.language.contenders import CACHE, PREFILL, VOCABULARY
 from benchmarks.language.description import described, drawn
 from tests.support.models import Builder
-from tflgpu.language.signatures import language_steps
 from tflgpu.model.reader import read_model
 
 
@@ -41,14 +35,3 @@ def test_weights_are_drawn_again_and_tables_stay() -> None:
         assert not np.array_equal(before[changed], after[changed])
     assert abs(np.std(after[0]) - 3) < 0.2 and 20 < np.std(after[1].astype(float)) < 40
     assert again == drawn(described(model)), "the same ones each time"
-
-
-@pytest.mark.full(why="it decompresses a file of 85 MB")
-def test_the_networks_are_language_models() -> None:
-    names = sorted(path.name for path in NETWORKS.iterdir())
-    assert names == [f"smollm_{kind}.tflite.xz" for kind in ("fp16", "int4", "int8")]
-    data = lzma.decompress((NETWORKS / "smollm_int4.tflite.xz").read_bytes())
-    steps = language_steps(read_model(data[data.index(b"\n") + 1 :]))
-    assert [step.size for step in steps.prefills] == [PREFILL]
-    assert (steps.cache_size, steps.vocabulary) == (CACHE, VOCABULARY)
-    assert len(steps.decode.caches) == 2 * 30

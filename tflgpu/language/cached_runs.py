@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 import tflgpu
-from tflgpu.language.signatures import DECODE, LanguageSteps
+from tflgpu.language.language_steps import DECODE, LanguageSteps
 
 Arrays = dict[str, NDArray[Any]]
 

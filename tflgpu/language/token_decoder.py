@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import tflgpu
 from tflgpu.language.cached_runs import CachedRuns, SessionRuns
-from tflgpu.language.signatures import SCORES, LanguageSteps, Step, language_steps
+from tflgpu.language.language_steps import SCORES, LanguageSteps, Step, language_steps
 from tflgpu.model.reader import read_model
 
 # What a mask of floats has for a place that is not seen: large, and yet a number in half precision.
