@@ -113,6 +113,7 @@ class CompiledModel:
         self.device = given.device if given else choose(options.device)
         clock.lap("device")
         self._opening = Opening(self.device, given)
+        self._shared = () if family is None else tuple(shared for shared, _ in family.constants)
         self._target = self._planned = planned_target(self.device, options, partial(self._opened, clock))
         if self._target.family == "gpu":
             clock.lap("measure")
@@ -121,6 +122,7 @@ class CompiledModel:
             instance = self._instantiate(options, clock)
         self.seconds: Mapping[str, float] = clock.laps
         self._artifact: Artifact = instance.artifact
+        self._constants = tuple(instance.constants())
         self._runner = Runner(self.inputs, self._opening.session(), instance, self._instantiate_for)
         self._states: ModelSession | None = None if family is None else family.states
         self._family_beside = None if family is None else ref(family)
@@ -389,6 +391,8 @@ class CompiledModel:
         if self._own_family is not None and not is_orphan():
             for model in self._own_family.close():
                 model.close()
+        if not is_orphan():
+            self._constants = ()
         self._runner.close()
 
     @property
@@ -403,8 +407,10 @@ class CompiledModel:
 
     def _new_family(self) -> Family[CompiledModel]:
         artifact = self._artifact
-        make = partial(_compile_beside, self._model, self._opening.session(), self._own_queue)
-        return Family(self, artifact.signature, artifact.signatures, self.options, make)
+        make = partial(_compile_member, self._model, self._opening.session(), self._own_queue)
+        family = Family(self, artifact.signature, artifact.signatures, self.options, make)
+        family.share(self._constants)
+        return family
 
     def _by_name(self, inputs: Inputs) -> Mapping[str, Any]:
         """Inputs by name, where some of them are states."""
@@ -433,7 +439,9 @@ class CompiledModel:
             instance = self._open(None, options, clock, None)
         else:
             identity, target = self.device.identity, self._target
-            key, stored = serializer.find(self._model, options, identity, target, cache, clock)
+            key, stored = serializer.find(self._model, options, identity, target, cache, clock, self._shared)
+            if stored is None and self._shared and not cache.is_writable:  # perhaps with all of its weights
+                key, stored = serializer.find(self._model, options, identity, target, cache, clock)
             self._content_hash = key.content
             if stored is None and options.cache == "require":
                 raise CacheMissError(
@@ -497,7 +505,7 @@ class CompiledModel:
             from tflgpu.measure.mixed_precision.calibrator import Calibrator
 
             calibrator = Calibrator(numerics.tolerance, numerics.calibration or (), self._opened(clock), cache, timeout)
-        artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator)
+        artifacts = compile_model(self._model.bytes, options, self._planned, clock, tuner, calibrator, self._shared)
         integers = artifacts[0].report.integers
         if integers is not None and integers.products:
             from tflgpu.measure.integer_check import without_wrong_unit
@@ -506,7 +514,7 @@ class CompiledModel:
             clock.lap("measure")
             if checked != self._planned:
                 self._planned = checked
-                artifacts = compile_model(self._model.bytes, options, checked, clock, tuner, calibrator)
+                artifacts = compile_model(self._model.bytes, options, checked, clock, tuner, calibrator, self._shared)
         if not artifacts[0].has_free_axes:
             self._model.release()
         return artifacts
@@ -526,13 +534,35 @@ class CompiledModel:
         return f"<CompiledModel on {self.device.name}: {self.report.kernels} kernels>"
 
 
+def compile_beside(first: CompiledModel, options: Options) -> CompiledModel:
+    """Another signature of a model's file, on its device and queue, with its copies of equal weights.
+
+    Args:
+        first: A model that is open.
+        options: Of the new one.
+
+    Raises:
+        Exception: What :func:`compile` does.
+    """
+    return _compile_beside(first._model, first._opening.session(), first._own_queue, options, first._family)
+
+
 def _compile_beside(
     content: ModelContent, session: Session, own_queue: bool, options: Options, family: Family[CompiledModel]
 ) -> CompiledModel:
-    """The model of another signature, on the same queue."""
-    with content.naming_file():
-        model = CompiledModel(content, options, given=session, family=family)
+    shared = replace(session, shared=tuple(buffer for _, buffer in family.constants))
+    with content.naming_file(), Using():
+        model = CompiledModel(content, options, given=shared, family=family)
     model._own_queue = own_queue
+    return model
+
+
+def _compile_member(
+    content: ModelContent, session: Session, own_queue: bool, options: Options, family: Family[CompiledModel]
+) -> CompiledModel:
+    """A model that the family keeps, and whose weights later ones may share."""
+    model = _compile_beside(content, session, own_queue, options, family)
+    family.share(model._constants)
     return model
 
 

@@ -19,7 +19,7 @@ from tflgpu.artifact.artifact import (
     LoopPartition,
     LoopState,
 )
-from tflgpu.artifact.executable import Executable
+from tflgpu.artifact.executable import Executable, SharedConstants
 from tflgpu.codegen.assemble import assemble
 from tflgpu.codegen.link import link, state_bindings
 from tflgpu.codegen.program_size import check_graph_size, check_program_size
@@ -73,8 +73,8 @@ class Parts:
     graphs: Graphs
     mixed: MixedPrecision | None = None
 
-    def artifact(self, plans: Plans) -> Artifact:
-        """The model, with a plan for each of the graphs."""
+    def artifact(self, plans: Plans, shared: Sequence[SharedConstants] = ()) -> Artifact:
+        """The model, with a plan for each of the graphs. shared: constants that the device has already."""
         compiled: list[CompiledPartition] = []
         frontend, partitions = self.frontend, self.partitions
         LOGGER.info("generating the source of %d kernels", sum(len(p.kernels) for each in plans.values() for p in each))
@@ -82,7 +82,8 @@ class Parts:
         check_program_size([source for each in sources.values() for source in each])
         for partition in partitions:
             if partition.on_device:
-                each = list(map(_compiled, self.pieces[partition], plans[partition], sources[partition]))
+                parts = zip(self.pieces[partition], plans[partition], sources[partition], strict=True)
+                each = [_compiled(*part, shared) for part in parts]
                 compiled.append(device_partition(partition, frontend.call(partition), each, plans[partition]))
             else:
                 rest: bytes = extract_submodel(self.data, frontend.entry.subgraph, partition, frontend.sizes(partition))
@@ -116,17 +117,19 @@ def compile_model(
     clock: Stopwatch | None = None,
     tuner: Tuner | None = None,
     calibrator: Calibrator | None = None,
+    shared: Sequence[SharedConstants] = (),
 ) -> tuple[Artifact, ...]:
     """The whole road but the device's own compiler: an artifact for each executor that may be the fastest.
 
     There are two where only measuring can tell, one otherwise, as for a target that names its executor.
     clock: takes the time of each stage. tuner: what chooses the parameters of kernels; by default their cost model.
-    calibrator: what chooses the storage of tensors; by default all have the target's.
+    calibrator: what chooses the storage of tensors; by default all have the target's. shared: constants of other
+    signatures of the file that the device has.
     Raises ModelError for a damaged model, UnsupportedError with every reason if an operator has nowhere to run,
     ValueError for options that do not fit the model.
     """
     with GuardedProcess(options.cpu_part.trial_timeout) as process:
-        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process)
+        return _compile(data, options, target, clock or Stopwatch(), tuner, calibrator, process, shared)
 
 
 def _compile(
@@ -137,6 +140,7 @@ def _compile(
     tuner: Tuner | None,
     calibrator: Calibrator | None,
     process: GuardedProcess,
+    shared: Sequence[SharedConstants],
 ) -> tuple[Artifact, ...]:
     LOGGER.info("reading the model")
     model: Model = read_model(data)
@@ -153,7 +157,7 @@ def _compile(
         clock.lap("calibrate")
     artifacts: list[Artifact] = []
     for plans in _plans_by_executor(parts.graphs, target, clock, tuner):
-        artifacts.append(parts.artifact(plans))
+        artifacts.append(parts.artifact(plans, shared))
         clock.lap("render")
     _prepare_on_cpu(artifacts[0], process, clock)
     return tuple(artifacts)
@@ -173,8 +177,10 @@ def compile_piece(piece: LoweredPiece, plan: Plan) -> DevicePartition:
     return _compiled(piece, plan, render(plan))
 
 
-def _compiled(piece: LoweredPiece, plan: Plan, source: KernelSource) -> DevicePartition:
-    linked: Executable = link(plan, source.names, piece.output_types)
+def _compiled(
+    piece: LoweredPiece, plan: Plan, source: KernelSource, shared: Sequence[SharedConstants] = ()
+) -> DevicePartition:
+    linked: Executable = link(plan, source.names, piece.output_types, shared)
     text, executable = assemble(source, linked, plan.target)
     return DevicePartition(piece.inputs, piece.outputs, text, executable, piece.checks)
 

@@ -21,6 +21,7 @@ VALUES: dict[str, Any] = {
     "signature": "serve",
     "outputs": ("y", 3),
     "uint8_inputs": {"x": (0.0, 255.0)},
+    "bound": {"y": "x"},
     "tolerance": 0.01,
     "quantized": "float",
     "checks": True,

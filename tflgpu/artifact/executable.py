@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
@@ -28,10 +29,39 @@ RANGE_ALIGNMENT = 4096  # bytes; devices want ranges of a buffer to begin at mul
 
 @dataclass(frozen=True)
 class DeviceBuffer:
-    """One allocation on the device, of ``bytes``. It starts with ``data`` if it holds constants, else with zeros."""
+    """One allocation on the device, of ``bytes``. It starts with ``data`` if it holds constants, else with zeros.
+
+    shared: it is the allocation of this number among those that earlier executables of the file share with this one.
+    """
 
     bytes: int
     data: NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
+    shared: int | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Where a large constant lies that other executables may use, too. digest: of its bytes as the device has them."""
+
+    digest: str
+    buffer: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class SharedConstants:
+    """An allocation of constants that an executable shares with later ones. offsets: in bytes, by digest."""
+
+    bytes: int
+    offsets: Mapping[str, int]
+
+
+def shared_constants(executable: Executable) -> dict[int, SharedConstants]:
+    """What an executable has to share, by number of its buffer."""
+    offsets: dict[int, dict[str, int]] = {}
+    for constant in executable.constants:
+        offsets.setdefault(constant.buffer, {})[constant.digest] = constant.offset
+    return {number: SharedConstants(executable.buffers[number].bytes, found) for number, found in offsets.items()}
 
 
 @dataclass(frozen=True)
@@ -126,7 +156,7 @@ class Persistent:
     """All launches of an executable as one kernel, or as a few that run one after another, some of them repeatedly.
 
     Arguments of each are one buffer that has all others (:attr:`Executable.ranges`) and after them a clock for each
-    launch and one more, the buffers that callers hold, every movable binding and its offset in bytes, then those of
+    launch and one more, the buffers apart from it, every movable binding and its offset in bytes, then those of
     ``templates/executor/persistent.cl.j2``. The buffer of results begins with the barrier's two words, which are zero
     before the first run.
     runs: the launches of kernels, in order.
@@ -182,7 +212,8 @@ class Executable:
     """Launches in order over buffers by number; ``persistent`` or ``claiming`` is set if one kernel runs all of them.
 
     results: number of the buffer that begins with ``HEADER`` bytes for the executor. The outputs follow, if they share
-    a buffer. launch_parts: parts of the program that can be compiled alone, if each launch is one.
+    a buffer. launch_parts: parts of the program that can be compiled alone, if each launch is one. constants: the large
+    ones of its own buffers.
 
     Raises ValueError for memory outside of the buffers: nothing later looks at it, and a file of the cache may say
     anything. What kernels do with their memory cannot be known from here.
@@ -197,6 +228,7 @@ class Executable:
     persistent: Persistent | None = None
     claiming: Claiming | None = None
     launch_parts: int = 1
+    constants: tuple[Constant, ...] = ()
 
     def __post_init__(self) -> None:
         for buffer in self.buffers:
@@ -248,13 +280,18 @@ class Executable:
         return tuple(b for state in states for b in (state.buffer, state.next) if b is not None)
 
     @property
+    def apart(self) -> tuple[int, ...]:
+        """The numbers of the buffers that are no part of one that has all others: callers hold or it shares them."""
+        return (*self.held, *(number for number, buffer in enumerate(self.buffers) if buffer.shared is not None))
+
+    @property
     def ranges(self) -> tuple[int, ...]:
         """Where each buffer would begin in a buffer that has them all, in bytes, and where the last one would end.
 
-        Those that callers hold are empty there.
+        Those apart are empty there.
         """
         sizes = [-(-b.bytes // RANGE_ALIGNMENT) * RANGE_ALIGNMENT for b in self.buffers]
-        for number in self.held:
+        for number in self.apart:
             sizes[number] = 0
         return tuple(accumulate(sizes, initial=0))
 

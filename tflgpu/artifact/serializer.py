@@ -32,6 +32,7 @@ from tflgpu.artifact.cache import (
     token_of,
     warn_once,
 )
+from tflgpu.artifact.executable import SharedConstants
 from tflgpu.artifact.records import Blob, decode, encode
 from tflgpu.errors import ModelError
 from tflgpu.model.model_source import ModelContent
@@ -82,33 +83,48 @@ def _proof(files: CacheFiles) -> Proof | None:
     return Proof(files.bundle_key, tuple(files.bundle_digest or ()))
 
 
-def model_key(model: ModelContent, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:
-    """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read."""
+def model_key(
+    model: ModelContent,
+    options: Options,
+    device: DeviceIdentity,
+    target: Target,
+    shared: Sequence[SharedConstants] = (),
+) -> ModelKey:
+    """What a model compiled with ``options`` for ``device`` goes by. Raises OSError if its file cannot be read.
+
+    shared: constants that it may refer to.
+    """
     given = options.cache_files.model_token
     content = content_hash(model.bytes)
-    return _key(token_of(content) if given is None else given, content, options, device, target)
+    return _key(token_of(content) if given is None else given, content, options, device, target, shared)
 
 
 def find(
-    model: ModelContent, options: Options, device: DeviceIdentity, target: Target, cache: Cache, clock: Stopwatch
+    model: ModelContent,
+    options: Options,
+    device: DeviceIdentity,
+    target: Target,
+    cache: Cache,
+    clock: Stopwatch,
+    shared: Sequence[SharedConstants] = (),
 ) -> tuple[ModelKey, Artifact | None]:
     """What a model goes by, and its artifact; None if the cache has no sound one.
 
     With a token of the caller's, a file that has not changed since it was last hashed is not read, unless other input
-    shapes may need it later. What is read is released, if there is an artifact and no other shapes. Raises OSError if
-    its file cannot be read.
+    shapes may need it later. What is read is released, if there is an artifact and no other shapes. shared: constants
+    that the artifact may refer to. Raises OSError if its file cannot be read.
     """
     token, path = options.cache_files.model_token, model.path
     if token is not None and path is not None and not model.is_read:
         content = cache.known_content(token, path)
         clock.lap("hash")
         if content is not None:
-            key = _key(token, content, options, device, target)
+            key = _key(token, content, options, device, target, shared)
             found = load(cache, key)
             clock.lap("load")
             if found is not None and not found.has_free_axes:
                 return key, found
-    key = model_key(model, options, device, target)
+    key = model_key(model, options, device, target, shared)
     if token is not None and model.status is not None:
         cache.remember_content(token, FileStamp.of(model.status), key.content)
     clock.lap("hash")
@@ -189,8 +205,18 @@ def _decoded(cache: Cache, key: ModelKey | TuningKey | ProbesKey, kind: type[T],
         return None
 
 
-def _key(token: int, content: str, options: Options, device: DeviceIdentity, target: Target) -> ModelKey:
-    return ModelKey(token, content, _that_matter(options, target), device, _versions())
+def _key(
+    token: int,
+    content: str,
+    options: Options,
+    device: DeviceIdentity,
+    target: Target,
+    shared: Sequence[SharedConstants],
+) -> ModelKey:
+    matter = _that_matter(options, target)
+    if shared:
+        matter["shared"] = content_hash(repr([(each.bytes, sorted(each.offsets.items())) for each in shared]).encode())
+    return ModelKey(token, content, matter, device, _versions())
 
 
 def _that_matter(options: Options, target: Target) -> dict[str, Any]:

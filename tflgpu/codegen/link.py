@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tflgpu.artifact.executable import HEADER, Binding, DeviceBuffer, Executable, Launch, Slot, StateBuffer
+from tflgpu.artifact.cache import content_hash
+from tflgpu.artifact.executable import (
+    HEADER,
+    Binding,
+    Constant,
+    DeviceBuffer,
+    Executable,
+    Launch,
+    SharedConstants,
+    Slot,
+    StateBuffer,
+)
 from tflgpu.errors import internal_faults
 from tflgpu.graph.ir import Array, State, TensorId
 from tflgpu.graph.layout import LANES, pack
@@ -22,16 +33,22 @@ from tflgpu.target import HALF_MAX, HOST_DTYPES, ITEM_BYTES
 
 @internal_faults("giving kernels their memory")
 def link(
-    plan: Plan, functions: Sequence[str], output_types: Sequence[str] | None = None, *, separate: bool = False
+    plan: Plan,
+    functions: Sequence[str],
+    output_types: Sequence[str] | None = None,
+    shared: Sequence[SharedConstants] = (),
+    *,
+    separate: bool = False,
 ) -> Executable:
     """The executable of a plan.
 
     functions: name of the function of each kernel.
     output_types: numpy types of the outputs for callers, by default those of the plan's graph.
+    shared: constants that are on the device already; equal ones have their places.
     separate: give every tensor and constant its own buffer instead of a range of a shared one, so that a checker of
     memory accesses sees where each ends.
     """
-    memory = _Memory(plan, separate)
+    memory = _Memory(plan, separate, shared)
     launches = tuple(
         Launch(
             planned.key,
@@ -50,7 +67,8 @@ def link(
     types = output_types or [plan.graph[t].dtype for t in plan.graph.outputs]
     outputs = tuple(map(memory.binding, plan.graph.outputs, types))
     states = tuple(map(memory.state, plan.graph.states))
-    return Executable(tuple(memory.buffers), launches, inputs, outputs, states, memory.results)
+    parts = tuple(memory.buffers), launches, inputs, outputs, states, memory.results
+    return Executable(*parts, constants=tuple(memory.constants))
 
 
 def state_bindings(plan: Plan, executable: Executable) -> tuple[Binding, ...]:
@@ -58,6 +76,10 @@ def state_bindings(plan: Plan, executable: Executable) -> tuple[Binding, ...]:
     states = zip(plan.graph.states, executable.states, strict=True)
     tensors = ((plan.graph[state.read], buffer.buffer) for state, buffer in states)
     return tuple(Binding(buffer, 0, t.shape, plan.storage[t.id].type, t.dtype) for t, buffer in tensors)
+
+
+# Bytes from which on a constant is worth the time to look for an equal one.
+LARGE = 1024
 
 
 class _Memory:
@@ -72,15 +94,16 @@ class _Memory:
     released.
     """
 
-    def __init__(self, plan: Plan, separate: bool) -> None:
+    def __init__(self, plan: Plan, separate: bool, shared: Sequence[SharedConstants]) -> None:
         self.plan, self.separate = plan, separate
         self.buffers: list[DeviceBuffer] = []
+        self.constants: list[Constant] = []  # large ones, that later executables may share
         self._places: dict[TensorId, tuple[int, int]] = {}  # buffer, offset in bytes
         self._states = {plan.roots[t] for state in plan.graph.states for t in (state.read, state.written)}
         self._ends = Counter(plan.roots[t] for t in (*plan.graph.inputs, *plan.graph.outputs))
         others = {root for tensor, root in plan.roots.items() if not plan.storage[tensor].linear}
         self._linear = set(plan.roots.values()) - others  # roots that all kernels access in the host's order
-        self._constants = self._place_constants()
+        self._constants = self._place_constants(shared)
         parts = () if separate else range(0, plan.arena_bytes, plan.arena_part)
         self._arena = [self._new(DeviceBuffer(min(plan.arena_part, plan.arena_bytes - begin))) for begin in parts]
         if not separate:
@@ -165,14 +188,14 @@ class _Memory:
             return graph[root].size * ITEM_BYTES[storage.type]
         return storage.bytes
 
-    def _place_constants(self) -> dict[int, tuple[int, int]]:
+    def _place_constants(self, shared: Sequence[SharedConstants]) -> dict[int, tuple[int, int]]:
         """The place of every distinct constant, by the identity of its array."""
         arguments: dict[int, list[Argument]] = {}
         for argument in (a for kernel in self.plan.kernels for a in kernel.arguments if a.data is not None):
             arguments.setdefault(id(argument.data), []).append(argument)
-        distinct = list(arguments.values())
+        places = self._place_shared(arguments, shared) if shared else {}
+        distinct = [each for data, each in arguments.items() if data not in places]
         most = self.plan.target.limits.allocation_bytes
-        places: dict[int, tuple[int, int]] = {}
         for together in [[each] for each in distinct] if self.separate else _shares(distinct, most):
             sizes = [_padded_bytes(each[0]) for each in together]
             ends = np.cumsum(sizes if self.separate else list(map(aligned, sizes)))
@@ -180,6 +203,28 @@ class _Memory:
             number = self._new(DeviceBuffer(block.size, block))
             for each, begin in zip(together, (0, *map(int, ends)), strict=False):
                 places[_store_for_all(each, block[begin:])] = (number, begin)
+                if each[0].bytes >= LARGE:
+                    digest = content_hash(block[begin : begin + _padded_bytes(each[0])].data)
+                    self.constants.append(Constant(digest, number, begin))
+        return places
+
+    def _place_shared(
+        self, arguments: Mapping[int, Sequence[Argument]], shared: Sequence[SharedConstants]
+    ) -> dict[int, tuple[int, int]]:
+        """The places of constants that are on the device already."""
+        known = {digest: (part, offset) for part, each in enumerate(shared) for digest, offset in each.offsets.items()}
+        numbers: dict[int, int] = {}
+        places: dict[int, tuple[int, int]] = {}
+        for data, (argument, *_) in arguments.items():
+            if argument.bytes < LARGE:
+                continue
+            block = np.zeros(_padded_bytes(argument), np.uint8)
+            _store(argument, block)
+            if place := known.get(content_hash(block.data)):
+                part, offset = place
+                if part not in numbers:
+                    numbers[part] = self._new(DeviceBuffer(shared[part].bytes, shared=part))
+                places[data] = numbers[part], offset
         return places
 
 

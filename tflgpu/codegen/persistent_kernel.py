@@ -44,7 +44,7 @@ def render_persistent(source: KernelSource, executable: Executable, *, ptx: bool
         kernel = template.render(
             function=name,
             ranges=executable.ranges,
-            held=executable.held,
+            apart=executable.apart,
             bindings=binding_names(executable),
             results=executable.results,
             local_size=local_size,

@@ -164,7 +164,7 @@ class Interpreter:
         """A runner for a signature, by default for the only one. Raises ValueError for an unknown key.
 
         Signatures of different subgraphs are compiled separately. So each has variables of its own, which LiteRT's
-        would share.
+        would share. Equal weights are on the device once.
         """
         signatures = self._model.signatures
         if signature_key is None:

@@ -7,7 +7,7 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING
 
 from tflgpu.errors import ModelError
-from tflgpu.interpreter.subgraph_tensors import SubgraphTensors
+from tflgpu.interpreter.subgraph_tensors import SignatureCompiler, SubgraphTensors
 from tflgpu.model.model_source import Buffer, ModelContent
 from tflgpu.options import Options
 
@@ -48,6 +48,7 @@ class LoadedModel:
         self.subgraphs, self.signatures = model.subgraphs, model.signatures
         self._model = model
         self._by_subgraph: dict[int, SubgraphTensors] = {}
+        self._compiler = SignatureCompiler(self._source)
 
     def signature(self, key: str) -> Signature:
         """Raises ValueError for an unknown key."""
@@ -76,7 +77,7 @@ class LoadedModel:
             wanted = replace(options.interface, signature=key if number else None, outputs=self._preserved(number))
             options = replace(options, interface=wanted)
             entry = entry_point(self._model, options.interface.signature, options.interface.outputs)
-        return SubgraphTensors(self._source, self.subgraphs[number].tensors, entry, options)
+        return SubgraphTensors(self._compiler, self.subgraphs[number].tensors, entry, options)
 
     def _preserved(self, number: int) -> tuple[int, ...] | None:
         """The tensors that a run of a subgraph leaves readable; None for its outputs alone."""

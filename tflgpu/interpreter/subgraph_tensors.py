@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tflgpu.api import CompiledModel, compile
+from tflgpu.api import CompiledModel, compile, compile_beside
 from tflgpu.checking.option_fields import whole_number
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_details import tensor_details
@@ -26,14 +27,34 @@ Details = dict[str, Any]
 LEAST_INDEX = -(2**31)  # of what LiteRT takes for an index, and then finds none
 
 
+class SignatureCompiler:
+    """Compiles the signatures of a file, so that they share copies of equal weights."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+        self._first: Callable[[], CompiledModel | None] = lambda: None  # the model that was compiled first
+
+    def compile(self, options: Options) -> CompiledModel:
+        """Compile a signature, with the weights of the one that was compiled first, as long as that lives."""
+        first = self._first()
+        if first is not None and first.options.interface.signature != options.interface.signature:
+            return compile_beside(first, options)
+        compiled = compile(self._source, options)
+        if first is None:
+            self._first = ref(compiled)
+        return compiled
+
+
 class SubgraphTensors:
     """What :meth:`allocate` prepares, :meth:`set` writes, :meth:`invoke` computes and :meth:`value` reads.
 
     options: of the compilation; with ``outputs`` it computes these tensors instead of the subgraph's outputs alone.
     """
 
-    def __init__(self, source: bytes, tensors: tuple[FileTensor, ...], entry: EntryPoint, options: Options) -> None:
-        self._source, self._tensors, self._entry, self._options = source, tensors, entry, options
+    def __init__(
+        self, compiler: SignatureCompiler, tensors: tuple[FileTensor, ...], entry: EntryPoint, options: Options
+    ) -> None:
+        self._compiler, self._tensors, self._entry, self._options = compiler, tensors, entry, options
         self._input_shapes = {tensor.index: tensor.shape for _, tensor in entry.inputs}
         self._compiled: CompiledModel | None = None
         self._compiled_shapes: Mapping[str, Shape] = {}
@@ -91,7 +112,7 @@ class SubgraphTensors:
             as_declared = shapes == {name: tensor.shape for name, tensor in self._entry.inputs}
             try:
                 options = self._options if as_declared else replace(self._options, shapes=Shapes(inputs=shapes))
-                self._compiled = compile(self._source, options)
+                self._compiled = self._compiler.compile(options)
             except ValueError as error:
                 raise RuntimeError(f"the model cannot be prepared: {error}") from error
             self._compiled_shapes = shapes

@@ -23,6 +23,7 @@ from tflgpu.artifact.artifact import (
     without_constants,
 )
 from tflgpu.artifact.cache import Cache
+from tflgpu.artifact.executable import SharedConstants, shared_constants
 from tflgpu.graph.layout import Shape
 from tflgpu.model.tensor_info import TensorIndex
 from tflgpu.report.stopwatch import Stopwatch
@@ -141,6 +142,12 @@ class Instance:
         self.artifact = replace(self.artifact, partitions=tuple(partitions))
         self._programs.clear()
         return are_drafts
+
+    def constants(self) -> Iterator[tuple[SharedConstants, cl.Buffer]]:
+        """Its allocations of constants that other signatures of the file may share."""
+        for executor in self._executors():
+            for number, shared in shared_constants(executor.executable).items():
+                yield shared, executor.buffer(number)
 
     def warm_up(self) -> None:
         """Run the partitions on the device once."""

@@ -13,7 +13,8 @@ from tflgpu.artifact.artifact import BoundState
 from tflgpu.artifact.executable import Array
 from tflgpu.model.tensor_info import SignatureInfo, TensorInfo
 from tflgpu.runtime.bindings import Bind, SignatureBinding, bindings_of, chosen_pairs
-from tflgpu.runtime.input_check import Outputs
+from tflgpu.runtime.executors.held_state import HeldState
+from tflgpu.runtime.input_check import Given, Outputs
 from tflgpu.runtime.runner import Runner
 from tflgpu.runtime.state_value import StateValue
 from tflgpu.runtime.submission import Submission
@@ -66,7 +67,7 @@ class ModelSession:
         return self._bindings[signature].reads
 
     def run(
-        self, signature: str | None, inputs: Mapping[str, ArrayLike], outputs: Outputs | None = None
+        self, signature: str | None, inputs: Mapping[str, Given], outputs: Outputs | None = None
     ) -> dict[str, Array]:
         """Run a signature once on the session's states, and wait for it.
 
@@ -84,11 +85,14 @@ class ModelSession:
             RuntimeError: Another call of the session is under way.
             DeviceError: The device fails. Then the states are undefined until :meth:`reset`.
         """
-        return self.enqueue(signature, inputs, outputs).wait()
+        with self._turn():
+            opened, binding, given, held = self._prepared(signature, inputs, outputs)
+            results = opened.runner.run(given, outputs, held)
+            on_host = binding.writes.keys() - {form.output for form in opened.bound}
+            self._take({output: results.pop(output) for output in on_host}, binding)
+            return results
 
-    def enqueue(
-        self, signature: str | None, inputs: Mapping[str, ArrayLike], outputs: Outputs | None = None
-    ) -> Submission:
+    def enqueue(self, signature: str | None, inputs: Mapping[str, Given], outputs: Outputs | None = None) -> Submission:
         """Start to run a signature once on the session's states, and return.
 
         Runs follow each other in the order of the calls: the next one may be enqueued before this one is over. Where a
@@ -109,33 +113,35 @@ class ModelSession:
             DeviceError: The device fails. Then the states are undefined until :meth:`reset`.
         """
         with self._turn():
-            key = self._own if signature is None else signature
-            binding = self._bindings.get(key)
-            if binding is None:
-                known = ", ".join(repr(known) for known in self._bindings)
-                raise ValueError(f"the model has no signature {key!r}; it has: {known}")
-            _check_unbound("input", inputs, binding.reads)
-            _check_unbound("output", outputs or {}, binding.writes)
-            return self._enqueue(self._open_signature(key, binding.pairs), binding, inputs, outputs)
+            opened, binding, given, held = self._prepared(signature, inputs, outputs)
+            submission = opened.runner.enqueue(given, outputs, held)
+            if on_host := binding.writes.keys() - {form.output for form in opened.bound}:
+                self._take(submission.take(on_host), binding)
+            return submission
 
-    def _enqueue(
-        self,
-        opened: OpenSignature,
-        binding: SignatureBinding,
-        inputs: Mapping[str, ArrayLike],
-        outputs: Outputs | None,
-    ) -> Submission:
-        given, session = dict(inputs), opened.runner.session
-        held = [self._states[form.input.name].on_device(form, session) for form in opened.bound]
+    def _prepared(
+        self, signature: str | None, inputs: Mapping[str, Given], outputs: Outputs | None
+    ) -> tuple[OpenSignature, SignatureBinding, dict[str, Given], list[HeldState]]:
+        """What a run needs: its signature, all inputs, and the states on the device."""
+        key = self._own if signature is None else signature
+        binding = self._bindings.get(key)
+        if binding is None:
+            known = ", ".join(repr(known) for known in self._bindings)
+            raise ValueError(f"the model has no signature {key!r}; it has: {known}")
+        _check_unbound("input", inputs, binding.reads)
+        _check_unbound("output", outputs or {}, binding.writes)
+        opened = self._open_signature(key, binding.pairs)
+        held = [self._states[form.input.name].on_device(form, opened.runner.session) for form in opened.bound]
+        given = dict(inputs)
         for info in opened.inputs:
             if info.name in binding.reads:
                 given[info.name] = self._states[info.name].on_host(info.shape)
-        submission = opened.runner.enqueue(given, outputs, held)
-        on_device = {form.output for form in opened.bound}
-        if left := binding.writes.keys() - on_device:
-            for output, array in submission.take(left).items():
-                self._states[binding.writes[output]].take(array)
-        return submission
+        return opened, binding, given, held
+
+    def _take(self, arrays: Mapping[str, Array], binding: SignatureBinding) -> None:
+        """Let states have the values of bound outputs that came to the host."""
+        for output, array in arrays.items():
+            self._states[binding.writes[output]].take(array)
 
     def state(self, name: str) -> Array:
         """The value of a state, after all runs that were enqueued, as a new array.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 from weakref import ref
 
+import pyopencl as cl
+
+from tflgpu.artifact.executable import SharedConstants
 from tflgpu.errors import CacheMissError, UnsupportedError
 from tflgpu.model.tensor_info import SignatureInfo
 from tflgpu.options import Options
@@ -36,6 +39,7 @@ class Family(Generic[M]):
         """own: key of the first one's signature. infos: of all. options: of the first. make: compiles another one."""
         self.bound: dict[str, str] = {}  # inputs by output, for all models
         self.states: ModelSession | None = None  # of these
+        self.constants: tuple[tuple[SharedConstants, cl.Buffer], ...] = ()  # that later models may share
         self.own, self.infos = own, tuple(infos)
         self._first, self._options, self._make = ref(first), options, make
         self._others: dict[tuple[str | None, tuple[tuple[str, str], ...]], M] = {}
@@ -55,7 +59,8 @@ class Family(Generic[M]):
                 return first
             place = key, tuple(sorted((bound or {}).items()))
             if place not in self._others:
-                self._others[place] = self._bound(key, bound) if bound else self._make(self._options_of(key, {}), self)
+                made = self._bound(key, bound) if bound else self._make(self._options_of(key, {}), self)
+                self._others[place] = made
             return self._others[place]
 
     def _bound(self, key: str | None, bound: Pairs) -> M:
@@ -69,6 +74,10 @@ class Family(Generic[M]):
         first = self._first()
         return (*self._others.values(), *(() if first is None else (first,)))
 
+    def share(self, constants: Iterable[tuple[SharedConstants, cl.Buffer]]) -> None:
+        """Let models that are compiled later have these constants, too."""
+        self.constants += tuple(each for each in constants if each not in self.constants)
+
     def check_open(self) -> None:
         """Raises ValueError if it is closed."""
         if self._is_closed:
@@ -80,6 +89,7 @@ class Family(Generic[M]):
             self._is_closed = True
             others = tuple(self._others.values())
             self._others.clear()
+            self.constants = ()
         return others
 
     def _options_of(self, key: str | None, bound: Pairs) -> Options:

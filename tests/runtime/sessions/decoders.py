@@ -19,6 +19,9 @@ STEPS = 6
 # Weights that both signatures multiply by: more than a page, so that copies of them count.
 WEIGHTS = np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype(np.float32)
 
+# Weights of which a copy can be told from all else.
+LAYER = np.random.default_rng(2).standard_normal((256, 128)).astype(np.float32)
+
 CONFIGURATIONS = {
     "launch": tflgpu.Options(execution=tflgpu.Execution(kernels="cpu", executor="launch")),
     "claiming": tflgpu.Options(execution=tflgpu.Execution(kernels="cpu", executor="claiming")),
@@ -64,6 +67,23 @@ def _signature(count_of_rows: int) -> tuple[Builder, list[int]]:
     others = builder.add("CONCATENATION", [window, summary], (FILLED + 1, WIDTH), axis=0)
     z = builder.add("BATCH_MATMUL", [new, others], (1, FILLED + 1), adj_y=True, adj_x=False, name="z")
     return builder, [*outputs, z]
+
+
+def one_layer() -> bytes:
+    """Two signatures of the same layer, which adds up its results."""
+
+    def signature() -> tuple[Builder, list[int]]:
+        builder, width = Builder(), LAYER.shape[0]
+        x = builder.input((1, LAYER.shape[1]), name="x")
+        last = builder.input((1, width), name="sum")
+        no_bias = builder.constant(np.zeros(width, np.float32))
+        y = builder.add("FULLY_CONNECTED", [x, builder.constant(LAYER), no_bias], (1, width), name="y")
+        return builder, [y, builder.add("ADD", [y, last], name="sum")]
+
+    main, outputs = signature()
+    other, more = signature()
+    main.subgraph(other, more, signature="decode")
+    return main.finish(outputs, signature="prefill")
 
 
 class ByHand:

@@ -6,9 +6,12 @@ import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 from numpy.typing import NDArray
 
@@ -16,12 +19,14 @@ import tflgpu
 from tests.runtime.sessions.decoders import (
     CONFIGURATIONS,
     FILLED,
+    LAYER,
     PLACES,
     STEPS,
     WIDTH,
     ByHand,
     at,
     decoder,
+    one_layer,
     rows,
 )
 
@@ -243,3 +248,70 @@ def test_a_signature_outlives_its_file_and_goes_through_pickle() -> None:
     for model in (decode, copy):
         x = rows(0, 1)
         check(model.session(bind=BIND).run(None, {"x": x, "position": at(0)}), ByHand().run(x, 0))
+
+
+def test_outputs_stay_on_the_device_for_the_next_step(device_name: str) -> None:
+    model = tflgpu.compile(one_layer(), tflgpu.Options(device=device_name, precision="fp16", cache="off"))
+    session, x = model.session(), np.ones((1, LAYER.shape[1]), np.float32)
+    y = cl_array.empty(model.queue, (1, LAYER.shape[0]), np.float32)
+    assert session.enqueue("prefill", {"x": x}, outputs={"y": y}).wait() == {}
+    for _ in range(2):
+        session.enqueue("decode", {"x": cl_array.to_device(model.queue, x)}, outputs={"y": y})
+    np.testing.assert_allclose(session.state("sum"), 3 * x @ LAYER.T, atol=0.3)
+    np.testing.assert_allclose(y.get(), x @ LAYER.T, atol=0.1)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of all buffers that are made."""
+    found = list[int]()
+
+    class Counted(cl.Buffer):
+        def __init__(self, context: Any, flags: int, size: int = 0, hostbuf: Any = None) -> None:
+            found.append(size or hostbuf.nbytes)
+            super().__init__(context, flags, size, hostbuf)
+
+    monkeypatch.setattr(cl, "Buffer", Counted)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["launch", "claiming", "persistent"])
+def test_equal_weights_are_on_the_device_once(device_name: str, kind: str, made: list[int], tmp_path: Path) -> None:
+    """While models are compiled, and when they are loaded from the cache."""
+    files = tflgpu.CacheFiles(path=tmp_path)
+    options = replace(CONFIGURATIONS[kind], device=device_name, precision="fp32", cache_files=files)
+    for _ in range(2):
+        model = tflgpu.compile(one_layer(), options)
+        assert sum(made) > LAYER.nbytes
+        made.clear()
+        decode = model.signatures["decode"]
+        session = model.session()
+        x = np.ones((1, LAYER.shape[1]), np.float32)
+        y = session.run("decode", {"x": x})["y"]
+        assert sum(made) < LAYER.nbytes / 2
+        np.testing.assert_allclose(y, x @ LAYER.T, atol=1e-4)
+        np.testing.assert_array_equal(decode.run({"x": x, "sum": np.zeros_like(y)})["y"], y)
+        model.close()
+        made.clear()
+
+
+def test_signatures_load_without_a_cache_of_what_they_share(tmp_path: Path) -> None:
+    """A bundle may have a signature with all of its weights, compiled alone."""
+    files = tflgpu.CacheFiles(path=tmp_path)
+    options = tflgpu.Options(precision="fp32", cache_files=files)
+    for interface in (tflgpu.Interface(), tflgpu.Interface(signature="decode")):
+        tflgpu.compile(one_layer(), replace(options, interface=interface)).close()
+    decode = tflgpu.compile(one_layer(), replace(options, cache="require")).signatures["decode"]
+    x = np.ones((1, LAYER.shape[1]), np.float32)
+    y = decode.run({"x": x, "sum": np.zeros((1, LAYER.shape[0]), np.float32)})["y"]
+    np.testing.assert_allclose(y, x @ LAYER.T, atol=1e-4)
+
+
+def test_signature_runners_share_weights(made: list[int]) -> None:
+    interpreter = tflgpu.Interpreter(model_content=one_layer(), options=tflgpu.Options(precision="fp32", cache="off"))
+    x, last = np.ones((1, LAYER.shape[1]), np.float32), np.ones((1, LAYER.shape[0]), np.float32)
+    for key, are_new in (("prefill", True), ("decode", False)):
+        made.clear()
+        found = interpreter.get_signature_runner(key)(x=x, sum=last)
+        assert (sum(made) > LAYER.nbytes) == are_new
+        np.testing.assert_allclose(found["sum"], x @ LAYER.T + 1, atol=1e-4)

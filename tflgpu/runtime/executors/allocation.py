@@ -17,8 +17,12 @@ def allocated(
 ) -> cl.Buffer:
     """A buffer of constants, or of zeros, because nothing writes the lanes past the last channel of an input.
 
+    One that other executables share is there already.
+
     new_buffer: makes a buffer of a number of bytes. what: what it is for. Raises DeviceError if memory runs out.
     """
+    if wanted.shared is not None:
+        return _shared(wanted, wanted.shared, session)
     flags, device = cl.mem_flags, session.device
     what = what if wanted.data is None else "weights"
     if wanted.bytes > device.limits.allocation_bytes:
@@ -34,3 +38,11 @@ def allocated(
     except cl.Error as error:
         raise DeviceError(f"{device.name} has no {wanted.bytes} bytes left for {what}: {error}") from error
     return buffer
+
+
+def _shared(wanted: DeviceBuffer, number: int, session: Session) -> cl.Buffer:
+    """Raises DeviceError if there is no such buffer: a file of the cache may say anything."""
+    shared = session.shared[number : number + 1] if number >= 0 else ()
+    if not shared or shared[0].size < wanted.bytes:
+        raise DeviceError(f"weights of {wanted.bytes} bytes are to be shared that are not on the device")
+    return shared[0]

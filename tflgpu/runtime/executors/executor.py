@@ -121,6 +121,10 @@ class Executor(ABC):
             else:
                 copy(queue, buffer, state.initial)
 
+    def buffer(self, number: int) -> cl.Buffer:
+        """The memory of a buffer of the executable."""
+        return self._buffers[number]
+
     def hold(self, states: Sequence[HeldState]) -> None:
         """Let the next runs have these values of the states that callers hold, in their order."""
         self._held = states

@@ -46,7 +46,7 @@ class PersistentExecutor(OneKernelExecutor):
         self._times = self._whole.get_sub_region(end, self._persistent.clock_bytes)
         buffers = []
         for number, (begin, wanted) in enumerate(zip(executable.ranges, executable.buffers, strict=False)):
-            if number in executable.held:
+            if number in executable.apart:
                 buffers.append(allocated(wanted, self.session, partial(self._new_buffer, number)))
                 continue
             buffers.append(self._whole.get_sub_region(begin, wanted.bytes))
@@ -56,10 +56,10 @@ class PersistentExecutor(OneKernelExecutor):
 
     @property
     def _memory(self) -> list[cl.Buffer]:
-        return [self._whole, *(self._buffers[number] for number in self.executable.held)]
+        return [self._whole, *(self._buffers[number] for number in self.executable.apart)]
 
     def _argument_of(self, number: int) -> int:
-        return 1 + self.executable.held.index(number)
+        return 1 + self.executable.apart.index(number)
 
     def _make_transfer(self) -> PinnedTransfer:
         return PinnedTransfer(self.executable, self._buffers, self.session)

@@ -30,12 +30,14 @@ class Session:
 
     aside: a second queue for brief runs that wake no thread, if the driver has a way and ``queue`` is not a caller's.
     Either a thread that enqueues a kernel there computes it before the call returns, or kernels there may linger.
+    shared: constants of other signatures of the model's file, in the order in which they were made.
     """
 
     device: Device
     context: cl.Context
     queue: cl.CommandQueue
     aside: cl.CommandQueue | None = None
+    shared: tuple[cl.Buffer, ...] = ()
 
 
 class DeviceFailures:
